@@ -33,9 +33,9 @@ from promptgraft import (
     feedback_from,
 )
 from promptgraft.evals import metrics
+from promptgraft.ground.serde import Json
 from promptgraft.runtime.session import Watch
 from promptgraft.search.targets import target_for, targeted
-from promptgraft.serde import Json
 
 TITLE = "Agents: what a rollout takes above a call by hand"
 TEXTS = {"system": "Be brief. " * 100, "skill": "Count. " * 100}

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from figures import Figure
 from promptgraft.agents.call import AgentCall
-from promptgraft.baml.agent import BamlAgent
-from promptgraft.baml.functions import load_function
-from promptgraft.baml.runtime import Compiled
+from promptgraft.bridges.baml.agent import BamlAgent
+from promptgraft.bridges.baml.functions import load_function
+from promptgraft.bridges.baml.runtime import Compiled
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))

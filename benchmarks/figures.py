@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from promptgraft.serde import digest_text
+from promptgraft.ground.serde import digest_text
 
 _ROUNDS = 10_000
 

@@ -39,10 +39,10 @@ from promptgraft import (
     Strategy,
 )
 from promptgraft.evals.types import Step
+from promptgraft.ground.serde import digest_text
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus
 from promptgraft.search.events import CandidateAdded
-from promptgraft.serde import digest_text
 from promptgraft.targets import Identity, Module, RolloutRecord, TextTarget
 
 BUDGETS = (300, 600, 1200)

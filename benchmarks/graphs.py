@@ -28,9 +28,9 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.graphs import Graph, Node, Run
+from promptgraft.ground.serde import canonical_json
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search.answers import READER
-from promptgraft.serde import canonical_json
 
 TITLE = "Graphs"
 STEPS = 50

@@ -43,9 +43,9 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.evals import gate
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.gains import Outcome, gain
+from promptgraft.ground.serde import digest
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import digest
 
 RUNS = 400
 TITLE = "Honesty: seeded runs on scores with noise"

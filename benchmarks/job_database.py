@@ -30,10 +30,10 @@ from promptgraft import (
     Strategy,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.database import Database, SqlJournal
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import Journal, MemoryJournal
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import Json, digest_text
+from promptgraft.service.database import Database, SqlJournal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

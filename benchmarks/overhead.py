@@ -33,9 +33,9 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import PromptResponse, answered
 from promptgraft.errors import DeadlineExceededError
+from promptgraft.ground.serde import digest_text
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import digest_text
 
 OutputT = TypeVar("OutputT")
 

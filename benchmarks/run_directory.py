@@ -17,7 +17,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationRejected,
     GepaOptimizationCompleted,
 )
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import find_run, list_runs
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.reading import follow

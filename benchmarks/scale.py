@@ -21,10 +21,10 @@ import attrs
 
 from figures import Figure, shown, unit_seconds
 from promptgraft.algorithms.gepa.merge import triples
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.search.frontier import drawn
 from promptgraft.search.population import Pool
-from promptgraft.serde import HexDigest
 from promptgraft.targets.types import Candidate
 
 TITLE = "Scale: 10,000 candidates, 2,000 validation examples"

@@ -31,10 +31,10 @@ from sqlalchemy import Connection, insert, select
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from jobs.job_world import write_project
-from promptgraft.jobs import JobManager
-from promptgraft.jobs.lines import Line, LineKind
-from promptgraft.jobs.rows import JobRows
-from promptgraft.server import TokenStore
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.rows import JobRows
+from promptgraft.service.server import TokenStore
 from server.large_job import large_job
 from server.serving import served
 

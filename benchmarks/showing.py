@@ -31,8 +31,9 @@ from promptgraft.algorithms.gepa import (
     GepaOptimizationStarted,
 )
 from promptgraft.cli.main import run as promptgraft
-from promptgraft.clock import FakeClock
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import digest_text
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.section import SectionOverride
@@ -40,7 +41,6 @@ from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, make_run
 from promptgraft.runs.report.page import write_report
 from promptgraft.search.scores import Scores
-from promptgraft.serde import digest_text
 from promptgraft.targets.base import RejectionReason
 
 TITLE = "Show and report: 10,000 candidates, 2,000 validation examples"

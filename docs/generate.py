@@ -22,7 +22,7 @@ import griffe
 
 import promptgraft
 from promptgraft.cli.main import app
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 
 FOLDER = Path(__file__).parent / "reference"
 

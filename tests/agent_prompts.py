@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import attrs
 import pytest
 
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     AddedTaskExample,
     BasePromptOverridesStore,
@@ -47,7 +48,6 @@ from promptgraft.prompt import (
     Tool,
     ToolExample,
 )
-from promptgraft.serde import HexDigest
 
 Store = BasePromptOverridesStore
 AnyPrompt = Prompt[Any]

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from promptgraft.cli.main import run
+from promptgraft.ground.yaml_text import read_yaml
 from promptgraft.project import load_project, open_project
-from promptgraft.yaml_text import read_yaml
 
 PROJECT = "promptgraft.yaml"
 TEMPLATE = re.compile(r"<!-- blocks run in: (classify|agent|graph|nothing) -->")

@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, Json, digest
 from promptgraft.overrides import (
     AddedTaskExample,
     OutputFieldOverride,
@@ -31,7 +32,6 @@ from promptgraft.overrides import (
 from promptgraft.overrides.codec import make_revision, marked
 from promptgraft.parts import KINDS
 from promptgraft.parts.entry import Entry
-from promptgraft.serde import HexDigest, Json, digest
 
 Plain = dict[str, Any]
 Place = tuple[str | int, ...]

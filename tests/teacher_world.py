@@ -31,8 +31,8 @@ from promptgraft import (
     feedback_from,
 )
 from promptgraft.evals import metrics
+from promptgraft.ground.serde import digest_text
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.serde import digest_text
 
 GIVEN = ("c0", "c7")
 """Cases that the data set has the answer to; it is that to no text."""

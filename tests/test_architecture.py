@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -14,44 +14,28 @@ SOURCE = Path(__file__).parents[1] / "src" / "promptgraft"
 # From the top; imports go down only, and packages of one row do not import each other.
 ROWS = (
     {"cli"},
-    {"server"},
-    {"jobs"},
-    {"integrations"},
+    {"service.server"},
+    {"service.jobs"},
+    {"bridges"},
     {"project"},
     {"runs"},
     {"algorithms"},
     {"search"},
-    {"baml"},
+    {"bridges.baml"},
     {"agents", "graphs"},
     {"targets"},
     {"evals"},
     {"adapters"},
-    {"prompt", "database"},
+    {"prompt", "service.database"},
     {"overrides", "runtime", "journal"},
     {"parts"},
-    {
-        "errors",
-        "clock",
-        "environment",
-        "frames",
-        "serde",
-        "files",
-        "folders",
-        "frozenmap",
-        "functions",
-        "lazy",
-        "notebook",
-        "python_code",
-        "strict",
-        "text",
-        "under_way",
-        "work",
-        "yaml_text",
-    },
+    {"ground", "errors"},
 )
 LEVELS = {unit: level for level, row in enumerate(ROWS) for unit in row}
-# The ground is one row of modules, not of packages: they build on each other.
+# The lowest row: the errors are public, and the rest of the ground builds on them.
 GROUND = ROWS[-1]
+# Their folders stand in rows of their own.
+ROOFS = {"bridges", "service"}
 # The face of the package hands on names of every layer; nobody below imports it.
 FACES = {"__init__", "__main__"}
 # May import anything, and nobody imports it.
@@ -59,7 +43,7 @@ TESTING = "testing"
 
 # Library: where it may be imported at all, and whether only when it is needed.
 HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
-    "baml_py": ("baml/", True),
+    "baml_py": ("bridges/baml/", True),
     "click": ("cli/", False),
     "filelock": ("", True),
     "hypothesis": ("testing/", False),
@@ -69,27 +53,27 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
             "prompt/sandbox.py",
             "evals/metrics/expressions.py",
             "runs/report/page.py",
-            "server/pages.py",
+            "service/server/pages.py",
         ),
         True,
     ),
     "jsonschema": ("evals/metrics/", True),
     "markdown_it": ("project/markdown/", True),
-    "opentelemetry": ("integrations/telemetry.py", True),
-    "pytest": (("testing/", "integrations/pytest_plugin"), False),
+    "opentelemetry": ("bridges/telemetry.py", True),
+    "pytest": (("testing/", "bridges/pytest_plugin"), False),
     "rapidfuzz": ("evals/metrics/", True),
     "regex": ("evals/metrics/patterns.py", True),
     "numpy": ("evals/statistics.py", True),
-    "prometheus_client": ("server/", False),
-    "pydantic": (("baml/", "strict/converter.py"), True),
+    "prometheus_client": ("service/server/", False),
+    "pydantic": (("bridges/baml/", "ground/strict/converter.py"), True),
     "rich": ("cli/", False),
     "scipy": ("evals/statistics.py", True),
-    "starlette": ("server/", False),
-    "uvicorn": ("server/", False),
-    "sqlalchemy": (("database/", "jobs/", "server/access.py"), False),
+    "starlette": ("service/server/", False),
+    "uvicorn": ("service/server/", False),
+    "sqlalchemy": (("service/database/", "service/jobs/", "service/server/access.py"), False),
 }
 # Import a heavy library and are themselves imported only when they are needed.
-LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "database", "jobs", "server"))
+LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "service"))
 LONGEST_MODULE = 700
 LONGEST_FUNCTION = 60
 
@@ -123,12 +107,23 @@ class Module:
 
     @property
     def unit(self) -> str:
-        """The package or module directly below ``promptgraft``."""
-        return self.path.split("/")[0].removesuffix(".py")
+        """The package or module directly below ``promptgraft``, or below one of its roofs."""
+        return unit_of(self.path.removesuffix(".py").split("/"))
 
     @property
     def package(self) -> tuple[str, ...]:
         return ("promptgraft", *self.path.split("/")[:-1])
+
+
+def unit_of(parts: Sequence[str]) -> str:
+    """Return which row's name stands for a module whose path below ``promptgraft`` this is.
+
+    A folder under a roof that stands in a row of its own is a unit; the rest of the roof is one.
+    """
+    under_roof = ".".join(parts[:2])
+    if parts[0] in ROOFS and parts[1:] == ["__init__"]:
+        return "__init__"
+    return under_roof if parts[0] in ROOFS and under_roof in LEVELS else parts[0]
 
 
 def modules_of(source: Path) -> list[Module]:
@@ -198,18 +193,17 @@ def layer_faults(module: Module) -> Iterator[str]:
         return
     for found in module.imports:
         package, _, rest = found.name.partition(".")
-        target = rest.split(".")[0]
+        target = unit_of(rest.split("."))
         if package != "promptgraft" or target in {module.unit, "__version__"}:
             continue
         if target not in LEVELS:
             yield f"{module.path}:{found.line}: imports `{found.name}`; import it from its home"
             continue
-        up = LEVELS[target] <= LEVELS[module.unit]
-        if up and not {target, module.unit} <= GROUND:
+        if LEVELS[target] <= LEVELS[module.unit] and not {target, module.unit} <= GROUND:
             yield f"{module.path}:{found.line}: `{module.unit}` may not import `{target}`"
 
 
-NEUTRAL = {"runs", "evals", "project", "cli", "integrations", "search", "targets"}
+NEUTRAL = {"runs", "evals", "project", "cli", "bridges", "search", "targets"}
 """Units that serve any algorithm and so name none; `promptgraft.algorithms` finds them by name."""
 
 OF_ANY = {"algorithm", "shipped_questions"}
@@ -302,9 +296,9 @@ def test_imports_go_down_only_and_modules_keep_the_house_figures() -> None:
 GOOD: Mapping[str, str] = {
     "__init__.py": "import importlib\nfrom promptgraft.search import base\n",
     "errors.py": "",
-    "serde.py": "from promptgraft import errors\nimport attrs\n",
+    "ground/serde.py": "from promptgraft import errors\nimport attrs\n",
     "runtime/__init__.py": "from promptgraft.runtime.session import Session\n",
-    "runtime/session.py": "from ..serde import dump\nfrom . import deadline\n",
+    "runtime/session.py": "from ..ground.serde import dump\nfrom . import deadline\n",
     "runtime/deadline.py": "def f():\n    import filelock\n",
     "prompt/jinja.py": (
         "from typing import TYPE_CHECKING\n"
@@ -360,7 +354,11 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
         ),
         ("journal/a.py", "import promptgraft.runtime.session", ":2: `journal` may not import"),
         ("overrides/a.py", "from promptgraft import runtime", ":2: `overrides` may not import"),
-        ("server/a.py", "import promptgraft.cli", ":2: `server` may not import `cli`"),
+        (
+            "service/server/a.py",
+            "import promptgraft.cli",
+            ":2: `service.server` may not import `cli`",
+        ),
         ("evals/a.py", "import promptgraft.agents", ":2: `evals` may not import `agents`"),
         ("runs/a.py", "from promptgraft import Prompt", "imports `promptgraft.Prompt`; import it"),
         ("runs/a.py", "import promptgraft", "imports `promptgraft`; import it from its home"),
@@ -371,7 +369,7 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
         ("prompt/a.py", "def f():\n    import jinja2.meta", "`jinja2` is imported only in prompt/"),
         ("runs/a.py", "def f():\n    import click", ":3: `click` is imported only in cli/"),
         ("runs/a.py", "from rich.table import Table", ":2: `rich` is imported only in cli/"),
-        ("files.py", "import filelock", ":2: `filelock` is imported inside the functions"),
+        ("ground/files.py", "import filelock", ":2: `filelock` is imported inside the functions"),
         ("runs/a.py", "def f():\n    import pytest", "`pytest` is imported only in testing/"),
         ("runs/a.py", "import hypothesis", "`hypothesis` is imported only in testing/"),
         ("runs/a.py", "x = 1\n" * 700, "runs/a.py: 701 lines; at most 700"),

@@ -30,10 +30,18 @@ from promptgraft import (
     Splits,
     evaluate,
 )
-from promptgraft.clock import FakeClock
 from promptgraft.evals.gains import Gain
 from promptgraft.evals.metrics import Exact
-from promptgraft.notebook import MOST_ROWS, Card, LongText, Shown, as_html, as_text, first_rows
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.notebook import (
+    MOST_ROWS,
+    Card,
+    LongText,
+    Shown,
+    as_html,
+    as_text,
+    first_rows,
+)
 from promptgraft.runs import RunFolder, RunRecord, RunSummary, State
 from promptgraft.search.events import CandidateAdded, RunStarted
 from promptgraft.search.notices import RunPlanned

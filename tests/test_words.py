@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.text import folded_spans, folded_words, is_spaced, pieces_in, words_in
+from promptgraft.ground.text import folded_spans, folded_words, is_spaced, pieces_in, words_in
 
 TEXTS = st.text(max_size=60) | st.text("aé1_ \n-日本กा\u0301\u200d한ß", max_size=40)
 

@@ -25,7 +25,7 @@ import attrs
 from promptgraft import Case, MarkdownSection, PromptTemplate, TaskExamplesSection
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Metric
-from promptgraft.serde import Json, digest
+from promptgraft.ground.serde import Json, digest
 
 TRIAGE = Path(__file__).parents[2] / "examples" / "triage"
 sys.path.insert(0, str(TRIAGE))

@@ -40,8 +40,8 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.algorithms.gepa import GepaExampleGenerated, GepaMutationAccepted, GepaResult
+from promptgraft.ground.serde import canonical_json, unstructure
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import canonical_json, unstructure
 
 TAG = "parcels-v1"
 

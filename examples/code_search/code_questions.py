@@ -22,6 +22,8 @@ from promptgraft import (
     Session,
 )
 from promptgraft.adapters.base import ToolInvoked, evaluated
+from promptgraft.ground.serde import parse_json, unstructure
+from promptgraft.ground.strict import structure
 from promptgraft.prompt import (
     Described,
     TaskExample,
@@ -31,8 +33,6 @@ from promptgraft.prompt import (
     ToolExample,
 )
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import parse_json, unstructure
-from promptgraft.strict import structure
 
 HERE = Path(__file__).parent
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.algorithms.gepa import Addition, Attempt, Changes, Proposer
+from promptgraft.ground.strict.checks import COUNT
 from promptgraft.search import Asking
-from promptgraft.strict.checks import COUNT
 
 
 @attrs.define(slots=False)

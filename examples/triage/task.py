@@ -20,9 +20,9 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import evaluated
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import parse_json
+from promptgraft.ground.strict import structure
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import parse_json
-from promptgraft.strict import structure
 
 
 class Queue(Enum):

@@ -17,7 +17,7 @@ from weakincentives.prompt.overrides import LocalPromptOverridesStore
 from weakincentives.runtime.session import Session
 
 import promptgraft as pg
-from promptgraft.integrations.weakincentives import WeakIncentivesTarget
+from promptgraft.bridges.weakincentives import WeakIncentivesTarget
 
 WORDS = {"billing": "invoice refund charge receipt", "support": "login password printer screen"}
 

@@ -4,7 +4,7 @@ Candidate wordings are grafted onto a prompt as overrides, tried on examples, ke
 are better, and handed over as an entry in a tagged override store. The source never changes.
 """
 
-from promptgraft.lazy import lazy_exports
+from promptgraft.ground.lazy import lazy_exports
 
 TYPE_CHECKING = False  # type checkers know the name; the import of `typing` takes its time
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Self
 
-from promptgraft.text import clip, visible_line
+from promptgraft.ground.text import clip, visible_line
 
 LONGEST_MESSAGE = 500
 """Characters of an error message; the middle of a longer one is left out."""

@@ -29,8 +29,8 @@ from promptgraft import (
     Session,
 )
 from promptgraft.adapters.base import PromptExecuted
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DeadlineExceededError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import PromptRendered
 from promptgraft.runtime import SessionProtocol
 

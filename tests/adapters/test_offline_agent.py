@@ -28,8 +28,8 @@ from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
-from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (
     MarkdownSection,

@@ -10,7 +10,6 @@ import pytest
 
 from promptgraft import ScriptedAdapter
 from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, evaluated, free_call
-from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     BindingError,
     ConfigError,
@@ -18,6 +17,7 @@ from promptgraft.errors import (
     OutputError,
     TransientProviderError,
 )
+from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import (
     MarkdownSection,
     Prompt,

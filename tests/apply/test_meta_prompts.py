@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from optimizers.worlds import Run, config
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import InMemoryPromptOverridesStore, OverrideAddress, SectionOverride
 from promptgraft.project.meta_prompts import (
     SHIPPED,
@@ -19,7 +20,6 @@ from promptgraft.project.meta_prompts import (
     meta_text,
     read_copies,
 )
-from promptgraft.serde import HexDigest
 from promptgraft.targets.types import MetaPrompt
 
 SECTION = META_PROMPTS[MetaPrompt.SECTION]

@@ -14,11 +14,11 @@ import pytest
 
 from baml.answering import Answering
 from baml.test_scanner import CLI
-from promptgraft.baml.functions import load_function
-from promptgraft.baml.judging import check_rules, judged
-from promptgraft.baml.runtime import Compiled, UnreadableAnswerError
-from promptgraft.baml.tests import Rule
-from promptgraft.serde import Json
+from promptgraft.bridges.baml.functions import load_function
+from promptgraft.bridges.baml.judging import check_rules, judged
+from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError
+from promptgraft.bridges.baml.tests import Rule
+from promptgraft.ground.serde import Json
 
 pytest.importorskip("baml_py")
 

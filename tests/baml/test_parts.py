@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baml.test_scanner import PROJECT, functions
-from promptgraft.baml.calls import arguments_of
-from promptgraft.baml.functions import BamlFunction, load_function
-from promptgraft.baml.parts import Part, PartKind
-from promptgraft.baml.runtime import Compiled
+from promptgraft.bridges.baml.calls import arguments_of
+from promptgraft.bridges.baml.functions import BamlFunction, load_function
+from promptgraft.bridges.baml.parts import Part, PartKind
+from promptgraft.bridges.baml.runtime import Compiled
 
 pytest.importorskip("baml_py")
 

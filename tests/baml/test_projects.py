@@ -16,8 +16,8 @@ from promptgraft import AnthropicAdapter
 from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.baml.agent import BamlAgent
-from promptgraft.baml.functions import chosen_tests, load_function
+from promptgraft.bridges.baml.agent import BamlAgent
+from promptgraft.bridges.baml.functions import chosen_tests, load_function
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from promptgraft.agents.sources import CallbackSource, FileSource, Sources, read_sources
-from promptgraft.files import write_atomically
+from promptgraft.ground.files import write_atomically
 
 OLD = {"system": "Old system.", "skill": "Old skill.", "stored": "Old store."}
 NEW = {"system": "New system.\nTwo lines.", "skill": "New skill.", "stored": "New store."}

@@ -31,7 +31,7 @@ from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.evals import metrics
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.types import Message, Speaker, ToolUse, Turn
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 TURNS = (
     Turn(user="Book a table", expected="For when?"),

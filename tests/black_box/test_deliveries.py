@@ -29,7 +29,7 @@ from promptgraft.agents.call import AgentAnswer, Delivery
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import FileSource, Sources, read_sources
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 SEARCHES = int(os.environ.get("PROMPTGRAFT_SEARCHES", "1"))  # 3 have more than 2,000 rollouts
 WORDS = [f"word{number}" for number in range(40)]

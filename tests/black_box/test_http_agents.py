@@ -24,7 +24,7 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.evals.types import Message, Speaker
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 BODY: dict[str, Json] = {"q": "{query}", "prompt": "{texts.system}"}
 

@@ -17,13 +17,13 @@ from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opene
 from killing import error_text, folder_in_memory
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.live import LiveFiles
-from promptgraft.clock import SystemClock
 from promptgraft.errors import (
     ConfigError,
     DeadlineExceededError,
     JournalLockedError,
     RunCancelledError,
 )
+from promptgraft.ground.clock import SystemClock
 from promptgraft.runtime import Cancellation, Deadline
 
 DRIVER = Path(__file__).with_name("live_crash_driver.py")

@@ -15,9 +15,9 @@ import pytest
 from black_box.test_delivery import contents, project
 from promptgraft.agents.delivery import FolderCopy
 from promptgraft.agents.live import LiveFiles
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, JournalWriteError
-from promptgraft.folders import OwnFolder, remove_tree
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.folders import OwnFolder, remove_tree
 from promptgraft.runs.recorder import recorded
 from runs.toy_runs import make_tiny_job, new_folder, with_task
 

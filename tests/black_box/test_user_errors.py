@@ -14,8 +14,8 @@ from promptgraft import GepaOptimizer, OptimizationContext, ScriptedAdapter, Ses
 from promptgraft.adapters.base import evaluated
 from promptgraft.agents.sources import CallbackSource
 from promptgraft.errors import PromptgraftError, user_errors
-from promptgraft.serde import shown
-from promptgraft.text import raised
+from promptgraft.ground.serde import shown
+from promptgraft.ground.text import raised
 
 
 class SilentError(Exception):

@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from promptgraft.cli.main import run
-from promptgraft.clock import FakeClock
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PromptOverride,

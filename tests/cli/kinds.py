@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_prompts import WRITES
 from promptgraft.cli.choosing import load_template
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,
     LocalPromptOverridesStore,

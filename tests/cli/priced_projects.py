@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 from servers.behaviour import Answer, Asked, Call
 
 TEAMS = ("billing", "delivery", "returns", "account", "complaints")

@@ -21,9 +21,9 @@ from cli.console import Console, Ended, read_terminal
 from integrations.words import AGENT, WORDS, calls, case, write_project
 from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.cli.panel import EvalPanel
-from promptgraft.clock import FakeClock
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.attempt import Attempt
+from promptgraft.ground.clock import FakeClock
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
 

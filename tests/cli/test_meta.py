@@ -10,9 +10,9 @@ import pytest
 from cli.console import Console
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gradient.prompts import QUESTIONS
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, SectionOverride
 from promptgraft.search.part_questions import REFLECT_ON_SECTION
-from promptgraft.serde import HexDigest
 
 NAMES = [*META_PROMPTS, *QUESTIONS, "simulated-user"]
 ADDRESS = OverrideAddress("promptgraft/gepa", "reflect-section", "latest")

@@ -24,7 +24,7 @@ from promptgraft.cli.progress import (
     doing,
     progress_for,
 )
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines
 from promptgraft.runtime import EventBus

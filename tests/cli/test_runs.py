@@ -19,9 +19,9 @@ from cli.console import Console
 from cli.jobs import write_jobs
 from promptgraft.cli.main import run
 from promptgraft.errors import JournalLockedError
+from promptgraft.ground.serde import Json
 from promptgraft.runs import RunFolder, find_run, list_runs, read_run
 from promptgraft.runs.folder import make_run
-from promptgraft.serde import Json
 from servers.behaviour import Answer, Asked
 from servers.loopback import MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.console import FIRST, SECOND, TEMPLATE, Console, write
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 

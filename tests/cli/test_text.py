@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.cli.output import spell_for_encoding
-from promptgraft.text import (
+from promptgraft.ground.text import (
     aligned,
     counted,
     difference,

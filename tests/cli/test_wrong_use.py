@@ -26,8 +26,8 @@ from promptgraft.errors import (
     StoreError,
     TransientProviderError,
 )
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
-from promptgraft.serde import HexDigest
 
 NAME = "support/triage"
 PROMPT_EXPECTED = "expected `namespace/key` in lower-case letters, digits, `_` and `-`"

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy
 
 from database.database_servers import KINDS, Server, missing, running
-from promptgraft.database import Database
+from promptgraft.service.database import Database
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 
 from database.database_servers import KINDS
-from promptgraft.database import Database, DatabaseError, SqlPromptOverridesStore
 from promptgraft.errors import ConfigError
+from promptgraft.service.database import Database, DatabaseError, SqlPromptOverridesStore
 from promptgraft.testing.prompts import PROMPT, TONE
 
 EXPECTED = (

@@ -10,9 +10,9 @@ import sqlalchemy
 # The tests of every journal, over the fixture `fresh` of this module.
 from journal.test_contract import *  # noqa: F403
 from journal.test_contract import ASKED, RUN
-from promptgraft.database import Database, SqlJournal
 from promptgraft.errors import JournalCorruptError, JournalWriteError, LeaseLostError
 from promptgraft.journal import Journal
+from promptgraft.service.database import Database, SqlJournal
 
 
 def new_job(database: Database) -> int:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import attrs
 import pytest
 
-from promptgraft.database import Database, SqlPromptOverridesStore
+from promptgraft.service.database import Database, SqlPromptOverridesStore
 from promptgraft.testing import FakePrompt, RevisionedStoreContract
 from promptgraft.testing.prompts import PROMPT, TONE
 

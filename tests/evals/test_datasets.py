@@ -18,7 +18,7 @@ from promptgraft import Case, Dataset
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 FILES = Path(__file__).parent / "files"
 

@@ -30,9 +30,9 @@ from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import Exact, Python
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
+from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Budget, Cancellation, Deadline, Session, event_loop
-from promptgraft.serde import Json
 
 
 def template(text: str, output_type: type[object] | None = None) -> Prompt[object]:

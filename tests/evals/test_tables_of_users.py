@@ -16,7 +16,7 @@ import pytest
 from promptgraft import Dataset
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.types import Message, Speaker
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 pyarrow = pytest.importorskip("pyarrow")
 

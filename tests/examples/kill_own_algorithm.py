@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "own_algorithm")
 from bins import job
 
 from dying_journal import DyingJournal
-from promptgraft.serde import digest
+from promptgraft.ground.serde import digest
 
 
 def main(folder: Path, fatal: int) -> None:

@@ -40,6 +40,7 @@ from promptgraft.algorithms.gepa import (
     RolloutRecord,
     ToolExampleTarget,
 )
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PromptOverride,
@@ -50,7 +51,6 @@ from promptgraft.runtime import SessionProtocol
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext, PersistenceScope
 from promptgraft.search.notices import QuestionAsked
-from promptgraft.serde import HexDigest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIRST = EXAMPLES / "first_steps" / "first_steps.py"

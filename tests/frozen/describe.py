@@ -37,7 +37,7 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
 )
 from promptgraft.algorithms.gepa.plan import Preset
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,
     OutputFieldOverride,

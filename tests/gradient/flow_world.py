@@ -17,9 +17,9 @@ from promptgraft import RolloutFeedback
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gradient import GradientConfig, GradientOptimizer, GradientResult
 from promptgraft.evals.types import Step
+from promptgraft.ground.serde import digest_text
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import OptimizationContext
-from promptgraft.serde import digest_text
 from promptgraft.targets import Identity, Module, RolloutRecord, TextTarget
 from promptgraft.targets.types import Candidate, GepaExample
 from settings_leaves import grouped

@@ -16,9 +16,9 @@ from gradient.flow_world import Flow, reply, settings
 from optimizers.worlds import OVERLOADED
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gradient import GradientOptimizer
+from promptgraft.ground.serde import digest, digest_text
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import OptimizationContext
-from promptgraft.serde import digest, digest_text
 
 
 def unlucky(rendered: RenderedPrompt[object]) -> str:

@@ -36,12 +36,12 @@ from promptgraft import (
 from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.errors import PromptgraftError
 from promptgraft.evals.types import Answer
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.journal.base import Journal
 from promptgraft.project.given import metrics_of
 from promptgraft.prompt import MarkdownSection
 from promptgraft.search import RunResult
-from promptgraft.serde import Json
 from promptgraft.targets.judging import examples_from, feedback_from
 from settings_leaves import grouped
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from killing import Killer, at_every_effect, killed_by, say
-from promptgraft.files import write_atomically
+from promptgraft.ground.files import write_atomically
 
 OLD, NEW = b"old\n" * 1000, b"new\n" * 2000
 

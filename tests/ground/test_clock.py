@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from promptgraft.clock import Clock, FakeClock, SystemClock
+from promptgraft.ground.clock import Clock, FakeClock, SystemClock
 
 START = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from killing import deaths
-from promptgraft.files import make_folder, sync_folder, write_all, write_atomically
+from promptgraft.ground.files import make_folder, sync_folder, write_all, write_atomically
 
 DRIVER = Path(__file__).with_name("atomic_write_driver.py")
 OLD, NEW = b"old\n" * 1000, b"new\n" * 2000
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from promptgraft.files import write_atomically
+from promptgraft.ground.files import write_atomically
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))

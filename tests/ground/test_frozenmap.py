@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 
 DATA = st.dictionaries(st.text(max_size=3), st.integers(), max_size=6)
 

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from promptgraft.functions import described, function_identity, function_name
+from promptgraft.ground.functions import described, function_identity, function_name
 from promptgraft.project.python_source import load_file
 from promptgraft.targets.formatting import default_example_formatter
 
@@ -187,7 +187,7 @@ def test_a_function_is_the_same_however_its_file_is_run(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text), "utf-8")
-    told = "from promptgraft.functions import function_identity as i; "
+    told = "from promptgraft.ground.functions import function_identity as i; "
     path = tmp_path / "metrics.py"
     path.write_text(path.read_text("utf-8") + f'if __name__ == "__main__": {told}print(i(score))')
     by_path = (

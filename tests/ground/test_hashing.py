@@ -18,8 +18,8 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.agents.call import AgentAnswer
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.types import Answer, Case, ToolUse
+from promptgraft.ground.serde import Json
 from promptgraft.prompt.sections import TaskExample, TaskStep, ToolExample
-from promptgraft.serde import Json
 from promptgraft.targets.types import GepaExample
 
 # In annotations that only type checkers resolve.

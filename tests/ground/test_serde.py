@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import (
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import (
     Json,
     canonical_json,
     did_you_mean,

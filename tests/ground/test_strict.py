@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.serde import Json, unstructure
-from promptgraft.strict.checks import (
+from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.strict.checks import (
     ANYTHING,
     COUNT,
     FLAG,
@@ -34,8 +34,8 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.kinds import Key, class_of, listed, named, record, record_of
-from promptgraft.strict.nodes import Node, Source, read_source
+from promptgraft.ground.strict.kinds import Key, class_of, listed, named, record, record_of
+from promptgraft.ground.strict.nodes import Node, Source, read_source
 
 
 @attrs.frozen(kw_only=True)

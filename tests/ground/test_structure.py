@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import unstructure
-from promptgraft.strict import check_readable, structure
-from promptgraft.text import clip
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import unstructure
+from promptgraft.ground.strict import check_readable, structure
+from promptgraft.ground.text import clip
 
 T = TypeVar("T")
 WHERE = "run.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.work import Unit, WorkBudget
+from promptgraft.ground.work import Unit, WorkBudget
 
 _UNITS: tuple[Unit, ...] = ("cases", "characters", "iterations", "bytes")
 

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from promptgraft.serde import Json
-from promptgraft.work import WorkBudget
-from promptgraft.yaml_text import (
+from promptgraft.ground.serde import Json
+from promptgraft.ground.work import WorkBudget
+from promptgraft.ground.yaml_text import (
     YamlDocument,
     YamlPath,
     read_foreign_yaml,

@@ -23,7 +23,7 @@ PROGRAM = '''\
 import re
 from pathlib import Path
 
-from promptgraft.integrations.agent_optimizer import AgentOptimizer, TargetPrompt
+from promptgraft.bridges.agent_optimizer import AgentOptimizer, TargetPrompt
 
 HERE = Path(__file__).parent
 SYSTEM_PROMPT_PATH = HERE / "agent" / "prompts" / "system.md"

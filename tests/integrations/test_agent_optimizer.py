@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from integrations.quickstart import TAUGHT, serving, variables, write_program
-from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
-from promptgraft.integrations.agent_optimizer import (
+from promptgraft.bridges.agent_optimizer import (
     OPTIMIZER_REGISTRY,
     AgentEvaluator,
     AgentOptimizer,
@@ -25,6 +24,7 @@ from promptgraft.integrations.agent_optimizer import (
     RoundRecord,
     TargetPrompt,
 )
+from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
 from promptgraft.runs import find_run, read_run
 
 FIELDS = (

@@ -18,9 +18,9 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.bridges.langgraph import graph_of
 from promptgraft.errors import FlowError
 from promptgraft.graphs import Graph, Step, text
-from promptgraft.integrations.langgraph import graph_of
 from promptgraft.runtime import Session
 
 pytestmark = pytest.mark.skipif(

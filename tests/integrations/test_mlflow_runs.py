@@ -40,13 +40,13 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.bridges.mlflow_runs import RUN_TAG, tracked
 from promptgraft.cli.main import run
-from promptgraft.clock import SystemClock
-from promptgraft.database import Database
 from promptgraft.errors import ConfigError, FeedbackError
-from promptgraft.integrations.mlflow_runs import RUN_TAG, tracked
-from promptgraft.jobs import JobManager, JobState
+from promptgraft.ground.clock import SystemClock
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import JobManager, JobState
 from promptgraft.targets.types import FeedbackFn
 
 # Not imported here: that takes seconds, in every worker that collects tests.

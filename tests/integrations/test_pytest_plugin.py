@@ -12,9 +12,9 @@ from integrations.words import AGENT, WORDS, calls, case, write_project
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.gate import Answered, Baseline, write_baseline
 from promptgraft.evals.gate.baseline import parse_baseline
-from promptgraft.integrations.gate import Choice, subject_of
 from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride, SectionOverride
 from promptgraft.project import load_project
+from promptgraft.project.gate import Choice, subject_of
 
 EACH = """
 import pytest
@@ -377,8 +377,8 @@ def test_the_plugin_imports_nothing_but_pytest_until_it_is_used(tmp_path: Path) 
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\ndef test_other():\n"
         "    ours = sorted(name for name in sys.modules if name.startswith('promptgraft'))\n"
-        "    assert ours == ['promptgraft', 'promptgraft.integrations',\n"
-        "        'promptgraft.integrations.pytest_plugin', 'promptgraft.lazy']\n"
+        "    assert ours == ['promptgraft', 'promptgraft.bridges',\n"
+        "        'promptgraft.bridges.pytest_plugin', 'promptgraft.ground.lazy']\n"
         "    assert not {'attrs', 'click', 'jinja2', 'rich'} & set(sys.modules)\n",
         "utf-8",
     )

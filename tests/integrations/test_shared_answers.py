@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from promptgraft.adapters.scripted import ScriptedAdapter
+from promptgraft.bridges.pytest_plugin_reports import Answers
 from promptgraft.errors import TransientProviderError
 from promptgraft.evals.gate import Subject
 from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Case
-from promptgraft.integrations.pytest_plugin_reports import Answers
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 
 SECTION = MarkdownSection(title="Word", key="word", template="Repeat: $word")

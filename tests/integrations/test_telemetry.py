@@ -32,10 +32,10 @@ from promptgraft import (
     Usage,
 )
 from promptgraft.adapters.base import ModelCalled, answered
+from promptgraft.bridges.telemetry import CONTENT_VARIABLE, traced
 from promptgraft.cli.main import run
-from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError, FeedbackError, PermanentProviderError
-from promptgraft.integrations.telemetry import CONTENT_VARIABLE, traced
+from promptgraft.ground.environment import check_package
 from promptgraft.runtime import Deadline
 from promptgraft.runtime.session import SessionProtocol
 

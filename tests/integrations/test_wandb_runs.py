@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from promptgraft import EventBus
+from promptgraft.bridges.wandb_runs import tracked
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError
-from promptgraft.integrations.wandb_runs import tracked
 from promptgraft.runs import RunFolder, read_run
 
 pytestmark = pytest.mark.skipif(

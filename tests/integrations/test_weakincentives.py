@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from promptgraft.bridges.weakincentives import WeakIncentivesTarget
 from promptgraft.errors import ConfigError
-from promptgraft.integrations.weakincentives import WeakIncentivesTarget
 
 ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "elsewhere" / "weakincentives_checks.py"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import sqlalchemy
 
-from promptgraft.database import Database
-from promptgraft.jobs import Job, JobManager, Worker
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import Job, JobManager, Worker
 
 AGENT = """
 from enum import Enum
@@ -117,7 +117,7 @@ def outcome(manager: JobManager, job: Job) -> dict[str, Json]:
 
 def kept_lines(database: Database, job: Job) -> list[bytes]:
     """Return the lines of a job's journal, in the order of keys: threads may end in any."""
-    from promptgraft.jobs.rows import JobRows
+    from promptgraft.service.jobs.rows import JobRows
 
     with database.reading() as connection:
         return sorted(JobRows(database).lines(connection, job.number, 0))

@@ -16,7 +16,6 @@ import pytest
 
 from database.database_servers import KINDS
 from jobs.job_world import FILE, kept_lines, outcome, work_off, write_project
-from promptgraft.database import Database
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -24,7 +23,9 @@ from promptgraft.errors import (
     OverrideConflictError,
     RevisionNotFoundError,
 )
-from promptgraft.jobs import (
+from promptgraft.project.python_source import beside
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import (
     Job,
     JobChanges,
     JobClient,
@@ -39,9 +40,8 @@ from promptgraft.jobs import (
     Wish,
     Worker,
 )
-from promptgraft.jobs.rows import Claim
-from promptgraft.project.python_source import beside
-from promptgraft.server import Scope, TokenStore
+from promptgraft.service.jobs.rows import Claim
+from promptgraft.service.server import Scope, TokenStore
 from server.serving import Client, served
 
 REFUSED = (ConfigError, DataFormatError)
@@ -143,7 +143,7 @@ def test_a_key_makes_one_job_whoever_is_first(jobs: Jobs, monkeypatch: pytest.Mo
     def planned(*_: object) -> None:
         gate.wait(30)
 
-    monkeypatch.setattr("promptgraft.jobs.manager.planned", planned)
+    monkeypatch.setattr("promptgraft.service.jobs.manager.planned", planned)
 
     def ask(_: int) -> Submitted:
         return jobs.submit("support", "triage", {"budget": 90}, key="night-8")
@@ -158,7 +158,7 @@ def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, monkeypatch: pytest.Monke
     ended = submit(jobs)
     jobs.cancel(ended.id)
     job = submit(jobs)
-    monkeypatch.setattr("promptgraft.jobs.manager.MOST_QUEUED", 1)
+    monkeypatch.setattr("promptgraft.service.jobs.manager.MOST_QUEUED", 1)
     with pytest.raises(JobsFullError, match="the queue is full: 1 jobs are waiting; submit"):
         submit(jobs)
     with pytest.raises(JobsFullError):

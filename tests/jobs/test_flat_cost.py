@@ -10,11 +10,11 @@ import pytest
 import sqlalchemy
 
 from jobs.job_world import work_off, write_project
-from promptgraft.database import Database
-from promptgraft.jobs import Job, JobManager, Worker
-from promptgraft.jobs.lines import LineKind
-from promptgraft.jobs.reporting import run_events
-from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import Job, JobManager, Worker
+from promptgraft.service.jobs.lines import LineKind
+from promptgraft.service.jobs.reporting import run_events
+from promptgraft.service.jobs.rows import Claim, JobRows
 
 SHORT, LONG = 1_000, 8_000
 MOST = 1.2

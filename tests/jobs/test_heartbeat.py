@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from jobs.job_world import expire, work_off, write_project
-from promptgraft.clock import FakeClock
-from promptgraft.database import Database
-from promptgraft.jobs import JobManager, JobState, Worker
-from promptgraft.jobs.reporting import SECONDS_BETWEEN_RENEWALS, Heartbeat
-from promptgraft.jobs.rows import LEASE_SECONDS
+from promptgraft.ground.clock import FakeClock
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs.reporting import SECONDS_BETWEEN_RENEWALS, Heartbeat
+from promptgraft.service.jobs.rows import LEASE_SECONDS
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import sqlalchemy
 from jobs.job_world import FILE, work_off, write_project
 from programs import Programs
 from promptgraft.cli.main import run
-from promptgraft.jobs import JobManager
+from promptgraft.service.jobs import JobManager
 from server.serving import served
 
 
@@ -208,7 +208,7 @@ def test_without_a_database_the_option_is_named(
 def test_without_the_extra_it_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("promptgraft.database")]:
+    for name in [name for name in sys.modules if name.startswith("promptgraft.service.database")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     told = said(capsys, "jobs", "list", code=2)

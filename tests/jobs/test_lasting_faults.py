@@ -17,10 +17,10 @@ from sqlalchemy.exc import OperationalError
 
 from jobs.job_world import write_project
 from promptgraft.cli.main import run
-from promptgraft.database import Database, DatabaseError
-from promptgraft.database.faults import lasting_of
 from promptgraft.errors import Lasting
-from promptgraft.jobs import JobManager, JobState, Worker
+from promptgraft.service.database import Database, DatabaseError
+from promptgraft.service.database.faults import lasting_of
+from promptgraft.service.jobs import JobManager, JobState, Worker
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +98,7 @@ def test_a_database_that_comes_back_is_waited_for_and_both_are_logged(
     manager = JobManager(
         Failing(f"sqlite:///{tmp_path}/jobs.db", [locked] * 1000), projects={"support": project}
     )
-    with caplog.at_level(logging.INFO, "promptgraft.jobs"):
+    with caplog.at_level(logging.INFO, "promptgraft.service.jobs"):
         Worker(manager, seconds=0).run(until_idle=True)
     lost, back = (record.getMessage() for record in caplog.records)
     assert "the table is locked" in lost

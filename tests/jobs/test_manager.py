@@ -11,19 +11,19 @@ import sqlalchemy
 from sqlalchemy import select
 
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
-from promptgraft.database import Database
 from promptgraft.errors import ConfigError, LeaseLostError, OverrideConflictError
-from promptgraft.jobs import (
+from promptgraft.project import Project, load_project
+from promptgraft.project.python_source import beside
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import (
     Job,
     JobConflictError,
     JobManager,
     JobState,
     Worker,
 )
-from promptgraft.jobs.rows import Claim, JobRows
-from promptgraft.jobs.types import Status
-from promptgraft.project import Project, load_project
-from promptgraft.project.python_source import beside
+from promptgraft.service.jobs.rows import Claim, JobRows
+from promptgraft.service.jobs.types import Status
 from promptgraft.testing.prompts import bodies
 
 

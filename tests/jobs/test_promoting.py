@@ -9,7 +9,6 @@ import pytest
 
 from jobs.job_world import write_project
 from promptgraft.errors import OverrideConflictError
-from promptgraft.jobs.promoting import promoted
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -20,6 +19,7 @@ from promptgraft.overrides.base_store import Change
 from promptgraft.project import load_project
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.service.jobs.promoting import promoted
 from promptgraft.testing.prompts import bodies
 
 RULES = ("rules",)

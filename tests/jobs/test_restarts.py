@@ -15,8 +15,8 @@ import sqlalchemy
 
 from database.database_servers import Server, missing, running
 from jobs.job_world import RESTARTS, kept_lines, outcome, work_off, write_project
-from promptgraft.database import Database, DatabaseError
-from promptgraft.jobs import JobManager, JobState
+from promptgraft.service.database import Database, DatabaseError
+from promptgraft.service.jobs import JobManager, JobState
 
 WORKERS = 4 if RESTARTS > 1 else 1
 

@@ -25,11 +25,18 @@ from hypothesis.stateful import (
 from database.database_servers import KINDS
 from jobs.job_world import write_project
 from journal.test_contract import ASKED, RUN
-from promptgraft.database import Database, SqlJournal
 from promptgraft.errors import LeaseLostError
-from promptgraft.jobs import Job, JobConflictError, JobManager, JobNotFoundError, JobState, Worker
-from promptgraft.jobs.preparing import submitted_digest
-from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.service.database import Database, SqlJournal
+from promptgraft.service.jobs import (
+    Job,
+    JobConflictError,
+    JobManager,
+    JobNotFoundError,
+    JobState,
+    Worker,
+)
+from promptgraft.service.jobs.preparing import submitted_digest
+from promptgraft.service.jobs.rows import Claim, JobRows
 
 EXAMPLES = int(os.environ.get("PROMPTGRAFT_STATES", "20"))
 EVERYWHERE = KINDS if "PROMPTGRAFT_STATES" in os.environ else ("sqlite",)
@@ -264,9 +271,9 @@ def test_jobs_go_where_the_table_of_states_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Every job is the same one: it is not planned again.
-    monkeypatch.setattr("promptgraft.jobs.manager.planned", lambda *_: None)
+    monkeypatch.setattr("promptgraft.service.jobs.manager.planned", lambda *_: None)
     digest = functools.cache(submitted_digest)
-    monkeypatch.setattr("promptgraft.jobs.manager.submitted_digest", digest)
+    monkeypatch.setattr("promptgraft.service.jobs.manager.submitted_digest", digest)
     project = write_project(tmp_path_factory.mktemp("project"))
     is_file = kept_database.dialect == "sqlite"
     database = Database("sqlite://") if is_file else kept_database

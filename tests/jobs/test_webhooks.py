@@ -18,10 +18,10 @@ import sqlalchemy
 
 from jobs.job_world import work_off, write_project
 from promptgraft.cli.main import run
-from promptgraft.database import Database
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.jobs import JobManager
-from promptgraft.jobs.webhooks import MOST_ATTEMPTS, WebhookSender, read_webhooks
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs.webhooks import MOST_ATTEMPTS, WebhookSender, read_webhooks
 
 SECRET = "s3cret-of-at-least-16-characters"
 
@@ -195,8 +195,8 @@ def test_what_never_arrives_is_given_up_and_the_reason_kept(
 
 SENDING = """
 import sys
-from promptgraft.database import Database
-from promptgraft.jobs.webhooks import WebhookSender, read_webhooks
+from promptgraft.service.database import Database
+from promptgraft.service.jobs.webhooks import WebhookSender, read_webhooks
 WebhookSender(Database(sys.argv[1]), read_webhooks(sys.argv[2])).deliver()
 """
 

@@ -28,10 +28,10 @@ from jobs.job_world import (
     write_project,
 )
 from programs import Programs
-from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
-from promptgraft.jobs import Job, JobManager, JobState, Worker
-from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.service.database import Database, DatabaseError
+from promptgraft.service.jobs import Job, JobManager, JobState, Worker
+from promptgraft.service.jobs.rows import Claim, JobRows
 
 CLAIMS = int(os.environ.get("PROMPTGRAFT_CLAIMS", "40"))
 CLAIMANTS = 8 if "PROMPTGRAFT_CLAIMS" in os.environ else 3
@@ -75,7 +75,7 @@ def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Pop
         "log": "text",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft.jobs.child"], stdin=subprocess.PIPE
+        [sys.executable, "-m", "promptgraft.service.jobs.child"], stdin=subprocess.PIPE
     )
     assert process.stdin is not None
     with process.stdin as pipe:
@@ -192,7 +192,7 @@ def test_a_child_that_dies_puts_its_job_back_at_once(manager: JobManager, projec
     thread.start()
     until(lambda: answers(manager, job) > 5)
     for pid in _children_of(os.getpid()):
-        if b"promptgraft.jobs.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"promptgraft.service.jobs.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
     thread.join(60)
     assert manager.get(job.id).state is JobState.COMPLETED
@@ -291,8 +291,8 @@ def test_a_job_paused_at_any_moment_ends_the_same(manager: JobManager, project: 
 
 CLAIMING = """
 import os, sys
-from promptgraft.database import Database, DatabaseError
-from promptgraft.jobs.rows import JobRows
+from promptgraft.service.database import Database, DatabaseError
+from promptgraft.service.jobs.rows import JobRows
 children = []
 for name in sys.argv[2:]:
     children.append(os.fork())
@@ -340,7 +340,7 @@ def no_child_is_left() -> Iterator[None]:
     left = [
         pid
         for pid in _children_of(os.getpid())
-        if b"promptgraft.jobs.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"promptgraft.service.jobs.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     for pid in left:
         os.kill(pid, signal.SIGKILL)

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from killing import Killer, at_every_effect, fsync, killed_by, say, write
 from promptgraft.errors import JournalWriteError
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import FileJournal
 from promptgraft.journal.records import Record, encode_header, encode_record
-from promptgraft.serde import Json, digest_text
 
 RUN: dict[str, Json] = {"seed": 7}
 ASKED = digest_text("what is asked")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from promptgraft.errors import DataFormatError, JournalError, JournalMismatchError
+from promptgraft.ground.serde import Json, digest_text, parse_json
 from promptgraft.journal import Answer, FileJournal, Journal, MemoryJournal, Record
-from promptgraft.serde import Json, digest_text, parse_json
 
 ASKED = digest_text("what is asked")
 OTHER = digest_text("something else")

@@ -13,9 +13,9 @@ import pytest
 
 from killing import deaths
 from promptgraft.errors import JournalWriteError
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import Answer, FileJournal
 from promptgraft.journal.records import HEADER_START
-from promptgraft.serde import Json, digest_text
 
 RUN: dict[str, Json] = {"seed": 7}
 ASKED = digest_text("what is asked")

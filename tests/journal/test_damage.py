@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import FileJournal, Record
 from promptgraft.journal.records import encode_header, encode_record
-from promptgraft.serde import Json, digest_text
 
 RUN: dict[str, Json] = {"seed": 7}
 ASKED = digest_text("what is asked")

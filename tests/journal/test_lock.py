@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from promptgraft.errors import JournalError, JournalLockedError
+from promptgraft.ground.serde import digest_text
 from promptgraft.journal import Answer, FileJournal
-from promptgraft.serde import digest_text
 
 ASKED = digest_text("what is asked")
 HOLD = """
 import os, signal, sys
 from promptgraft.journal import FileJournal
-from promptgraft.serde import digest_text
+from promptgraft.ground.serde import digest_text
 
 def hold():
     print("held", os.getpid(), flush=True)

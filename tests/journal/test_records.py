@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
+from promptgraft.ground.serde import HexDigest, Json, digest_text
 from promptgraft.journal import Record
 from promptgraft.journal.records import (
     MAX_DEPTH,
@@ -22,7 +23,6 @@ from promptgraft.journal.records import (
     record_key,
     sealed_length,
 )
-from promptgraft.serde import HexDigest, Json, digest_text
 
 DIGEST = digest_text("what is asked")
 

@@ -28,8 +28,8 @@ from promptgraft import (
 )
 from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.errors import OutputError, PromptgraftError, TransientProviderError
+from promptgraft.ground.serde import canonical_json
 from promptgraft.search import RejectionReason
-from promptgraft.serde import canonical_json
 from promptgraft.targets import Candidate, Identity, Module, TextTarget
 
 LONG = "# `` " * 300_000

@@ -17,11 +17,11 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, RolloutFeedback
 from promptgraft.algorithms.gepa.additions.lines.credit import Effect, FeedbackTerms
 from promptgraft.algorithms.gepa.prompts import WHOLE
+from promptgraft.ground.text import folded_words
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import RolloutRecord
-from promptgraft.text import folded_words
 
 THREE = NAMES[:3]
 RIGHT = THREE[1]

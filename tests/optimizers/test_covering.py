@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from optimizers.worlds import config, optimize
 from promptgraft.algorithms.gepa import Full, Racing
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import digest_text
 from promptgraft.overrides import PromptOverride
 from promptgraft.search.frontier import FrontierPruning
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score
-from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate
 
 Row = tuple[Score, ...]

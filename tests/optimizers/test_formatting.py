@@ -17,16 +17,16 @@ from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import JournalCorruptError
 from promptgraft.evals.types import Step, Verdict
+from promptgraft.ground.serde import canonical_json, digest_text
+from promptgraft.ground.text import clip, joined
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search.answers import READER, record_from_json, record_to_json
-from promptgraft.serde import canonical_json, digest_text
 from promptgraft.targets.formatting import (
     default_example_formatter,
     default_trace_formatter,
     show_value,
 )
-from promptgraft.text import clip, joined
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
 

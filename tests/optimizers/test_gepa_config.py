@@ -28,13 +28,13 @@ from optimizers.worlds import (
 )
 from promptgraft.algorithms.gepa import GepaConfig, GepaExample, Guards, Limits
 from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
+from promptgraft.ground.serde import shown
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search import RejectionReason
 from promptgraft.search.settings import Settings, groups_of
-from promptgraft.serde import shown
 
 INTEGERS = {
     "minibatch_size": 1,

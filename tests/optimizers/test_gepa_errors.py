@@ -38,12 +38,12 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     BudgetExhaustedError,
     DeadlineExceededError,
     PromptRenderError,
 )
+from promptgraft.ground.clock import FakeClock
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol

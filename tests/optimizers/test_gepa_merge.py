@@ -37,6 +37,7 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
 )
 from promptgraft.algorithms.gepa.merge import ancestors_of, have_gained, triples, won_lost_tied
+from promptgraft.ground.serde import HexDigest, digest
 from promptgraft.overrides import (
     AddedTaskExample,
     PromptOverride,
@@ -48,7 +49,6 @@ from promptgraft.overrides import (
 from promptgraft.parts.entry import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search.scores import Score
-from promptgraft.serde import HexDigest, digest
 from promptgraft.targets.grafting import merged_entries
 from promptgraft.targets.types import Candidate
 

@@ -51,6 +51,7 @@ from promptgraft.errors import (
     FeedbackError,
     JournalMismatchError,
 )
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunHistory
@@ -59,7 +60,6 @@ from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.notices import Event
 from promptgraft.search.stopping import MaxProposals, TargetScore
 from promptgraft.search.validation import Racing
-from promptgraft.serde import Json
 from settings_leaves import evolved
 
 P = ParamSpec("P")

@@ -18,7 +18,12 @@ from optimizers.worlds import (
     scored,
 )
 from promptgraft.algorithms.gepa import GepaOptimizationCompleted, GepaResult
-from promptgraft.errors import ConfigError, StoreError, UnknownPartError, WinnerNotStoredError
+from promptgraft.errors import (
+    ConfigError,
+    StoreError,
+    UnknownPartError,
+    WinnerNotStoredError,
+)
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.runtime import Session

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import hostile_text, refusal_of
+from promptgraft.ground.text import fenced
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.replies import parse_reply
-from promptgraft.text import fenced
 
 UNPARSABLE, EMPTY, UNUSABLE = (
     RejectionReason.UNPARSABLE,

@@ -40,13 +40,13 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
 )
 from promptgraft.errors import JournalMismatchError, TransientProviderError
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.part_questions import REFLECT_ON_SECTION
-from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")
 

@@ -22,12 +22,12 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.sample import Known, MinibatchChoice, Minibatches
 from promptgraft.algorithms.gepa.select import Turns
+from promptgraft.ground.serde import digest_text
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score, Scorer, mean_score
-from promptgraft.serde import digest_text
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.types import Candidate, Module
 

@@ -40,8 +40,8 @@ from promptgraft import (
     ScriptedAdapter,
 )
 from promptgraft.algorithms.gepa import GepaOptimizationStarted, GepaResult
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, StoreError, WinnerNotStoredError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import (
     BasePromptOverridesStore,

@@ -50,12 +50,12 @@ from promptgraft.errors import (
     TransientProviderError,
     WinnerNotStoredError,
 )
+from promptgraft.ground.text import clip
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.targets.replies import parse_reply
-from promptgraft.text import clip
 
 AGENT = Prompt[object](agent_world.TEMPLATE)
 

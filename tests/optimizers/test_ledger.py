@@ -34,12 +34,12 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import JournalCorruptError
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_to_json
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.ledger import Ledger, LedgerEntry
-from promptgraft.serde import Json
 
 
 def paid_run(

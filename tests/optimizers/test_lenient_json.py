@@ -12,8 +12,8 @@ from hypothesis import given
 
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, a_value, batches, damaged
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json
 from promptgraft.prompt.lenient_json import parse_lenient
-from promptgraft.serde import Json
 
 MEGABYTE = 1_000_000
 

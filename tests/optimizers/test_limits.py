@@ -13,8 +13,8 @@ import pytest
 from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import PROMPT, PlainAdapter, about, answer, asked, config, propose
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizer, GepaResult
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Deadline

@@ -20,6 +20,7 @@ from promptgraft.algorithms.gepa.prompts import (
     PUBLISHED,
     WHOLE,
 )
+from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.search.reflection import reflection_params
@@ -31,7 +32,6 @@ from promptgraft.targets.replies import (
     read_tool_example,
 )
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
-from promptgraft.text import fenced
 
 HOSTILE = (
     *(

@@ -9,6 +9,7 @@ import pytest
 
 from optimizers.worlds import grafted, refusal_of, target_of
 from plain_texts import QUERY, plain_texts
+from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.search import RejectionReason
 from promptgraft.search.part_questions import REFLECT_ON_SECTION
@@ -17,7 +18,6 @@ from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.replies import parse_reply
 from promptgraft.targets.types import Candidate
-from promptgraft.text import fenced
 
 PATH = ("router",)
 

@@ -50,6 +50,7 @@ from promptgraft.algorithms.gepa.plan import ADDITIONS, Strategy
 from promptgraft.algorithms.gepa.sample import Known, Minibatches
 from promptgraft.algorithms.gepa.select import Draws, Turn, Turns
 from promptgraft.errors import ConfigError, TransientProviderError
+from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
@@ -57,7 +58,6 @@ from promptgraft.search import StopReason
 from promptgraft.search.scores import Scorer, is_behind
 from promptgraft.search.stopping import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
-from promptgraft.serde import digest_text
 from promptgraft.targets.part_kinds import (
     SectionModule,
     TaskExampleModule,

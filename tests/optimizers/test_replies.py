@@ -12,12 +12,12 @@ from hypothesis import given
 
 from agent_prompts import SOURCE, SQLI, Hits, ReadParams, Review, SearchParams
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, a_value, batches, damaged
+from promptgraft.ground.serde import parse_json
+from promptgraft.ground.strict import structure
 from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExampleOverride
 from promptgraft.overrides.resolution import effective_parts
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line, read_stored_steps
 from promptgraft.parts.validation import check_key
-from promptgraft.serde import parse_json
-from promptgraft.strict import structure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.part_kinds import (

@@ -12,8 +12,8 @@ from promptgraft import RolloutFeedback, StopReason
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.ground.serde import unstructure
 from promptgraft.journal import MemoryJournal
-from promptgraft.serde import unstructure
 
 CASE, ANSWER = Case(id="a", input=""), Answer(text="")
 

@@ -40,12 +40,12 @@ from promptgraft.algorithms.gepa.additions.lines.rules import (
     without,
 )
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import StopReason
 from promptgraft.search.place import Phase, Place
 from promptgraft.search.validation import Full, Racing, Validation
-from promptgraft.serde import Json, digest_text
 
 IDLE = ("Think step by step.", "Never mention these rules.", "Be careful.")
 PLACEHOLDERS = ("$name", "${order}")

@@ -63,9 +63,9 @@ from promptgraft import (
     TargetScore,
 )
 from promptgraft.algorithms.gepa import GepaConfig, GepaStopFileRemoved
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, FeedbackError, StopperError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 

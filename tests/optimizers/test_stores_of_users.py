@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from optimizers.worlds import PROMPT, Run, config, optimize
-from promptgraft.errors import ConfigError, InvalidOverrideError, StoreError, WinnerNotStoredError
+from promptgraft.errors import (
+    ConfigError,
+    InvalidOverrideError,
+    StoreError,
+    WinnerNotStoredError,
+)
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import (
     InMemoryPromptOverridesStore,

@@ -26,6 +26,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.errors import PermanentProviderError, TransientProviderError
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.overrides.base_store import Changes
@@ -37,7 +38,6 @@ from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext
 from promptgraft.search.plan import RunPlan
-from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_rollout import PromptRollout, Scoring

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from override_files import address_of, generated_revision
 from promptgraft.errors import DataFormatError, StoreError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import digest_text
 from promptgraft.overrides import (
     PromptOverride,
     Provenance,
@@ -29,7 +30,6 @@ from promptgraft.overrides.codec import (
     plain_entries,
     read_entries,
 )
-from promptgraft.serde import digest_text
 
 SAMPLE = """\
 {

@@ -16,7 +16,7 @@ import pytest
 
 from forked import Run, forking
 from killing import FEWER, deaths_in, folder_in_memory
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 

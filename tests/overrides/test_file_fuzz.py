@@ -25,10 +25,10 @@ from override_files import (
     generated_revision,
 )
 from promptgraft.errors import DataFormatError, StoreError
+from promptgraft.ground.serde import canonical_json
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, file_schema
 from promptgraft.overrides.codec import decode_revision, encode_revision, read_entries
 from promptgraft.prompt import MarkdownSection, PromptTemplate
-from promptgraft.serde import canonical_json
 
 FILES, BATCH = int(os.environ.get("PROMPTGRAFT_FILES", "4000")), 100
 MENDS = ("restore the file from version control", "read it with the promptgraft that wrote it")

@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 
 from agent_prompts import ADDRESS, SOURCE, WRITES, write_all
 from override_files import LISTS, Plain, address_of, generated_revision, signed
-from promptgraft.clock import FakeClock
 from promptgraft.errors import StoreError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,

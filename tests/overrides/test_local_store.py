@@ -12,7 +12,6 @@ import attrs
 import pytest
 from filelock import FileLock
 
-from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     ConfigError,
     HashMismatchError,
@@ -22,6 +21,7 @@ from promptgraft.errors import (
     StoreError,
     UnknownPartError,
 )
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,

@@ -33,8 +33,9 @@ from agent_prompts import (
     write_all,
     written,
 )
-from promptgraft.clock import FakeClock
 from promptgraft.errors import HashMismatchError, UnknownPartError
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     AddedTaskExample,
     InMemoryPromptOverridesStore,
@@ -62,7 +63,6 @@ from promptgraft.prompt import (
     TaskExamplesSection,
     Tool,
 )
-from promptgraft.serde import HexDigest
 
 KINDS = pytest.mark.parametrize("kind", WRITES, ids=lambda kind: kind.__name__)
 OTHER_HASH = HexDigest("0" * 64)

@@ -11,6 +11,7 @@ import pytest
 
 from optimizers.worlds import target_of
 from promptgraft.errors import HashMismatchError, InvalidOverrideError, UnknownPartError
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PromptDescriptor,
@@ -26,7 +27,6 @@ from promptgraft.overrides.resolution import bound_entry
 from promptgraft.parts import KINDS
 from promptgraft.parts.entry import UNBOUND, EffectiveParts, Entry, LabelledTexts, Source
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.grafting import merged_entries
 from promptgraft.targets.part import PromptModule, View

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 

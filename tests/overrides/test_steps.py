@@ -18,8 +18,8 @@ import pytest
 from filelock import FileLock
 
 from killing import Killer, folder_in_memory
-from promptgraft.clock import FakeClock
 from promptgraft.errors import InvalidOverrideError, RevisionNotFoundError, StoreError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.yaml_text import read_yaml
 from promptgraft.project import load_project, open_project, project_schema
-from promptgraft.yaml_text import read_yaml
 
 BROKEN = Path(__file__).parent / "broken"
 FILES = sorted(BROKEN.glob("*.yaml"))

@@ -10,8 +10,8 @@ import pytest
 from promptgraft import Strategy
 from promptgraft.algorithms.gepa import Blame, History, Lines, Shorten, WholePrompt
 from promptgraft.errors import ConfigError
+from promptgraft.ground.strict.nodes import Source
 from promptgraft.project.format_search import OPTIMIZER
-from promptgraft.strict.nodes import Source
 
 
 def read(optimizer: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:

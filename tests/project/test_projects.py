@@ -30,6 +30,8 @@ from promptgraft.algorithms.gradient import GradientConfig
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
 from promptgraft.evals.types import Case
+from promptgraft.ground.serde import Json
+from promptgraft.ground.yaml_text import read_yaml
 from promptgraft.project import (
     Project,
     find_project,
@@ -43,9 +45,7 @@ from promptgraft.project.format_search import ELSEWHERE
 from promptgraft.runtime import EventBus
 from promptgraft.search.acceptance import MinGain, Paired
 from promptgraft.search.stopping import MaxProposals, StopFile
-from promptgraft.serde import Json
 from promptgraft.targets.judging import feedback_from
-from promptgraft.yaml_text import read_yaml
 
 RIGHT = Path(__file__).parent / "right"
 FILES = sorted(RIGHT.glob("*.yaml"))

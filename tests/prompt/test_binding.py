@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptgraft.errors import BindingError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptRendered, PromptTemplate
 from promptgraft.runtime import Session

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from promptgraft.errors import OutputError, PromptDefinitionError
+from promptgraft.ground.serde import Json, unstructure
 from promptgraft.parts.descriptors import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
 from promptgraft.prompt.answers import read_output
 from promptgraft.prompt.schema import own_names, schema_of, shown_names
-from promptgraft.serde import Json, unstructure
 
 
 class Level(Enum):

@@ -20,11 +20,11 @@ from promptgraft import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.adapters.calling.schemas import answer_in, native_schema
 from promptgraft.adapters.openai import RULES
 from promptgraft.errors import OutputError, PromptDefinitionError
+from promptgraft.ground.serde import unstructure
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.project.markdown import load_markdown_prompt
 from promptgraft.prompt import Described, Tool
 from promptgraft.prompt.rendered import RenderedPrompt
-from promptgraft.serde import unstructure
 
 
 class Author(pydantic.BaseModel):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.errors import StoreError
+from promptgraft.ground.serde import HexDigest, digest_text
 from promptgraft.overrides import (
     AppliedOverride,
     InMemoryPromptOverridesStore,
@@ -29,7 +30,6 @@ from promptgraft.prompt import (
     RenderedPrompt,
     SectionVisibility,
 )
-from promptgraft.serde import HexDigest, digest_text
 
 VALUES = {"name": "Ada <$name> {{ name }}", "n": 3, "tags": ["x", "y"]}
 OTHER_HASH = digest_text("another source")

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from agent_prompts import TEMPLATE, fields_class
 from promptgraft.errors import PromptDefinitionError
+from promptgraft.ground.serde import Json, parse_json
 from promptgraft.prompt import (
     Described,
     MarkdownSection,
@@ -27,7 +28,6 @@ from promptgraft.prompt import (
     Tool,
     ToolExample,
 )
-from promptgraft.serde import Json, parse_json
 
 T = TypeVar("T")
 

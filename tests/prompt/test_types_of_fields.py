@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from optimizers.worlds import TEMPLATE, Run, config
 from promptgraft import MarkdownSection, Prompt, PromptTemplate, RolloutFeedback, Tool, ToolExample
 from promptgraft.errors import OutputError, PromptDefinitionError
-from promptgraft.serde import unstructure
+from promptgraft.ground.serde import unstructure
 
 
 @attrs.frozen

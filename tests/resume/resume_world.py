@@ -33,7 +33,8 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import Usage, answered
 from promptgraft.algorithms.gepa import ToolExampleTarget
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.serde import Json
 from promptgraft.journal import Record
 from promptgraft.prompt import (
     Described,
@@ -45,7 +46,6 @@ from promptgraft.prompt import (
     ToolExample,
 )
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")
 

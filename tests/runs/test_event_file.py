@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.clock import FakeClock
+from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import list_runs
 from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import make_run

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from optimizers.worlds import twins
 from promptgraft.adapters.base import Usage
-from promptgraft.clock import FakeClock
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.spending import Role, Spending
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.runs import RunHistory, read_run
 from promptgraft.runs.event_file import EventLines, decoded, encoded
 from promptgraft.runtime import EventBus

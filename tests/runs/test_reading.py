@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from optimizers.worlds import answer
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import (
     RunFolder,

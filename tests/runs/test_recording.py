@@ -22,9 +22,10 @@ from promptgraft import (
     ScriptedAdapter,
     Splits,
 )
-from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError, JournalWriteError
 from promptgraft.evals import metrics
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.text import visible
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
@@ -36,7 +37,6 @@ from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
 from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.place import Phase, Place
-from promptgraft.text import visible
 from runs.toy_runs import (
     KilledError,
     after,

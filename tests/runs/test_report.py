@@ -22,6 +22,8 @@ from promptgraft.evals import metrics
 from promptgraft.evals.metrics.judging import feedback_text
 from promptgraft.evals.metrics.values import labels_in
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.ground.strict import structure
+from promptgraft.ground.text import visible
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runs import read_run
 from promptgraft.runs.folder import read_document
@@ -40,9 +42,7 @@ from promptgraft.runs.report.tables import LEVELS, UNSCORED, breakdown, frontier
 from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.fresh import HeldOut, RunVerdict
-from promptgraft.strict import structure
 from promptgraft.targets.types import RolloutFeedback
-from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, said, small_run
 from runs.toy_runs import kept_run, make_job, sulky
 

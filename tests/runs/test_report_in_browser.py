@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from promptgraft.ground.text import visible
 from promptgraft.runs.report.page import render
-from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, small_run
 from runs.toy_runs import kept_run
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from promptgraft.ground.text import words_in
 from promptgraft.runs.report.word_diff import Kind, Piece, collapsed, word_diff
-from promptgraft.text import words_in
 
 WORDS = st.sampled_from(["be", "kind", "and", "brief", "- item:", "\n", " ", "日本", ".", "\x00"])
 TEXTS = st.lists(WORDS, max_size=30).map(" ".join) | st.lists(WORDS, max_size=12).map("".join)

@@ -7,8 +7,8 @@ import math
 import attrs
 import pytest
 
-from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DeadlineExceededError, RunCancelledError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.runtime import Cancellation, Deadline
 
 

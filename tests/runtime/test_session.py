@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.runtime import EventBus, Session, SessionProtocol
 
 

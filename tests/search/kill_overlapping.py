@@ -15,8 +15,8 @@ from dying_journal import DyingJournal
 from optimizers.async_world import AsyncAdapter, AsyncJudge
 from optimizers.worlds import PROMPT, answer, config, propose
 from promptgraft.algorithms.gepa import GepaOptimizer
+from promptgraft.ground.serde import digest
 from promptgraft.search import OptimizationContext
-from promptgraft.serde import digest
 
 
 def main(path: Path, fatal: int) -> None:

@@ -13,6 +13,7 @@ from optimizers.worlds import PROMPT, RULES, examples, target_of
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.runtime import Deadline
 from promptgraft.search import (
@@ -32,7 +33,6 @@ from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import RolloutCompleted
 from promptgraft.search.ledger import Ledger
-from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate
 
 P = ParamSpec("P")

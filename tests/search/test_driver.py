@@ -16,6 +16,7 @@ from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
 from promptgraft.evals.spending import Role, Spending
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import MemoryJournal
 from promptgraft.journal.base import NoJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
@@ -26,7 +27,6 @@ from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
-from promptgraft.serde import Json, digest_text
 
 P = ParamSpec("P")
 T = TypeVar("T")

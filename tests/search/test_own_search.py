@@ -11,6 +11,7 @@ import pytest
 from optimizers.worlds import PROMPT, RULES, answer, examples, judge
 from promptgraft import GepaExample, OptimizationContext, ScriptedAdapter
 from promptgraft.errors import CallerError, DataFormatError, JournalError, PromptgraftError
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import EventBus
 from promptgraft.search import (
@@ -25,7 +26,6 @@ from promptgraft.search import (
     Start,
     StopReason,
 )
-from promptgraft.serde import Json
 
 Part = Callable[[BaseSearch], Asking[object]]
 

@@ -24,12 +24,12 @@ from promptgraft.evals.judges import LlmFinalResponse, LlmRubricResponse, Rubric
 from promptgraft.evals.metrics import AllOf, Exact
 from promptgraft.evals.spending import Role, Spending
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.serde import Json
 from promptgraft.prompt import TaskExample, TaskExamplesSection
 from promptgraft.search import RolePlan, RunPlan
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.plan import SeenAnswers, Use
 from promptgraft.search.settings import Affordable
-from promptgraft.serde import Json
 from promptgraft.targets.judging import examples_from, feedback_from
 
 RULES = MarkdownSection(title="Rules", key="rules", template="Be brief: $question")

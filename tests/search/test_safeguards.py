@@ -23,9 +23,10 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, GepaOptimizer, RolloutFeedback, RolloutRecord
-from promptgraft.clock import FakeClock
 from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError
 from promptgraft.evals.spending import Role, Spending
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Deadline
 from promptgraft.runtime.session import Budget
@@ -47,7 +48,6 @@ from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import Scorer
-from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate
 
 P = ParamSpec("P")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobs.job_world import FILE, write_project
-from promptgraft.database import Database
-from promptgraft.jobs import JobManager
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import JobManager
 from server.serving import Client, served
 
 

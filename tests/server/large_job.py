@@ -11,9 +11,6 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, delete
 
 from jobs.job_world import work_off
-from promptgraft.jobs import Job, JobManager
-from promptgraft.jobs.lines import OF_THE_RUN, Line, LineKind
-from promptgraft.jobs.rows import JobRows
 from promptgraft.runs.event_file import encoded
 from promptgraft.search.events import (
     CandidateAdded,
@@ -23,6 +20,9 @@ from promptgraft.search.events import (
     RunStarted,
 )
 from promptgraft.search.notices import Event, RunPlanned
+from promptgraft.service.jobs import Job, JobManager
+from promptgraft.service.jobs.lines import OF_THE_RUN, Line, LineKind
+from promptgraft.service.jobs.rows import JobRows
 from promptgraft.targets.base import RejectionReason
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

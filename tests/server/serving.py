@@ -16,10 +16,10 @@ import attrs
 import httpx
 import uvicorn
 
-from promptgraft.jobs import JobManager
-from promptgraft.serde import Json
-from promptgraft.server import Access, Scope, TokenStore, make_app
-from promptgraft.server.app import bound
+from promptgraft.ground.serde import Json
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.server import Access, Scope, TokenStore, make_app
+from promptgraft.service.server.app import bound
 
 
 @attrs.frozen

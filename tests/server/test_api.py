@@ -14,11 +14,11 @@ import pytest
 from openapi_spec_validator import validate
 
 from jobs.job_world import work_off
-from promptgraft.jobs import JobManager, JobState, Worker
-from promptgraft.serde import Json
-from promptgraft.server import Scope, TokenStore
-from promptgraft.server.api import ROUTES
-from promptgraft.server.calls import Route
+from promptgraft.ground.serde import Json
+from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.server import Scope, TokenStore
+from promptgraft.service.server.api import ROUTES
+from promptgraft.service.server.calls import Route
 from server.serving import Client, served
 
 

@@ -8,8 +8,13 @@ from contextlib import closing
 import pytest
 
 from jobs.job_world import work_off
-from promptgraft.errors import ConfigError, DataFormatError, DeadlineExceededError, StoreError
-from promptgraft.jobs import (
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    DeadlineExceededError,
+    StoreError,
+)
+from promptgraft.service.jobs import (
     JobClient,
     JobFilter,
     JobManager,

@@ -12,9 +12,9 @@ import sqlalchemy
 from sqlalchemy import event
 
 from jobs.job_world import work_off, write_project
-from promptgraft.jobs import JobManager
-from promptgraft.server import Scope, TokenStore
-from promptgraft.server.access import MOST_AT_ONCE
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.server import Scope, TokenStore
+from promptgraft.service.server.access import MOST_AT_ONCE
 from server.serving import Client, served
 
 LARGE = ("jobs", "answers", "events", "attempts")

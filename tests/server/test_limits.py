@@ -18,13 +18,13 @@ import httpx
 import pytest
 from sqlalchemy import Connection, insert, select
 
-from promptgraft.jobs import JobManager
-from promptgraft.jobs.lines import Line, LineKind
-from promptgraft.jobs.rows import JobRows
-from promptgraft.serde import Json
-from promptgraft.server import Access, TokenStore
-from promptgraft.server.access import Caller, Scope
-from promptgraft.server.problems import Problem
+from promptgraft.ground.serde import Json
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.rows import JobRows
+from promptgraft.service.server import Access, TokenStore
+from promptgraft.service.server.access import Caller, Scope
+from promptgraft.service.server.problems import Problem
 from server.serving import Client, served
 
 WAITING = 42

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from jobs.job_world import FILE, work_off, write_project
-from promptgraft.jobs import JobManager
-from promptgraft.server.api import ROUTES
-from promptgraft.server.calls import Route, openapi
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.server.api import ROUTES
+from promptgraft.service.server.calls import Route, openapi
 from server.serving import Client, served
 
 EXAMPLES = int(os.environ.get("PROMPTGRAFT_EXAMPLES", "6"))

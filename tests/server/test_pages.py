@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from jobs.job_world import work_off
-from promptgraft.jobs import JobManager, JobState, Worker
 from promptgraft.project import load_project
+from promptgraft.service.jobs import JobManager, JobState, Worker
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
 from server.large_job import large_job

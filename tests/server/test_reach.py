@@ -12,14 +12,14 @@ import sqlalchemy
 
 from jobs.job_world import work_off
 from promptgraft.algorithms import algorithm
-from promptgraft.jobs import JobManager, JobState
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import PATH, TEXT, Kind, Reach
+from promptgraft.ground.strict.kinds import Key, either, listed, named, record
+from promptgraft.ground.strict.nodes import Source
+from promptgraft.ground.strict.reach import values_only
 from promptgraft.project.format_search import TUNING, settings_of
-from promptgraft.serde import Json
-from promptgraft.server.api import ROUTES
-from promptgraft.strict.checks import PATH, TEXT, Kind, Reach
-from promptgraft.strict.kinds import Key, either, listed, named, record
-from promptgraft.strict.nodes import Source
-from promptgraft.strict.reach import values_only
+from promptgraft.service.jobs import JobManager, JobState
+from promptgraft.service.server.api import ROUTES
 from server.serving import Client
 
 ALGORITHMS = ("gepa", "gradient")
@@ -124,7 +124,7 @@ def test_the_settings_of_the_project_itself_stay_in_force(client: Client) -> Non
 
 
 def test_plans_need_the_scope_to_submit(client: Client) -> None:
-    from promptgraft.server import Scope, TokenStore
+    from promptgraft.service.server import Scope, TokenStore
 
     token = TokenStore(client.manager.database).create("reader", [Scope.READ])
     sent = {"project": "support", "prompt": "triage"}

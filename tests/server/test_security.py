@@ -12,9 +12,9 @@ import pytest
 
 from black_box.service import said, serving
 from jobs.job_world import work_off
-from promptgraft.jobs import JobManager
-from promptgraft.server import pages
-from promptgraft.server.api import ROUTES
+from promptgraft.service.jobs import JobManager
+from promptgraft.service.server import pages
+from promptgraft.service.server.api import ROUTES
 from server.serving import Client, asking, served
 
 SECRET = "hunter2-planted-and-never-shown"

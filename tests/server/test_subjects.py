@@ -13,7 +13,7 @@ import pytest
 
 from black_box.service import Reply, said, serving
 from jobs.job_world import work_off
-from promptgraft.jobs import JobManager
+from promptgraft.service.jobs import JobManager
 from server.serving import Client, served
 
 PROMPTS = [f"examples/desk/{name}" for name in ("route", "wish", "mood", "haste", "check")]

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from jobs.job_world import work_off
 from promptgraft.errors import DataFormatError
-from promptgraft.jobs import JobManager, Worker
-from promptgraft.jobs.lines import Line, LineKind
-from promptgraft.jobs.rows import JobRows
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.server.views import JobViews
+from promptgraft.service.jobs import JobManager, Worker
+from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.rows import JobRows
+from promptgraft.service.server.views import JobViews
 
 
 class Counting(JobManager):

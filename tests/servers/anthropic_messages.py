@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
-from promptgraft.serde import Json, canonical_json
+from promptgraft.ground.serde import Json, canonical_json
 from servers.behaviour import Answer, Asked, Fault, JsonObject, Stop
 from servers.provider import Tokens
 from servers.shapes import is_recursive, loose_places, misfit, shape_of

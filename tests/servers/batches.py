@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
-from promptgraft.serde import canonical_json
+from promptgraft.ground.serde import canonical_json
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Brain, JsonObject
 from servers.loopback import KEY

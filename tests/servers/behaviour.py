@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, canonical_json
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, canonical_json
 
 JsonObject = dict[str, Json]
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import canonical_json, parse_json
+from promptgraft.ground.serde import canonical_json, parse_json
 from servers.behaviour import Answer, Asked, Behaviour, Brain, Fault, JsonObject, Script
 from servers.http1 import HttpRequest
 from servers.provider import Provider, Tokens, some_tokens

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-from promptgraft.serde import Json, canonical_json
+from promptgraft.ground.serde import Json, canonical_json
 from servers.behaviour import Answer, Asked, Fault, JsonObject, Stop
 from servers.provider import Tokens
 from servers.shapes import loose_places, misfit, shape_of

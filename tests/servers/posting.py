@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 from servers.behaviour import JsonObject
 from servers.loopback import KEY, LoopbackServer
 

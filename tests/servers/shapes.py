@@ -9,7 +9,7 @@ import jsonschema
 import pydantic
 from jsonschema.exceptions import ValidationError, best_match
 
-from promptgraft.serde import Json, shown
+from promptgraft.ground.serde import Json, shown
 from servers.behaviour import JsonObject
 
 _DEEPEST = 10

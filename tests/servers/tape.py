@@ -20,11 +20,11 @@ from promptgraft.adapters.base import (
     evaluated,
 )
 from promptgraft.errors import CandidateError, DataFormatError
+from promptgraft.ground.serde import Json, canonical_json, parse_json
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import Json, canonical_json, parse_json
 from servers.behaviour import Answer, Asked, Call, JsonObject
 
 OutputT = TypeVar("OutputT")

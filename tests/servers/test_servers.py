@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from promptgraft import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import (
     Answer,

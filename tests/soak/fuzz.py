@@ -28,9 +28,9 @@ from promptgraft.errors import DataFormatError, PromptgraftError
 from promptgraft.evals.dataset import Dataset, cases_digest
 from promptgraft.evals.metrics import check_cases, judge_case, load_metrics
 from promptgraft.evals.types import Answer, Case
+from promptgraft.ground.serde import parse_json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.answers import read_output
-from promptgraft.serde import parse_json
 from soak.hostile import damaged, dumped, mutated, text, value
 
 LONGEST_LINE = len("promptgraft: ") + 500

@@ -22,16 +22,16 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
-from promptgraft.folders import temporary_folder
+from promptgraft.ground.folders import temporary_folder
+from promptgraft.ground.serde import shown
+from promptgraft.ground.text import raised_at
+from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
-from promptgraft.text import raised_at
-from promptgraft.under_way import doing
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)

@@ -14,7 +14,7 @@ from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.litellm import LiteLLMAdapter
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
 from promptgraft.errors import ConfigError
-from promptgraft.strict.checks import STRING, TEXT
+from promptgraft.ground.strict.checks import STRING, TEXT
 
 _ANTHROPIC = MESSAGES.packages
 

@@ -34,10 +34,10 @@ from promptgraft.adapters.calling.turns import (
 )
 from promptgraft.adapters.facts import facts_of
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json
-from promptgraft.strict.checks import INTEGER, SHARE, instance, number
 
 CHAT = Api(
     adapter="OpenAIAdapter",

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
 
 OutputT = TypeVar("OutputT")
 

@@ -36,13 +36,13 @@ from promptgraft.errors import (
 from promptgraft.evals.attempt import plain_output
 from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
+from promptgraft.ground.serde import canonical_json, digest_text, shown
+from promptgraft.ground.strict.checks import COUNT, one_of
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import NOTHING, Charge, SessionProtocol, Watch
-from promptgraft.serde import canonical_json, digest_text, shown
-from promptgraft.strict.checks import COUNT, one_of
 from promptgraft.targets.texts import as_texts
 
 OutputT = TypeVar("OutputT")

@@ -23,13 +23,13 @@ from promptgraft.errors import (
     lasting_of_status,
 )
 from promptgraft.evals.types import Message, ToolUse
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import place_of
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import place_of
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import STRING, instance, money
+from promptgraft.ground.text import clip, message_of
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import STRING, instance, money
-from promptgraft.text import clip, message_of
 
 _COST = money(0).or_none
 _NO_STATE: Mapping[str, Json] = FrozenMap()

@@ -21,11 +21,11 @@ import attrs
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError
-from promptgraft.files import is_file
+from promptgraft.ground.files import is_file
+from promptgraft.ground.serde import digest, digest_text, shown
+from promptgraft.ground.strict.checks import SECONDS, STRING
+from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.serde import digest, digest_text, shown
-from promptgraft.strict.checks import SECONDS, STRING
-from promptgraft.text import clip
 
 LONGEST_OUTPUT = 10_000_000
 """Largest output of a command in bytes."""

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.files import write_all
-from promptgraft.folders import OwnFolder, ReplacedFolderError, folder_opened, remove_tree
+from promptgraft.ground.files import write_all
+from promptgraft.ground.folders import OwnFolder, ReplacedFolderError, folder_opened, remove_tree
 
 _logger = logging.getLogger("promptgraft")
 

@@ -17,7 +17,7 @@ import attrs
 from promptgraft.agents.copies import Copies, Tree
 from promptgraft.agents.sources import Sources
 from promptgraft.errors import ConfigError
-from promptgraft.folders import OwnFolder, remove_tree, temporary_folder
+from promptgraft.ground.folders import OwnFolder, remove_tree, temporary_folder
 from promptgraft.runtime.deadline import Deadline
 
 _DEEPEST = 200  # folders within each other; nobody means to copy more

@@ -24,12 +24,12 @@ from promptgraft.agents.call import (
     too_late,
 )
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
-from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, TransientProviderError
+from promptgraft.ground.environment import Secret
+from promptgraft.ground.serde import Json, digest, is_unicode, shown
+from promptgraft.ground.strict.checks import SECONDS, STRING
+from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
-from promptgraft.serde import Json, digest, is_unicode, shown
-from promptgraft.strict.checks import SECONDS, STRING
-from promptgraft.text import clip
 
 if TYPE_CHECKING:
     from ssl import SSLContext

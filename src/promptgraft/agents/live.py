@@ -14,8 +14,8 @@ from promptgraft.agents.delivery import RunScope
 from promptgraft.agents.sources import Sources
 from promptgraft.agents.writing import LEFT, Record, difference, why_not
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.files import make_folder, write_atomically
-from promptgraft.folders import remove_tree
+from promptgraft.ground.files import make_folder, write_atomically
+from promptgraft.ground.folders import remove_tree
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
 
 _Key = tuple[str, ...]

@@ -18,10 +18,10 @@ from promptgraft.errors import (
     PromptgraftError,
     user_errors,
 )
-from promptgraft.functions import code_digest, function_name, place_of
+from promptgraft.ground.functions import code_digest, function_name, place_of
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
-from promptgraft.serde import shown
-from promptgraft.strict.checks import FLAG, SECONDS, STRING
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

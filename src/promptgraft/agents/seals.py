@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from promptgraft.errors import ConfigError
-from promptgraft.files import sync_folder, write_all
-from promptgraft.serde import Json, canonical_json
+from promptgraft.ground.files import sync_folder, write_all
+from promptgraft.ground.serde import Json, canonical_json
 
 _KEY_BYTES = 32
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700

@@ -13,13 +13,18 @@ from typing import Literal
 import attrs
 
 from promptgraft.agents.writing import SourceWriter, WrittenText, may_be_run, settle_left_over
-from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError, user_errors
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    InvalidIdentifierError,
+    user_errors,
+)
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import is_unicode, shown
+from promptgraft.ground.strict.nodes import decoded, raise_lines
+from promptgraft.ground.text import raised
 from promptgraft.parts.validation import check_key
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.serde import is_unicode, shown
-from promptgraft.strict.nodes import decoded, raise_lines
-from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
 

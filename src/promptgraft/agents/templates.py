@@ -12,12 +12,12 @@ import attrs
 
 from promptgraft.adapters.calling.access import blanked
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall
-from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.case_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.types import ToolUse
-from promptgraft.serde import (
+from promptgraft.ground.environment import Secret
+from promptgraft.ground.serde import (
     Json,
     canonical_json,
     did_you_mean,
@@ -26,9 +26,9 @@ from promptgraft.serde import (
     shown,
     unstructure,
 )
-from promptgraft.strict.checks import STRING
-from promptgraft.strict.nodes import Source
-from promptgraft.text import clip, listed
+from promptgraft.ground.strict.checks import STRING
+from promptgraft.ground.strict.nodes import Source
+from promptgraft.ground.text import clip, listed
 
 _PLACE = re.compile(r"(?<!\$)\{([a-z_]+)(?:\.([^{}\s]+))?\}")
 _VALUES: Mapping[str, Callable[[str, AgentCall], Json]] = {

@@ -13,11 +13,11 @@ from promptgraft.agents.call import PastTurn
 from promptgraft.errors import OutputError, TransientProviderError
 from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.types import Scenario
+from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.text import clip, fenced
 
 _LONGEST_SHOWN = 20_000
 

@@ -1,8 +1,8 @@
 """Atomic writes of several texts to their sources, with recovery after a kill.
 
 A record in ``.promptgraft`` describes the write from before its first step until all texts are
-written or restored. All file operations go through :mod:`promptgraft.files`, so that tests can
-kill the process at each of them.
+written or restored. All file operations go through :mod:`promptgraft.ground.files`, so that tests
+can kill the process at each of them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ import attrs
 
 from promptgraft.agents.seals import is_sealed, seal_of
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.files import held_lock, is_held, make_folder, sweep, sync_folder, write_atomically
-from promptgraft.serde import Json, parse_json, shown, unstructure
-from promptgraft.strict import structure
+from promptgraft.ground.files import (
+    held_lock,
+    is_held,
+    make_folder,
+    sweep,
+    sync_folder,
+    write_atomically,
+)
+from promptgraft.ground.serde import Json, parse_json, shown, unstructure
+from promptgraft.ground.strict import structure
 
 if TYPE_CHECKING:
     from promptgraft.agents.sources import CallbackSource

@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Mapping
 
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import did_you_mean
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.config import RunConfig
-from promptgraft.serde import did_you_mean
 
 DEFAULT = "gepa"
 """The algorithm of those who name none."""

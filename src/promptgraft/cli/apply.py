@@ -17,7 +17,8 @@ from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs, in_project, opened_project
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
-from promptgraft.files import nearest_folder
+from promptgraft.ground.files import nearest_folder
+from promptgraft.ground.text import listed, visible
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.agents import callbacks_of
@@ -30,7 +31,6 @@ from promptgraft.project.origins import Target, files_folder, found_target, proj
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.search.fresh import RunVerdict
-from promptgraft.text import listed, visible
 
 
 @options.command(

@@ -14,11 +14,11 @@ import click
 
 from promptgraft.cli.exits import complain
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.project.files import FILE_NAME
-from promptgraft.serde import Json, did_you_mean
 
 if TYPE_CHECKING:
-    from promptgraft.baml.tests import BamlTest
+    from promptgraft.bridges.baml.tests import BamlTest
     from promptgraft.search.settings import Size
 
 REFLECTION = "openai/gpt-6.1-sol"
@@ -113,7 +113,7 @@ def baml_projects(
 
 
 def _with_tests(folder: Path) -> list[str]:
-    from promptgraft.baml.functions import tested_functions
+    from promptgraft.bridges.baml.functions import tested_functions
 
     if names := tested_functions(folder):
         return list(names)
@@ -126,7 +126,7 @@ def _project_of(
     if path.exists():
         _check_same(path, folder, name, given)
         return ProjectFile(path, None)
-    from promptgraft.baml.functions import chosen_tests, load_function
+    from promptgraft.bridges.baml.functions import chosen_tests, load_function
 
     # Raises if a pattern matches no test, before anything is written.
     tests = chosen_tests(load_function(name, folder), given["test"])

@@ -13,8 +13,8 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
+from promptgraft.ground.text import listed
 from promptgraft.project.files import DEFAULT_RUNS, project_around, project_path, runs_folder_of
-from promptgraft.text import listed
 
 # Projects, stores and runs are slow to import, so functions import them when they need them.
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def tried_options(command: options.Command) -> options.Command:
         candidate: int | None,
         **others: object,
     ) -> int | None:
-        from promptgraft.integrations.gate import Choice
+        from promptgraft.project.gate import Choice
 
         choice = Choice(prompt=prompt, tag=tag, source=source, run=run, candidate=candidate)
         return command(choice=choice, **others)

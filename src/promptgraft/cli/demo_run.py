@@ -32,7 +32,7 @@ from promptgraft.errors import (
     RunCancelledError,
     StoreError,
 )
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.journal import FileJournal
 from promptgraft.overrides import (
     OverrideAddress,

@@ -18,12 +18,12 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, make_room, print_json
 from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
-from promptgraft.files import write_atomically
-from promptgraft.integrations.gate import Choice, subject_of
+from promptgraft.ground.files import write_atomically
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import counted, score, visible_line
+from promptgraft.project.gate import Choice, subject_of
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.settings import num_runs_of
-from promptgraft.serde import Json
-from promptgraft.text import counted, score, visible_line
 
 _ROWS_IN_PIPES = 20
 _FEWEST_ROWS = 5

@@ -22,7 +22,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
-from promptgraft.text import clip, visible_line
+from promptgraft.ground.text import clip, visible_line
 
 if TYPE_CHECKING:
     from promptgraft.runtime import Cancellation

@@ -18,7 +18,10 @@ from promptgraft.cli.exits import complain
 from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
-from promptgraft.files import write_atomically
+from promptgraft.ground.files import write_atomically
+from promptgraft.ground.serde import Json, MismatchError
+from promptgraft.ground.text import counted
+from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
 from promptgraft.project.foreign import Foreign, Notes
@@ -26,9 +29,6 @@ from promptgraft.project.imported import ImportedProject
 from promptgraft.project.importing import import_optimizer
 from promptgraft.project.inspect_data import FIELDS, import_inspect
 from promptgraft.project.promptfoo import import_promptfoo
-from promptgraft.serde import Json, MismatchError
-from promptgraft.text import counted
-from promptgraft.yaml_text import plain_scalar
 
 METRICS_FILE = "metrics.json"
 _TEXTS = "agent"

@@ -19,8 +19,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.project.files import project_path
 
 if TYPE_CHECKING:
-    from promptgraft.database import Database
-    from promptgraft.jobs import JobManager, Jobs
+    from promptgraft.service.database import Database
+    from promptgraft.service.jobs import JobManager, Jobs
 
 EXTRA = 'run `pip install "promptgraft[server]"`'
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
@@ -79,7 +79,7 @@ def sending_webhooks(manager: JobManager, file: str | None) -> Iterator[None]:
     if file is None:
         yield
         return
-    from promptgraft.jobs.webhooks import WebhookSender, read_webhooks
+    from promptgraft.service.jobs.webhooks import WebhookSender, read_webhooks
 
     sender, ending = WebhookSender(manager.database, read_webhooks(file)), threading.Event()
     thread = threading.Thread(target=sender.run, args=(ending,), name="webhooks", daemon=True)
@@ -97,7 +97,7 @@ def opened(url: str | None) -> Database:
     if url is None:
         raise ConfigError("--jobs: name the database, such as sqlite:///jobs.db")
     try:
-        from promptgraft.database import Database
+        from promptgraft.service.database import Database
     except ModuleNotFoundError as error:
         raise ConfigError(f"jobs need {error.name}; {EXTRA}") from None
     return Database(url)
@@ -125,7 +125,7 @@ class Place:
                 "`promptgraft tokens create` makes one there"
             )
         try:
-            from promptgraft.jobs import JobClient
+            from promptgraft.service.jobs import JobClient
         except ModuleNotFoundError as error:
             raise ConfigError(f"jobs need {error.name}; {EXTRA}") from None
         with JobClient(self.server, token=token) as client:
@@ -159,7 +159,7 @@ def place_options(command: options.Command) -> options.Command:
 def managed(url: str | None, projects: Mapping[str, Path] | None = None) -> Iterator[JobManager]:
     """Yield the jobs of a database."""
     database = opened(url)
-    from promptgraft.jobs import JobManager
+    from promptgraft.service.jobs import JobManager
 
     try:
         yield JobManager(database, projects=projects)

@@ -23,12 +23,12 @@ from promptgraft.cli.job_options import (
 from promptgraft.cli.output import Screen, echo, print_json, relative
 from promptgraft.cli.summary import exit_code_for
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import change, counted, duration
 from promptgraft.project.files import runs_folder_of
-from promptgraft.serde import Json
-from promptgraft.text import change, counted, duration
 
 if TYPE_CHECKING:
-    from promptgraft.jobs import Job
+    from promptgraft.service.jobs import Job
 
 job_argument = click.argument("job", metavar="JOB")
 
@@ -130,8 +130,8 @@ def list_command(
     """List jobs, the newest first."""
     found: list[Job] = []
     with place.opened() as jobs:
-        from promptgraft.jobs import JobFilter
-        from promptgraft.jobs.interface import LARGEST_PAGE
+        from promptgraft.service.jobs import JobFilter
+        from promptgraft.service.jobs.interface import LARGEST_PAGE
 
         where = JobFilter(state=state, prompt=prompt)
         while len(found) < limit:
@@ -181,7 +181,7 @@ def _said(text: str) -> str:
 
 
 def _print_job(job: Job) -> None:
-    from promptgraft.jobs.preparing import written_changes
+    from promptgraft.service.jobs.preparing import written_changes
 
     screen, status = Screen(), job.status
     wish = f", asked to {job.wish}" if job.wish else ""
@@ -423,6 +423,6 @@ def schema_command(*, url: str | None) -> None:
 
 def job_json(job: Job) -> dict[str, Json]:
     """Return a job as plain data."""
-    from promptgraft.jobs import preparing  # needs the extra `server`
+    from promptgraft.service.jobs import preparing  # needs the extra `server`
 
     return preparing.job_json(job)

@@ -18,9 +18,9 @@ from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import command, examples
 from promptgraft.cli.output import echo, spell_for_encoding
 from promptgraft.errors import CallerError, PromptgraftError
-from promptgraft.files import nearest_folder
-from promptgraft.text import raised
-from promptgraft.under_way import left_behind
+from promptgraft.ground.files import nearest_folder
+from promptgraft.ground.text import raised
+from promptgraft.ground.under_way import left_behind
 
 _GRACE = 0.5
 """Seconds that threads have to finish after their command has ended."""
@@ -104,7 +104,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
-            from promptgraft.serde import did_you_mean
+            from promptgraft.ground.serde import did_you_mean
 
             ctx.fail(f"no such command `{name}`{did_you_mean(name, list(_COMMANDS))}")
         return super().resolve_command(ctx, args)
@@ -178,7 +178,7 @@ def run(arguments: Sequence[str]) -> int:
     except EXPECTED as error:
         return conclude(error)
     except Exception as error:  # noqa: BLE001 - the end of the process; 1 would mean "not improved"
-        from promptgraft.functions import place_of  # slow to import, and seldom needed
+        from promptgraft.ground.functions import place_of  # slow to import, and seldom needed
 
         if place := place_of(error, innermost=True):
             return conclude(CallerError(f"{place} raised {raised(error)}"))

@@ -15,7 +15,9 @@ from promptgraft.cli.choosing import chosen_store, store_options
 from promptgraft.cli.options import examples, json_option, project_option, store_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError
-from promptgraft.files import write_atomically
+from promptgraft.ground.files import write_atomically
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.text import counted
 from promptgraft.overrides import (
     PartDiff,
     PromptOverride,
@@ -35,8 +37,6 @@ from promptgraft.project.meta_prompts import (
     meta_text,
     read_copies,
 )
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.text import counted
 
 FOLDER = "meta-prompts"
 

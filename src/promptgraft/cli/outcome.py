@@ -20,6 +20,9 @@ from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED, EventStream, Progress
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import WinnerNotStoredError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import STRING
+from promptgraft.ground.text import counted, dollars, duration, fewer_tokens
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.outcome import Outcome
@@ -32,10 +35,7 @@ from promptgraft.search import OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result_card import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
-from promptgraft.serde import Json
-from promptgraft.strict.checks import STRING
 from promptgraft.targets.base import Target
-from promptgraft.text import counted, dollars, duration, fewer_tokens
 
 MODEL = "embedded offline model"
 """How the command line names the model of the demo and of dry runs."""
@@ -109,14 +109,14 @@ class Runner:
         """Return a context in which events on the bus also reach trackers or OpenTelemetry."""
         # Only runs that are kept have a name under which a tracker finds them again.
         if folder is not None and self.trackers != TrackersConfig():
-            from promptgraft.integrations.trackers import tracking
+            from promptgraft.bridges.trackers import tracking
 
             key = field_of(STRING, read_document(folder.config), folder.config, "tracked_as")
             return tracking(self.trackers, bus, key=key, folder=folder.path)
         # Without the API in memory nobody can have configured a tracer.
         if "opentelemetry.trace" not in sys.modules:
             return contextlib.nullcontext()
-        from promptgraft.integrations.telemetry import traced
+        from promptgraft.bridges.telemetry import traced
 
         return traced(bus)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptgraft.errors import ConfigError
-from promptgraft.text import spelled, visible, visible_line
+from promptgraft.ground.text import spelled, visible, visible_line
 
 if TYPE_CHECKING:
     from promptgraft.overrides import PartDiff
@@ -100,7 +100,7 @@ def _columns() -> int:
 class Screen:
     """Prints text to standard output; with colours only on a terminal that supports them.
 
-    This is the only place where texts are made :func:`~promptgraft.text.visible`.
+    This is the only place where texts are made :func:`~promptgraft.ground.text.visible`.
     """
 
     def __init__(self) -> None:

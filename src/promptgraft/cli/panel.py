@@ -20,11 +20,9 @@ from rich.text import Text
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.evaluating import EvalProgress
 from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, waiting, warnings
-from promptgraft.clock import Clock, SystemClock
 from promptgraft.evals.attempt import Attempt
-from promptgraft.runs import RunHistory
-from promptgraft.search.notices import Event
-from promptgraft.text import (
+from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.text import (
     difference,
     dollars,
     duration,
@@ -33,6 +31,8 @@ from promptgraft.text import (
     sparkline,
     visible_line,
 )
+from promptgraft.runs import RunHistory
+from promptgraft.search.notices import Event
 
 _WIDEST = 76
 _SECONDS_BETWEEN_FRAMES = 0.1

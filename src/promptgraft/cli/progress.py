@@ -14,15 +14,15 @@ import click
 
 from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.cli.silence import SECONDS, Silence
-from promptgraft.clock import Clock, SystemClock
+from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import change, counted, difference, dollars, score, visible_line
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
 from promptgraft.search.stopping import stop_sentence
-from promptgraft.serde import Json
-from promptgraft.text import change, counted, difference, dollars, score, visible_line
 
 _ROLLOUTS_PER_LINE = 250
 _LONGEST_SILENCE = timedelta(seconds=60)

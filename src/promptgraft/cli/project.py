@@ -17,9 +17,9 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import command, json_option, project_option
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.text import counted
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
-from promptgraft.serde import did_you_mean
-from promptgraft.text import counted
 
 if TYPE_CHECKING:
     from promptgraft.project.checking import Checked
@@ -162,7 +162,7 @@ def check_command(*, project: str | None, schema: bool, no_code: bool, as_json: 
 
 def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
     """Show the result of a check as lines or as one document, and return the exit code."""
-    from promptgraft.strict.nodes import count_faults
+    from promptgraft.ground.strict.nodes import count_faults
 
     found = checked.project
     parts = {} if found is None else found.parts

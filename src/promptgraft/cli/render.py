@@ -12,11 +12,11 @@ from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
-from promptgraft.integrations.gate import Choice, Tried, tried_prompt
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.text import visible
+from promptgraft.project.gate import Choice, Tried, tried_prompt
 from promptgraft.project.origins import loaded_project
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.text import visible
 
 if TYPE_CHECKING:
     from promptgraft.project.baml import BamlSource

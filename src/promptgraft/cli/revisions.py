@@ -19,6 +19,8 @@ from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import PromptName, command, tag, tag_option, template_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import counted, moment
 from promptgraft.overrides import (
     PartDiff,
     Revision,
@@ -29,8 +31,6 @@ from promptgraft.overrides import (
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.parts.validation import shown_hash
 from promptgraft.prompt import PromptTemplate
-from promptgraft.serde import Json
-from promptgraft.text import counted, moment
 
 
 @command(

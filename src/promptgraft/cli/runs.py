@@ -15,9 +15,11 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
-from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
 from promptgraft.evals.gains import Gain
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.text import change, counted, listed, visible_line
 from promptgraft.runs import RunRecord, RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparing import (
     Incomparable,
@@ -34,8 +36,6 @@ from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.search.stopping import may_be_resumed
-from promptgraft.serde import Json, unstructure
-from promptgraft.text import change, counted, listed, visible_line
 
 html_option = click.option(
     "--html",

@@ -28,7 +28,7 @@ from promptgraft.cli.job_options import (
 )
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
-from promptgraft.folders import temporary_folder
+from promptgraft.ground.folders import temporary_folder
 
 _SECONDS_FOR_WORKERS = 35
 """How long workers may take to pause their jobs; longer than they allow a job for that."""
@@ -86,8 +86,8 @@ def serve_command(
             for changes in _DEMO_JOBS:
                 manager.create("demo", None, changes)
         try:
-            from promptgraft.server import Access, TokenStore, make_app
-            from promptgraft.server.app import bound, serve
+            from promptgraft.service.server import Access, TokenStore, make_app
+            from promptgraft.service.server.app import bound, serve
         except ModuleNotFoundError as error:
             raise ConfigError(f"serving needs {error.name}; {EXTRA}") from None
         socket = held.enter_context(bound(host, port))
@@ -113,7 +113,7 @@ def serve_command(
 
 def _logged(form: Literal["text", "json"]) -> AbstractContextManager[None]:
     """Return a context in which logs are written to standard error."""
-    from promptgraft.jobs.logs import writing_logs  # needs the extra `server`
+    from promptgraft.service.jobs.logs import writing_logs  # needs the extra `server`
 
     return writing_logs(form)
 
@@ -240,7 +240,7 @@ def create_command(
 ) -> None:
     """Create a token and print it; it is never shown again."""
     with managed(url) as manager:
-        from promptgraft.server.access import TokenStore
+        from promptgraft.service.server.access import TokenStore
 
         token = TokenStore(manager.database).create(name, scopes, only)
     echo(token)
@@ -252,7 +252,7 @@ def create_command(
 def list_command(*, url: str | None, as_json: bool) -> None:
     """List tokens by name, with their scopes and projects."""
     with managed(url) as manager:
-        from promptgraft.server.access import TokenStore
+        from promptgraft.service.server.access import TokenStore
 
         found = TokenStore(manager.database).list()
     rows = [
@@ -273,7 +273,7 @@ def list_command(*, url: str | None, as_json: bool) -> None:
 def revoke_command(name: str, *, url: str | None) -> None:
     """Revoke a token, effective immediately."""
     with managed(url) as manager:
-        from promptgraft.server.access import TokenStore
+        from promptgraft.service.server.access import TokenStore
 
         TokenStore(manager.database).revoke(name)
     echo(f"revoked the token of {name}")
@@ -313,7 +313,7 @@ def worker_command(
     """
     named = named_projects(projects)
     with managed(url, named) as manager, sending_webhooks(manager, webhooks):
-        from promptgraft.jobs import Worker
+        from promptgraft.service.jobs import Worker
 
         worker = Worker(manager, processes=processes, name=name, calls=calls)
         with _logged(log), handling_signals(lambda *_: worker.stop()):

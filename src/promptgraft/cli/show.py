@@ -12,6 +12,8 @@ import click
 from promptgraft.cli import choosing, options, stored
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import counted, moment
 from promptgraft.overrides import (
     PromptDescriptor,
     PromptOverride,
@@ -22,8 +24,6 @@ from promptgraft.overrides.resolution import part_json, resolve_override
 from promptgraft.parts import in_order
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.validation import shown_hash
-from promptgraft.serde import Json
-from promptgraft.text import counted, moment
 
 RUN_NAME = re.compile(r"\d|latest$")
 """Matches the beginning of run ids, and no name of a prompt."""

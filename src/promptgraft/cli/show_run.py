@@ -11,6 +11,8 @@ from promptgraft.cli.output import Screen, echo, print_json, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.evals.types import step_to_json
+from promptgraft.ground.serde import Json, did_you_mean, parse_json
+from promptgraft.ground.text import change, counted, dollars, moment, score, visible
 from promptgraft.overrides.resolution import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_json, held_out_gain
@@ -21,8 +23,6 @@ from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.serde import Json, did_you_mean, parse_json
-from promptgraft.text import change, counted, dollars, moment, score, visible
 
 _MOST_CANDIDATES = 20
 _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")

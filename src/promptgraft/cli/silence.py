@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from promptgraft.text import duration
+from promptgraft.ground.text import duration
 
 SECONDS = 10.0
 """The silence after which a command says what it waits for; then after twice as long, and so on."""

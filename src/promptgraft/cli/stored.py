@@ -12,12 +12,12 @@ import attrs
 from promptgraft.cli.options import PromptName
 from promptgraft.cli.output import relative
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.text import counted, listed, moment
 from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.services import open_store
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.text import counted, listed, moment
 
 _REVISION = re.compile(r"[0-9a-f]{4,64}")
 

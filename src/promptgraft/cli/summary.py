@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, program
+from promptgraft.ground.text import difference, score
 from promptgraft.search.scores import Score
 from promptgraft.search.stopping import StopReason, is_early
-from promptgraft.text import difference, score
 
 
 def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:

@@ -15,12 +15,12 @@ from promptgraft.evals.metrics.base import ends_case, is_required, node_of
 from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import described, without_address
-from promptgraft.notebook import Card, Shown, Table, cell, first_rows
-from promptgraft.serde import Json, did_you_mean, digest_text, shown, unstructure
-from promptgraft.strict.checks import plain_score
-from promptgraft.text import counted, listed, score
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import described, without_address
+from promptgraft.ground.notebook import Card, Shown, Table, cell, first_rows
+from promptgraft.ground.serde import Json, did_you_mean, digest_text, shown, unstructure
+from promptgraft.ground.strict.checks import plain_score
+from promptgraft.ground.text import counted, listed, score
 
 _STEP = 0.001  # the weight of a metric in a lexicographic order, relative to the one before
 _DIGITS = 16  # of the digest in an identity

@@ -31,8 +31,10 @@ from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judge
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import call_fault
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import call_fault
+from promptgraft.ground.serde import Json, canonical_json, did_you_mean, shown, unstructure
+from promptgraft.ground.text import listed
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.rendering import values_of
@@ -40,8 +42,6 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import Json, canonical_json, did_you_mean, shown, unstructure
-from promptgraft.text import listed
 
 UNUSABLE = "the answer could not be used: "
 """How the errors of answers begin that the candidate is to blame for."""

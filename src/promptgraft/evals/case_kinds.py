@@ -8,7 +8,7 @@ from typing import Any
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
-from promptgraft.strict.checks import (
+from promptgraft.ground.strict.checks import (
     ANYTHING,
     OBJECT,
     STRING,
@@ -19,8 +19,17 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.kinds import Key, Keys, either, keys_of, listed, named, record, record_of
-from promptgraft.strict.nodes import Node
+from promptgraft.ground.strict.kinds import (
+    Key,
+    Keys,
+    either,
+    keys_of,
+    listed,
+    named,
+    record,
+    record_of,
+)
+from promptgraft.ground.strict.nodes import Node
 
 _SPEAKERS = {
     "assistant": Speaker.ASSISTANT,

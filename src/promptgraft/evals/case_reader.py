@@ -10,9 +10,9 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import PlainReader
 from promptgraft.evals.rows import Row
 from promptgraft.evals.types import Case
-from promptgraft.serde import HexDigest, Json, digest, shown
-from promptgraft.strict.checks import INTEGER
-from promptgraft.strict.nodes import Node, Source
+from promptgraft.ground.serde import HexDigest, Json, digest, shown
+from promptgraft.ground.strict.checks import INTEGER
+from promptgraft.ground.strict.nodes import Node, Source
 
 # Hexadecimal digits: 48 bits tell the cases of any data set apart, and an id stays readable.
 _SHORT_DIGEST = 12

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.evals.metrics.base import ReferenceMetric
 from promptgraft.evals.types import Case, Metric
-from promptgraft.serde import Json, canonical_json, shown
-from promptgraft.text import clip, counted
+from promptgraft.ground.serde import Json, canonical_json, shown
+from promptgraft.ground.text import clip, counted
 
 _FEWEST_SCORES = 10  # fewer scores may be equal by chance
 _LONGEST_FAULT = 300

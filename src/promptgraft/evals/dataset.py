@@ -22,12 +22,12 @@ from promptgraft.evals.rows import (
     yaml_rows,
 )
 from promptgraft.evals.types import Case
-from promptgraft.files import as_path, is_file
-from promptgraft.frames import Frame, is_frame, rows_of_frame
-from promptgraft.notebook import Card, Shown, cell, first_rows
-from promptgraft.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
-from promptgraft.strict.checks import one_of
-from promptgraft.text import counted
+from promptgraft.ground.files import as_path, is_file
+from promptgraft.ground.frames import Frame, is_frame, rows_of_frame
+from promptgraft.ground.notebook import Card, Shown, cell, first_rows
+from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
+from promptgraft.ground.strict.checks import one_of
+from promptgraft.ground.text import counted
 
 FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
     "jsonl": jsonl_rows,

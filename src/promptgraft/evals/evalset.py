@@ -27,10 +27,10 @@ from promptgraft.evals.types import (
     Turn,
     TurnAnswered,
 )
-from promptgraft.serde import Json
-from promptgraft.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
-from promptgraft.strict.kinds import Key, keys_of, listed, record, record_of
-from promptgraft.strict.nodes import Node
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
+from promptgraft.ground.strict.kinds import Key, keys_of, listed, record, record_of
+from promptgraft.ground.strict.nodes import Node
 
 
 @attrs.frozen(kw_only=True)

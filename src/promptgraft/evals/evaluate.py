@@ -33,16 +33,16 @@ from promptgraft.evals.aggregate import (
 from promptgraft.evals.attempt import Attempt, ParamsOf, attempted, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
-from promptgraft.frames import frame_of
-from promptgraft.frozenmap import isolated
-from promptgraft.notebook import Card, Shown
+from promptgraft.ground.frames import frame_of
+from promptgraft.ground.frozenmap import isolated
+from promptgraft.ground.notebook import Card, Shown
+from promptgraft.ground.strict.checks import COUNT
+from promptgraft.ground.text import score
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.strict.checks import COUNT
-from promptgraft.text import score
 
 Plan = Sequence[tuple[Case, Prompt[object], int]]
 """The attempts to make: each a case, its bound prompt, and the number of the run."""

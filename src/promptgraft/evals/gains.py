@@ -17,10 +17,10 @@ from promptgraft.evals.statistics import (
     outweighs,
     sign_test,
 )
-from promptgraft.notebook import Card, Shown
-from promptgraft.serde import Json
-from promptgraft.strict.checks import number
-from promptgraft.text import counted, score
+from promptgraft.ground.notebook import Card, Shown
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import number
+from promptgraft.ground.text import counted, score
 
 _SMALL_P = 0.001
 

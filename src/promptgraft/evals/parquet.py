@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from promptgraft.environment import check_package
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.rows import Row
-from promptgraft.frames import rows_of_frame
-from promptgraft.serde import unstructure
-from promptgraft.work import WorkBudget
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.frames import rows_of_frame
+from promptgraft.ground.serde import unstructure
+from promptgraft.ground.work import WorkBudget
 
 _AT_ONCE = 1_000
 """Rows of a batch."""

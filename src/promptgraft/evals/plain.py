@@ -13,16 +13,16 @@ from typing import Any
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_kinds import ANSWER, FLAG, HINTS, MESSAGES, TOOL_USES, TURNS
 from promptgraft.evals.types import Case, Speaker, Turn
-from promptgraft.serde import Json, did_you_mean, parse_json, shown
-from promptgraft.strict.checks import (
+from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.ground.strict.checks import (
     ANYTHING,
     OBJECT,
     Check,
     Kind,
     check,
 )
-from promptgraft.strict.nodes import Node
-from promptgraft.text import counted
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import counted
 
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,

@@ -17,7 +17,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.serde import (
+from promptgraft.ground.serde import (
     STRICT_JSON,
     Json,
     MismatchError,
@@ -25,9 +25,9 @@ from promptgraft.serde import (
     is_deeper,
     shown,
 )
-from promptgraft.strict.members import snake_case
-from promptgraft.strict.nodes import decoded, read_text, wide
-from promptgraft.yaml_text import read_yaml
+from promptgraft.ground.strict.members import snake_case
+from promptgraft.ground.strict.nodes import decoded, read_text, wide
+from promptgraft.ground.yaml_text import read_yaml
 
 DEEPEST = 100
 """The maximum nesting of lists and objects in one case."""

@@ -10,7 +10,7 @@ import msgspec
 
 from promptgraft.adapters.base import ModelCalled, PromptExecuted
 from promptgraft.errors import JournalCorruptError, PromptgraftError
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 MICROSECONDS = 1_000_000
 

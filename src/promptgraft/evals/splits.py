@@ -15,8 +15,8 @@ from promptgraft.evals.dataset import Dataset, asked_by
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
-from promptgraft.notebook import Card, Shown, Table
-from promptgraft.serde import (
+from promptgraft.ground.notebook import Card, Shown, Table
+from promptgraft.ground.serde import (
     HexDigest,
     Json,
     canonical_json,
@@ -26,7 +26,7 @@ from promptgraft.serde import (
     shown,
     unstructure,
 )
-from promptgraft.text import counted, listed
+from promptgraft.ground.text import counted, listed
 
 NAMES = ("train", "validation", "test")
 USUAL_NAMES: Mapping[str, str] = {

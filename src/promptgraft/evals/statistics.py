@@ -10,9 +10,9 @@ from statistics import NormalDist, fmean, stdev
 
 import attrs
 
-from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError
-from promptgraft.serde import digest
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.serde import digest
 
 Score = float | None
 """A mean score on one example; None if it is unscored."""

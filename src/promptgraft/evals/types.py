@@ -12,12 +12,12 @@ import attrs
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Spending, spent_to_json
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, Json, shown
+from promptgraft.ground.strict.checks import SHARE, plain_score
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import clip, joined
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, shown
-from promptgraft.strict.checks import SHARE, plain_score
-from promptgraft.strict.nodes import Node
-from promptgraft.text import clip, joined
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from promptgraft.lazy import lazy_exports
+from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.evals.types import Step

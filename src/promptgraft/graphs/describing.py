@@ -9,10 +9,10 @@ import attrs
 
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.evals.types import Step
+from promptgraft.ground.serde import Json, unstructure
 from promptgraft.parts.descriptors import section_part
 from promptgraft.parts.entry import EffectiveParts
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.serde import Json, unstructure
 from promptgraft.targets.part import View, named_in
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import address_of

@@ -22,10 +22,12 @@ from promptgraft.errors import (
     PromptgraftError,
     user_errors,
 )
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import call_fault, function_identity
 from promptgraft.graphs.describing import source_view
 from promptgraft.graphs.run import Bound, Outcome, Run, RunSettings, under_way
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import call_fault, function_identity
+from promptgraft.ground.serde import HexDigest, digest, digest_text, shown
+from promptgraft.ground.text import raised
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
@@ -33,12 +35,10 @@ from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import HexDigest, digest, digest_text, shown
 from promptgraft.targets.part import PartOf
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.texts import response_with
 from promptgraft.targets.types import GepaExample
-from promptgraft.text import raised
 
 if TYPE_CHECKING:
     from promptgraft.graphs.graph import Graph

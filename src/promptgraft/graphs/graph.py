@@ -16,23 +16,23 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.evals.types import Step
-from promptgraft.functions import function_name
 from promptgraft.graphs.describing import Edge, GraphDescription, describe
 from promptgraft.graphs.flow import GraphRunner
 from promptgraft.graphs.run import Opened, Run, under_way
+from promptgraft.ground.functions import function_name
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict.checks import COUNT, integer
+from promptgraft.ground.text import listed
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_key, check_ns
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import Placeholders, single_texts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import COUNT, integer
 from promptgraft.targets.part import PartOf, PromptModule
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import PromptSet, address_of, no_adapter, parts_of
 from promptgraft.targets.texts import as_errors
-from promptgraft.text import listed
 
 INSTRUCTION = "instruction"
 """The label of a node's only part that may change, if that is a section."""

@@ -20,16 +20,16 @@ from promptgraft.adapters.base import (
 from promptgraft.errors import CandidateError, FlowError, LimitReachedError, ProviderError
 from promptgraft.evals.spending import Role, spent_on
 from promptgraft.evals.types import Step
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import without_address
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import without_address
+from promptgraft.ground.serde import HexDigest, did_you_mean
+from promptgraft.ground.text import listed, raised
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Branch, SessionProtocol
-from promptgraft.serde import HexDigest, did_you_mean
 from promptgraft.targets.formatting import show_value, tool_line
-from promptgraft.text import listed, raised
 
 _NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
 

@@ -11,6 +11,7 @@ from typing import Self
 import attrs
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalMismatchError
+from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, shown
 from promptgraft.journal.records import (
     Record,
     answer_text,
@@ -20,7 +21,6 @@ from promptgraft.journal.records import (
     encode_record,
     record_text,
 )
-from promptgraft.serde import HexDigest, Json, canonical_json, digest, shown
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ABSENT = "absent"

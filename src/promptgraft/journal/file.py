@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
-from promptgraft.files import NEW_FILE, held_lock, sync_folder, write_all
+from promptgraft.ground.files import NEW_FILE, held_lock, sync_folder, write_all
+from promptgraft.ground.serde import shown
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import (
     HEADER_START,
@@ -20,7 +21,6 @@ from promptgraft.journal.records import (
     record_key,
     sealed_length,
 )
-from promptgraft.serde import shown
 
 _AHEAD_BYTES = 1 << 16  # read at once, since a replay reads nearly in file order
 

@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
-from promptgraft.serde import HexDigest, Json, is_deeper, parse_json, shown, unstructure
+from promptgraft.ground.serde import HexDigest, Json, is_deeper, parse_json, shown, unstructure
 
 FORMAT_VERSION = 1
 

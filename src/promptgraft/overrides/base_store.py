@@ -17,6 +17,7 @@ from promptgraft.errors import (
     RevisionNotFoundError,
     UnknownPartError,
 )
+from promptgraft.ground.serde import shown
 from promptgraft.overrides.resolution import (
     bound_entry,
     check_names,
@@ -36,7 +37,6 @@ from promptgraft.parts.added_example import RemovedTaskExample
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.validation import check_path, shown_hash
-from promptgraft.serde import shown
 
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, raises to refuse the write."""

@@ -22,13 +22,13 @@ from promptgraft.errors import (
     InvalidOverrideError,
     StoreError,
 )
+from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
+from promptgraft.ground.strict import structure
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
 from promptgraft.parts import KINDS, in_order
 from promptgraft.parts.entry import Entry, check_hash
 from promptgraft.parts.validation import shown_hash
-from promptgraft.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
-from promptgraft.strict import structure
 
 T = TypeVar("T")
 

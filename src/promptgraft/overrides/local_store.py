@@ -11,8 +11,8 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import RevisionNotFoundError, StoreError
+from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.overrides.base_store import (
     Changes,
     RevisionedStore,

@@ -14,13 +14,13 @@ from promptgraft.errors import (
     OverrideConflictError,
     UnknownPartError,
 )
+from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
 from promptgraft.parts import KINDS, in_order
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.parts.entry import EffectiveParts, Entry, SkipReason, Source
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.validation import shown_hash
-from promptgraft.serde import Json, did_you_mean, shown
 
 
 def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:

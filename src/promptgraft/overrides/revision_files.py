@@ -23,12 +23,12 @@ from promptgraft.errors import (
     InvalidIdentifierError,
     StoreError,
 )
-from promptgraft.files import make_folder, sync_folder, write_atomically
+from promptgraft.ground.files import make_folder, sync_folder, write_atomically
+from promptgraft.ground.serde import parse_json, shown
+from promptgraft.ground.strict import structure
 from promptgraft.overrides.codec import decode_revision, marked, one_line, parse_revision
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import Revision
-from promptgraft.serde import parse_json, shown
-from promptgraft.strict import structure
 
 FOLDER = Path(".promptgraft", "overrides")
 """The folder of a store, relative to its root."""

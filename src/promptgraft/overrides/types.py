@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, shown
+from promptgraft.ground.strict.checks import FINITE
 from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import OTHERS, Entry, SkipReason
@@ -18,8 +20,6 @@ from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_text
-from promptgraft.serde import HexDigest, shown
-from promptgraft.strict.checks import FINITE
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
+from promptgraft.ground.serde import HexDigest
 from promptgraft.parts.descriptors import (
     NO_INTERFACE,
     PromptDescriptor,
@@ -28,7 +29,6 @@ from promptgraft.parts.entry import (
 from promptgraft.parts.examples import WorkedExample, check_json, read_stored_steps, stored_steps
 from promptgraft.parts.task_example import TaskExampleOverride, step_texts
 from promptgraft.parts.validation import check_key, check_not_blank, check_path, check_texts
-from promptgraft.serde import HexDigest
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, digest, shown
+from promptgraft.ground.text import clip
 from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.examples import (
     ToolCall,
@@ -25,8 +27,6 @@ from promptgraft.parts.examples import (
     show_steps,
     typed_json,
 )
-from promptgraft.serde import HexDigest, digest, shown
-from promptgraft.text import clip
 
 _SHOWN_CHARS = 80
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, Self
 import attrs
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import HexDigest, Json, shown, unstructure
 from promptgraft.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
@@ -25,7 +26,6 @@ from promptgraft.parts.descriptors import (
 )
 from promptgraft.parts.examples import WorkedExample
 from promptgraft.parts.validation import check_path, check_text
-from promptgraft.serde import HexDigest, Json, shown, unstructure
 
 
 @attrs.frozen(kw_only=True)

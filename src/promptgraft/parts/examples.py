@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import HexDigest, Json, digest, parse_json, shown, unstructure
-from promptgraft.strict import structure
+from promptgraft.ground.serde import HexDigest, Json, digest, parse_json, shown, unstructure
+from promptgraft.ground.strict import structure
 
 
 @attrs.frozen(kw_only=True)

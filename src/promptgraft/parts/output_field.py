@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, fold_name, taken_aliases
 from promptgraft.parts.entry import (
     EffectiveParts,
@@ -21,7 +22,6 @@ from promptgraft.parts.entry import (
 )
 from promptgraft.parts.examples import given
 from promptgraft.parts.validation import check_not_blank
-from promptgraft.serde import HexDigest, shown
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
+from promptgraft.ground.serde import HexDigest, digest_text
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
 from promptgraft.parts.entry import (
@@ -18,7 +19,6 @@ from promptgraft.parts.entry import (
     Source,
 )
 from promptgraft.parts.validation import check_not_blank, check_text
-from promptgraft.serde import HexDigest, digest_text
 
 
 @attrs.frozen(kw_only=True)

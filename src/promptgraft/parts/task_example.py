@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest
 from promptgraft.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
@@ -28,7 +29,6 @@ from promptgraft.parts.examples import (
     stored_steps,
 )
 from promptgraft.parts.validation import check_not_blank, check_texts
-from promptgraft.serde import HexDigest
 
 _STEP = "step "
 

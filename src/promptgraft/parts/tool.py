@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
 from promptgraft.parts.entry import (
     EffectiveParts,
@@ -21,7 +22,6 @@ from promptgraft.parts.entry import (
 )
 from promptgraft.parts.examples import check_json, given, typed_json
 from promptgraft.parts.validation import check_not_blank, check_texts
-from promptgraft.serde import HexDigest, shown
 
 
 @attrs.frozen(kw_only=True)

@@ -11,8 +11,8 @@ import re
 import unicodedata
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
+from promptgraft.ground.serde import shown
 from promptgraft.parts.descriptors import SectionPath
-from promptgraft.serde import shown
 
 MAX_BODY_CHARS = 1_000_000
 _LONGEST_KEY = 64

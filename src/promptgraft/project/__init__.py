@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptgraft.lazy import lazy_exports
+from promptgraft.ground.lazy import lazy_exports
 from promptgraft.project.files import (
     FILE_NAME,
     FileChange,

@@ -10,16 +10,17 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.baml.agent import BamlAgent
-from promptgraft.baml.functions import BamlFunction, chosen_tests, load_function
-from promptgraft.baml.judging import PASS, metrics_of
-from promptgraft.baml.parts import Part, PartKind
-from promptgraft.baml.tests import BamlTest
+from promptgraft.bridges.baml.agent import BamlAgent
+from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
+from promptgraft.bridges.baml.judging import PASS, metrics_of
+from promptgraft.bridges.baml.parts import Part, PartKind
+from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.evals.aggregate import Aggregation, WeightedMean
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import PromptOverride
 from promptgraft.parts.body import is_placeholder
 from promptgraft.parts.descriptors import show_path
@@ -30,7 +31,6 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, texts_in
-from promptgraft.strict.nodes import raise_lines
 
 BAML_NS = "baml"
 """The namespace of the prompts of BAML functions."""

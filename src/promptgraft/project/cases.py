@@ -13,10 +13,10 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import Dataset, file_and_case
 from promptgraft.evals.splits import Splits
+from promptgraft.ground.strict.nodes import raise_lines
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
 from promptgraft.project.parts import Surroundings
-from promptgraft.strict.nodes import raise_lines
-from promptgraft.yaml_text import YamlPath
 
 _OF_A_LINE = re.compile(r".*?:[0-9]+: ")
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import ForeseenAdapter
-from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.trial import Trial, tried_metrics
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.text import counted
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
 from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.python_source import NOT_RUN, without_code
 from promptgraft.search import RunPlan
-from promptgraft.text import counted
 
 
 @attrs.frozen(kw_only=True)

@@ -13,9 +13,9 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.files import as_path
-from promptgraft.strict.checks import TEXT
-from promptgraft.strict.nodes import Source, read_source
+from promptgraft.ground.files import as_path
+from promptgraft.ground.strict.checks import TEXT
+from promptgraft.ground.strict.nodes import Source, read_source
 
 FILE_NAME = "promptgraft.yaml"
 SCHEMA_FILE = "promptgraft.schema.json"

@@ -11,11 +11,11 @@ import attrs
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.rows import Row, csv_rows, jsonl_rows
-from promptgraft.files import as_path, is_file
-from promptgraft.serde import Json, parse_json, shown
-from promptgraft.strict.nodes import Node, Source, raise_lines, read_text
-from promptgraft.work import WorkBudget
-from promptgraft.yaml_text import YamlDocument, YamlPath, read_foreign_yaml
+from promptgraft.ground.files import as_path, is_file
+from promptgraft.ground.serde import Json, parse_json, shown
+from promptgraft.ground.strict.nodes import Node, Source, raise_lines, read_text
+from promptgraft.ground.work import WorkBudget
+from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_foreign_yaml
 
 DATA = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv")

@@ -16,6 +16,20 @@ import attrs
 from promptgraft.algorithms import DEFAULT
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import (
+    DOLLARS,
+    PATH,
+    TEXT,
+    Kind,
+    Reach,
+    Schema,
+    check,
+    integer,
+    one_of,
+)
+from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
+from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (
@@ -49,20 +63,6 @@ from promptgraft.project.services import (
     StoreConfig,
     TrackersConfig,
 )
-from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import (
-    DOLLARS,
-    PATH,
-    TEXT,
-    Kind,
-    Reach,
-    Schema,
-    check,
-    integer,
-    one_of,
-)
-from promptgraft.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
-from promptgraft.strict.nodes import Node, Source
 
 T = TypeVar("T")
 

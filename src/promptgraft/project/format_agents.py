@@ -15,12 +15,21 @@ from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import ConfigError
+from promptgraft.ground.strict.checks import ANYTHING, COUNT, PATH, TEXT, Kind, Reach, one_of
+from promptgraft.ground.strict.kinds import (
+    Key,
+    Keys,
+    either,
+    keys_of,
+    listed,
+    named,
+    record,
+    record_of,
+)
+from promptgraft.ground.strict.nodes import Node
 from promptgraft.parts.validation import check_key
 from promptgraft.project.format_models import HEADER
 from promptgraft.project.python_source import FUNCTION, REFERENCE, PythonSource
-from promptgraft.strict.checks import ANYTHING, COUNT, PATH, TEXT, Kind, Reach, one_of
-from promptgraft.strict.kinds import Key, Keys, either, keys_of, listed, named, record, record_of
-from promptgraft.strict.nodes import Node
 
 NAME = "^[a-z0-9][a-z0-9_-]{0,63}$"
 """The pattern of names of prompts and texts, for the JSON Schema."""

@@ -14,14 +14,14 @@ import attrs
 
 from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
-from promptgraft.environment import REFERENCE as SECRET
-from promptgraft.environment import Secret
+from promptgraft.ground.environment import REFERENCE as SECRET
+from promptgraft.ground.environment import Secret
+from promptgraft.ground.serde import did_you_mean, looks_like_a_key
+from promptgraft.ground.strict.checks import Kind, Reach, Schema, check, integer, one_of
+from promptgraft.ground.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.serde import did_you_mean, looks_like_a_key
-from promptgraft.strict.checks import Kind, Reach, Schema, check, integer, one_of
-from promptgraft.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
-from promptgraft.strict.nodes import Node
-from promptgraft.yaml_text import YamlPath
 
 if TYPE_CHECKING:
     from promptgraft.adapters.calling.adapter import ModelAdapter

@@ -15,14 +15,9 @@ from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import DUPLICATES, FORMATS, REFUSE
 from promptgraft.evals.rows import check_encoding
 from promptgraft.evals.splits import NAMES
-from promptgraft.project.python_source import REFERENCE
-from promptgraft.search.acceptance import MinGain, Paired, Strict
-from promptgraft.search.config import BUDGET, RunConfig
-from promptgraft.search.settings import Limits, groups_of
-from promptgraft.search.stopping import BuiltIn
-from promptgraft.serde import Json
-from promptgraft.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
-from promptgraft.strict.kinds import (
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
+from promptgraft.ground.strict.kinds import (
     Key,
     abouts_of,
     checked,
@@ -35,8 +30,13 @@ from promptgraft.strict.kinds import (
     record_of,
     without_name,
 )
-from promptgraft.strict.nodes import Node, Source
-from promptgraft.strict.reach import values_only
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.ground.strict.reach import values_only
+from promptgraft.project.python_source import REFERENCE
+from promptgraft.search.acceptance import MinGain, Paired, Strict
+from promptgraft.search.config import BUDGET, RunConfig
+from promptgraft.search.settings import Limits, groups_of
+from promptgraft.search.stopping import BuiltIn
 
 _logger = logging.getLogger("promptgraft")
 

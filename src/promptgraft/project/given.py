@@ -14,16 +14,16 @@ from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
-from promptgraft.frames import Frame, is_frame
+from promptgraft.ground.frames import Frame, is_frame
+from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.text import listed
 from promptgraft.parts.body import BodySyntax, marker_names
 from promptgraft.parts.validation import check_key
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
-from promptgraft.serde import did_you_mean, shown
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet
-from promptgraft.text import listed
 
 Source = Improvable | PromptTemplate[object] | str | Mapping[str, str]
 """What can be improved: a text, texts by name, a template, a prompt, a graph, ``Texts``, ..."""

@@ -10,12 +10,12 @@ from typing import TypeAlias
 import attrs
 
 from promptgraft.errors import PromptgraftError
+from promptgraft.ground.serde import Json, canonical_json
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import counted
 from promptgraft.project.foreign import Notes
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.serde import Json, canonical_json
-from promptgraft.strict.nodes import Node
-from promptgraft.text import counted
 
 CASES_FILE = "cases.jsonl"
 Messages: TypeAlias = list[tuple[str, str]]

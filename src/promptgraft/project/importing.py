@@ -11,11 +11,17 @@ from typing import Literal, NoReturn
 
 import attrs
 
-from promptgraft.environment import REFERENCE as SECRET
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
+from promptgraft.ground.environment import REFERENCE as SECRET
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.members import known_members, snake_case
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.ground.text import listed
 from promptgraft.project.foreign import Foreign
 from promptgraft.project.format_models import NO_KEY, ModelConfig
 from promptgraft.project.models import LateAdapter
@@ -23,12 +29,6 @@ from promptgraft.project.parts import judge_among
 from promptgraft.project.promptfoo_models import GENERATION
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
-from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
-from promptgraft.strict.kinds import record_of
-from promptgraft.strict.members import known_members, snake_case
-from promptgraft.strict.nodes import Node, Source
-from promptgraft.text import listed
 
 PUBLISHED = "gepa_reflective"
 """The algorithm that the other tool has of its own."""

@@ -6,6 +6,9 @@ import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
 
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import listed
 from promptgraft.project.foreign import Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
@@ -19,9 +22,6 @@ from promptgraft.project.imported import (
     texts_in,
 )
 from promptgraft.project.promptfoo_models import NO_MODEL
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.strict.nodes import Node
-from promptgraft.text import listed
 
 FIELDS = ("input", "target", "choices", "id", "metadata")
 _FILE = "prompts/question.md"

@@ -15,14 +15,14 @@ import attrs
 from promptgraft.agents.user import simulated_user
 from promptgraft.algorithms import shipped_questions
 from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.ground.serde import HexDigest, did_you_mean
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.ground.yaml_text import Note
 from promptgraft.overrides import PromptOverride, SectionOverride
 from promptgraft.overrides.resolution import checked_entry, resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.parts.descriptors import hash_section
 from promptgraft.prompt import MarkdownSection, PromptTemplate
-from promptgraft.serde import HexDigest, did_you_mean
-from promptgraft.strict.nodes import Node, Source
-from promptgraft.yaml_text import Note
 
 Template = PromptTemplate[object]
 

@@ -27,8 +27,12 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.facts import ModelEnd
-from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.ground.environment import Secret
+from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.strict.kinds import without_name
+from promptgraft.ground.text import listed
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.format_models import (
     HOSTED,
     NO_KEY,
@@ -50,10 +54,6 @@ from promptgraft.project.python_source import (
 )
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime import Deadline, SessionProtocol
-from promptgraft.serde import did_you_mean, shown
-from promptgraft.strict.kinds import without_name
-from promptgraft.text import listed
-from promptgraft.yaml_text import YamlPath
 
 OutputT = TypeVar("OutputT")
 

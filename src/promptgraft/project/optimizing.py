@@ -10,6 +10,8 @@ from typing import TypedDict, Unpack
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.strict.checks import COUNT
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.descriptors import SectionPath
@@ -31,8 +33,6 @@ from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import Optimizer
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Limits, Size
-from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import COUNT
 from promptgraft.targets.prompts import Improvable
 
 

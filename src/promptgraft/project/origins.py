@@ -10,6 +10,8 @@ from types import FunctionType
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import STRING
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import project_around, project_path, runs_folder_of
@@ -29,8 +31,6 @@ from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
 from promptgraft.search.job import OptimizationJob
-from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import STRING
 from promptgraft.targets.prompts import address_of
 
 _JOB = ObjectKind[OptimizationJob | FunctionType](

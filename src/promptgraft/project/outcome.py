@@ -5,12 +5,12 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.errors import PromptgraftError
+from promptgraft.ground.serde import Json
 from promptgraft.overrides import OverrideAddress, PartDiff, Revision, RevisionedStore
 from promptgraft.runs import RunFolder
 from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
-from promptgraft.serde import Json
 
 
 @attrs.frozen(kw_only=True)

@@ -18,9 +18,15 @@ from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.types import Case, Metric, MetricKind
-from promptgraft.files import is_file
 from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.ground.files import is_file
+from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
+from promptgraft.ground.strict.checks import Kind
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.nodes import Node, Source, spelled
+from promptgraft.ground.text import listed, raised
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import PromptSource
@@ -30,14 +36,8 @@ from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
-from promptgraft.serde import Json, did_you_mean, field_names, shown
-from promptgraft.strict.checks import Kind
-from promptgraft.strict.kinds import record_of
-from promptgraft.strict.nodes import Node, Source, spelled
 from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
-from promptgraft.text import listed, raised
-from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
 

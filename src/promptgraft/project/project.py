@@ -18,7 +18,11 @@ from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
-from promptgraft.files import as_path
+from promptgraft.ground.files import as_path
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
+from promptgraft.ground.text import listed
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import load_splits, parted
@@ -40,10 +44,6 @@ from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
 from promptgraft.project.settings import Judging, described, run_config
 from promptgraft.search.config import RunConfig
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.strict.nodes import Source, raise_lines, spelled
-from promptgraft.text import listed
-from promptgraft.yaml_text import YamlPath
 
 # What makes runs is imported by those who ask for a job: most commands open a project for less.
 if TYPE_CHECKING:

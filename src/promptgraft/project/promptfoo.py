@@ -10,6 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.ground.text import listed
+from promptgraft.ground.work import Unit
 from promptgraft.project.foreign import DATA, TABLES, Foreign
 from promptgraft.project.imported import (
     CASES_FILE,
@@ -27,10 +31,6 @@ from promptgraft.project.promptfoo_cases import Test, choices_of, judged
 from promptgraft.project.promptfoo_code import Stubs, code_reference
 from promptgraft.project.promptfoo_models import NO_MODEL, Models
 from promptgraft.project.promptfoo_prompts import WRITE_HERE, Prompts, Read, reads, unwritten_text
-from promptgraft.serde import Json
-from promptgraft.strict.nodes import Node, Source
-from promptgraft.text import listed
-from promptgraft.work import Unit
 
 _PROGRAM = "code of promptfoo is not run here"
 _WHY: Mapping[str, str] = {

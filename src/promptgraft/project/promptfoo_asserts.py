@@ -11,13 +11,13 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.patterns import hold_pattern
+from promptgraft.ground.serde import Json, canonical_json, map_texts, shown
+from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.foreign import Foreign
 from promptgraft.project.imported import filled, name_of
 from promptgraft.project.nunjucks import as_jinja
 from promptgraft.project.promptfoo_code import Stubs, code_reference
 from promptgraft.project.promptfoo_conditions import Condition, conditions_of
-from promptgraft.serde import Json, canonical_json, map_texts, shown
-from promptgraft.strict.nodes import Node
 
 _SHORT = re.compile(r"(not-)?([a-z][a-z0-9-]*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
 _LEGACY = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}

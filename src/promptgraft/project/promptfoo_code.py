@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import visible
 from promptgraft.project.imported import Messages, name_of
-from promptgraft.strict.nodes import Node
-from promptgraft.text import visible
 
 METRICS_MODULE, MODELS_MODULE = "metrics.py", "models.py"
 _METRICS = '''"""Metrics that `promptgraft import` could not convert: write them here.

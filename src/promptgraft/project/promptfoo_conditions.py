@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from promptgraft.serde import Json, parse_json
+from promptgraft.ground.serde import Json, parse_json
 
 _LONGEST_CODE = 4_000
 

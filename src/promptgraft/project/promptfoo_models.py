@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from promptgraft.ground.serde import Json, canonical_json, shown
+from promptgraft.ground.strict.checks import Check
+from promptgraft.ground.strict.members import snake_case
+from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.foreign import DATA, Foreign, Notes
 from promptgraft.project.format_models import NO_KEY, hosted
 from promptgraft.project.imported import OFFLINE, USUAL
 from promptgraft.project.promptfoo_code import Stubs
-from promptgraft.serde import Json, canonical_json, shown
-from promptgraft.strict.checks import Check
-from promptgraft.strict.members import snake_case
-from promptgraft.strict.nodes import Node
 
 GENERATION = {
     "max_tokens": "max_output_tokens",

@@ -9,16 +9,16 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import PromptgraftError
-from promptgraft.files import is_file
+from promptgraft.ground.files import is_file
+from promptgraft.ground.serde import Json, parse_json
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.ground.text import visible_line
+from promptgraft.ground.work import WorkBudget
+from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
 from promptgraft.project.foreign import DATA, TABLES, Foreign
 from promptgraft.project.imported import Messages, name_of, placeholders, texts_in
 from promptgraft.project.nunjucks import as_jinja
 from promptgraft.project.promptfoo_code import code_reference, python_prompt
-from promptgraft.serde import Json, parse_json
-from promptgraft.strict.nodes import Node, Source
-from promptgraft.text import visible_line
-from promptgraft.work import WorkBudget
-from promptgraft.yaml_text import YamlDocument, read_foreign_yaml
 
 TEXTS = (".txt", ".md", ".j2", ".jinja", ".njk", ".prompt")
 WRITE_HERE = "write_this_prompt"

@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from promptgraft.errors import CallerError, ConfigError, user_errors
-from promptgraft.files import is_file
+from promptgraft.ground.files import is_file
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.strict.checks import Reach, check
+from promptgraft.ground.strict.kinds import without_name
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import raised
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import Reach, check
-from promptgraft.strict.kinds import without_name
-from promptgraft.strict.nodes import Node
-from promptgraft.text import raised
 
 T = TypeVar("T")
 

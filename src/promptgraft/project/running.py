@@ -11,9 +11,11 @@ from pathlib import Path
 import attrs
 from attrs.converters import optional
 
-from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict import structure
 from promptgraft.journal.base import Journal
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
@@ -32,8 +34,6 @@ from promptgraft.search.plan import SeenAnswers
 from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
-from promptgraft.serde import Json
-from promptgraft.strict import structure
 
 _MOST_LOOKED_AT = 500
 """The most rollouts of an earlier run that a plan counts steps in."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptgraft.adapters.calling.access import is_address
-from promptgraft.environment import Secret, check_package
 from promptgraft.errors import ConfigError
+from promptgraft.ground.environment import Secret, check_package
+from promptgraft.ground.strict.checks import TEXT, Check, Kind, Reach, check
+from promptgraft.ground.strict.kinds import record_of
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.strict.checks import TEXT, Check, Kind, Reach, check
-from promptgraft.strict.kinds import record_of
 
 if TYPE_CHECKING:
     from promptgraft.project.parts import Surroundings
@@ -80,7 +80,7 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
         # Relative to the project, as all paths in its file, and not to the current folder.
         plain = f"{_FILE}{folder / path}"
     try:
-        from promptgraft.database import SqlPromptOverridesStore
+        from promptgraft.service.database import SqlPromptOverridesStore
     except ModuleNotFoundError as error:
         raise ConfigError(
             f'a store in a database needs {error.name}; run `pip install "promptgraft[server]"`'

@@ -15,6 +15,8 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.text import listed
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.project.files import DEFAULT_RUNS
@@ -41,9 +43,7 @@ from promptgraft.search.settings import (
 )
 from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
-from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from, known
-from promptgraft.text import listed
 
 _BUDGET = "light"
 

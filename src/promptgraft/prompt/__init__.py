@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from promptgraft.lazy import lazy_exports
+from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.prompt.describing import hash_task_example, hash_tool_example

@@ -14,12 +14,12 @@ from typing import Any, Generic, TypeVar, get_origin
 import attrs
 
 from promptgraft.errors import DataFormatError, OutputError
+from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
+from promptgraft.ground.strict import structure
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.lenient_json import BOOL_WORDS, Data, data_in, fitted
 from promptgraft.prompt.schema import own_names
 from promptgraft.prompt.typed_text import bare_value, takes_bare_text
-from promptgraft.serde import Json, is_unicode, parse_json, shown
-from promptgraft.strict import structure
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from promptgraft.errors import PromptDefinitionError
+from promptgraft.ground.serde import HexDigest, did_you_mean, digest
 from promptgraft.parts.descriptors import (
     NO_INTERFACE,
     ContainerDescriptor,
@@ -38,7 +39,6 @@ from promptgraft.prompt.sections import (
     ToolExample,
     check_value,
 )
-from promptgraft.serde import HexDigest, did_you_mean, digest
 
 AnyTool = Tool[Any, Any]
 Walked = Sequence[tuple[SectionPath, MarkdownSection]]

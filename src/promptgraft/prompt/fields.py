@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import field_names, is_pydantic, shown
 from promptgraft.parts.descriptors import fold_name
-from promptgraft.serde import field_names, is_pydantic, shown
 
 
 def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from typing import Any, Union, get_args, get_origin
 import attrs
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
 from promptgraft.prompt.fields import fields_of
-from promptgraft.serde import Json, is_unicode, parse_json, shown
 
 MAX_DEPTH = 100
 

@@ -8,7 +8,9 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 import attrs
 
 from promptgraft.errors import PromptDefinitionError, UnknownPartError
-from promptgraft.notebook import Card, LongText, Shown
+from promptgraft.ground.notebook import Card, LongText, Shown
+from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.text import counted
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.examples import ToolCall
@@ -21,8 +23,6 @@ from promptgraft.prompt.schema import (
     schema_of,
 )
 from promptgraft.prompt.sections import Tool
-from promptgraft.serde import did_you_mean, shown
-from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 

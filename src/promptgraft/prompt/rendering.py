@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import attrs
 
 from promptgraft.errors import BindingError, user_errors
+from promptgraft.ground.serde import field_names, shown
+from promptgraft.ground.text import raised
 from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.parts.body import BodySyntax, Slot, spell
 from promptgraft.parts.descriptors import (
@@ -35,8 +37,6 @@ from promptgraft.prompt.sections import (
     show_section,
 )
 from promptgraft.prompt.syntax import Values
-from promptgraft.serde import field_names, shown
-from promptgraft.text import raised
 
 T = TypeVar("T")
 

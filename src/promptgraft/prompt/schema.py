@@ -12,6 +12,15 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
+from promptgraft.ground.serde import (
+    Json,
+    canonical_json,
+    is_pydantic,
+    parse_json,
+    shown,
+    unstructure,
+)
+from promptgraft.ground.strict import check_readable
 from promptgraft.parts.descriptors import PromptDescriptor, fold_name
 from promptgraft.parts.entry import EffectiveParts
 from promptgraft.prompt.fields import (
@@ -23,15 +32,6 @@ from promptgraft.prompt.fields import (
     options_within,
 )
 from promptgraft.prompt.typed_text import members_of
-from promptgraft.serde import (
-    Json,
-    canonical_json,
-    is_pydantic,
-    parse_json,
-    shown,
-    unstructure,
-)
-from promptgraft.strict import check_readable
 
 JsonObject = dict[str, Json]
 

@@ -10,15 +10,15 @@ from typing import Any, Generic, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
-from promptgraft.functions import call_fault
+from promptgraft.ground.functions import call_fault
+from promptgraft.ground.serde import field_names, shown, unstructure
+from promptgraft.ground.strict import structure
 from promptgraft.parts.body import BodySyntax
 from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
 from promptgraft.parts.validation import check_key, check_section_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_round_trip
 from promptgraft.prompt.syntax import Source, Values, compile_source, given
-from promptgraft.serde import field_names, shown, unstructure
-from promptgraft.strict import structure
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")

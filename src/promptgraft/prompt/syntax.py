@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
+from promptgraft.ground.serde import shown
 from promptgraft.parts.body import (
     BodySyntax,
     Piece,
@@ -28,7 +29,6 @@ from promptgraft.parts.body import (
     write_body,
 )
 from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
-from promptgraft.serde import shown
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""

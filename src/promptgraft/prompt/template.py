@@ -8,7 +8,9 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, UnknownPartError
-from promptgraft.notebook import Card, LongText, Shown, Table
+from promptgraft.ground.notebook import Card, LongText, Shown, Table
+from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.text import counted
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
@@ -39,8 +41,6 @@ from promptgraft.prompt.sections import (
     show_section,
 )
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean, shown
-from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 

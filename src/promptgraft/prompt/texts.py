@@ -8,15 +8,15 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.text import listed
 from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.descriptors import show_path
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean
-from promptgraft.text import listed
 
 Placeholders = Sequence[str] | Mapping[str, Sequence[str]]
 """Strings that must be kept by the texts that contain them, or such strings by text name."""

@@ -9,15 +9,15 @@ import attrs
 
 from promptgraft.errors import JournalError
 from promptgraft.evals.gains import Gain, gain
-from promptgraft.frames import frame_of
+from promptgraft.ground.frames import frame_of
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.text import difference, score
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.reading import RunRecord
 from promptgraft.search.fresh import NO_SIDES, PassingSides
 from promptgraft.search.ledger import money
-from promptgraft.serde import Json, shown
-from promptgraft.text import difference, score
 
 _JUDGED_BY = {
     "metrics": "metrics",

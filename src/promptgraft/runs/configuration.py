@@ -10,10 +10,10 @@ import attrs
 from promptgraft import __version__
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json, unstructure
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.settings import Settings
-from promptgraft.serde import Json, unstructure
 
 _EXAMPLES = ("training_examples", "held_out")
 

@@ -10,6 +10,8 @@ from operator import eq
 import attrs
 
 from promptgraft.evals.gains import Gain
+from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.text import score
 from promptgraft.overrides.base_store import (
     InMemoryPromptOverridesStore,
     overlaid,
@@ -29,10 +31,8 @@ from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import CandidateAdded, RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
-from promptgraft.serde import Json, unstructure
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import Change, plain_changes
-from promptgraft.text import score
 
 _MUCH_LONGER = 10
 """A winner that is longer than the source by this factor gets a warning."""

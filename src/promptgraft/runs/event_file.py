@@ -18,10 +18,11 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.clock import Clock
 from promptgraft.errors import DataFormatError
-from promptgraft.files import NEW_FILE, write_all
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.clock import Clock
+from promptgraft.ground.files import NEW_FILE, write_all
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, parse_json
 from promptgraft.runs.history import RunHistory
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search.events import MutationRejected, RolloutCompleted, RunEnded, RunEvent
@@ -35,7 +36,6 @@ from promptgraft.search.notices import (
     Working,
 )
 from promptgraft.search.scores import Scores
-from promptgraft.serde import Json, parse_json
 
 _SECONDS_BETWEEN_PROGRESS = 1.0
 _SECONDS_BETWEEN_BEGINNINGS = 0.1

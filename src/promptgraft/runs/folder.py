@@ -22,11 +22,11 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.files import NEW_FILE, held_lock, is_held, named_in_errors, write_all
-from promptgraft.folders import folder_opened, remove_tree
-from promptgraft.serde import Json, digest_text, parse_json, shown
-from promptgraft.strict.checks import Kind
-from promptgraft.strict.nodes import Source
+from promptgraft.ground.files import NEW_FILE, held_lock, is_held, named_in_errors, write_all
+from promptgraft.ground.folders import folder_opened, remove_tree
+from promptgraft.ground.serde import Json, digest_text, parse_json, shown
+from promptgraft.ground.strict.checks import Kind
+from promptgraft.ground.strict.nodes import Source
 
 T = TypeVar("T")
 

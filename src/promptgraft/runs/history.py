@@ -11,6 +11,7 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.text import score
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
@@ -27,7 +28,6 @@ from promptgraft.search.events import (
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.search.place import Place
 from promptgraft.search.scores import Score
-from promptgraft.text import score
 
 # The first few answers of concurrent calls arrive at once and would make the estimate jump.
 _LEAST_FOR_A_PACE = timedelta(seconds=5)

@@ -6,6 +6,17 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from promptgraft.ground.text import (
+    clip,
+    counted,
+    difference,
+    dollars,
+    fenced,
+    fewer_tokens,
+    score,
+    visible,
+    visible_line,
+)
 from promptgraft.overrides.resolution import PartDiff, diff_bodies
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
@@ -20,17 +31,6 @@ from promptgraft.search.round_events import (
     StepBlamed,
 )
 from promptgraft.search.scores import Score, mean_score
-from promptgraft.text import (
-    clip,
-    counted,
-    difference,
-    dollars,
-    fenced,
-    fewer_tokens,
-    score,
-    visible,
-    visible_line,
-)
 
 _MOST_CANDIDATES = 50  # in the summary; each has its own page
 

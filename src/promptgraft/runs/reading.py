@@ -16,8 +16,11 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gains import Gain
-from promptgraft.files import as_path
-from promptgraft.notebook import Card, LongText, Shown, first_rows
+from promptgraft.ground.files import as_path
+from promptgraft.ground.notebook import Card, LongText, Shown, first_rows
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.strict.checks import MOMENT, STRING
+from promptgraft.ground.text import change, counted, dollars, listed, moment
 from promptgraft.runs.event_file import decoded, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
 from promptgraft.runs.history import RunHistory, shown_mean
@@ -25,9 +28,6 @@ from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
 from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.notices import Event, RunPlanned, RunProgress
 from promptgraft.search.stopping import is_early
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.strict.checks import MOMENT, STRING
-from promptgraft.text import change, counted, dollars, listed, moment
 
 
 class State(StrEnum):

@@ -13,9 +13,12 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import opened
-from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
-from promptgraft.folders import ReplacedFolderError, folder_opened, remove_tree
+from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.folders import ReplacedFolderError, folder_opened, remove_tree
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import integer
+from promptgraft.ground.text import counted
 from promptgraft.journal import FileJournal
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
@@ -54,10 +57,7 @@ from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event, QuestionAsked
 from promptgraft.search.round_events import RoundEnded, RoundEvent
 from promptgraft.search.stopping import StopFile
-from promptgraft.serde import Json
-from promptgraft.strict.checks import integer
 from promptgraft.targets.types import Candidate, Change, read_changes
-from promptgraft.text import counted
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 

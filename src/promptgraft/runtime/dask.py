@@ -26,7 +26,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import attrs
 
-from promptgraft.environment import check_package
 from promptgraft.errors import (
     CallerError,
     ConfigError,
@@ -35,10 +34,11 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
-from promptgraft.functions import is_own
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.functions import is_own
+from promptgraft.ground.text import raised, raised_at
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import GRACE, Deadline
-from promptgraft.text import raised, raised_at
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import (
     ConfigError,
     DeadlineExceededError,
     RunCancelledError,
     StopFileFoundError,
 )
+from promptgraft.ground.clock import Clock, SystemClock
 
 Undo = Callable[[], None]
 

@@ -12,11 +12,11 @@ from typing import ParamSpec, Protocol, TypeVar
 import attrs
 
 from promptgraft.errors import BudgetExhaustedError, user_errors
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.strict.checks import COUNT, DOLLARS
+from promptgraft.ground.text import raised_at
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.strict.checks import COUNT, DOLLARS
-from promptgraft.text import raised_at
 
 ZERO = Decimal(0)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import check_installed, paired_test
+from promptgraft.ground.strict.checks import integer, number
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.search.scores import (
@@ -24,7 +25,6 @@ from promptgraft.search.scores import (
     paired_means,
     task_cost,
 )
-from promptgraft.strict.checks import integer, number
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription, names_of
 

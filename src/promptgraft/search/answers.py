@@ -17,12 +17,12 @@ from promptgraft.evals.spending import (
     spent_to_json,
 )
 from promptgraft.evals.types import Verdict, step_to_json
+from promptgraft.ground.serde import HexDigest, Json
+from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.serde import HexDigest, Json
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
-from promptgraft.text import counted
 
 Working = Callable[[str, int, int], None]
 """Reports progress: position, answers that have arrived, answers that are wanted."""

@@ -14,10 +14,10 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import attrs
 
 from promptgraft.evals.spending import Role
+from promptgraft.ground.serde import HexDigest
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.population import Pool
 from promptgraft.search.stopping import RunStoppedError
-from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 

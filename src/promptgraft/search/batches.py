@@ -29,6 +29,8 @@ from promptgraft.evals.spending import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
+from promptgraft.ground.text import clip, joined, raised_at
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
@@ -46,10 +48,8 @@ from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.place import MINIBATCHES, Place
 from promptgraft.search.scores import Scorer
-from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.types import RolloutRecord
-from promptgraft.text import clip, joined, raised_at
 
 _MAX_FAULT_CHARS = 2_000
 _MAX_WORD_CHARS = 200

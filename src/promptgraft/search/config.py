@@ -11,7 +11,9 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
-from promptgraft.functions import taking
+from promptgraft.ground.functions import taking
+from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -34,8 +36,6 @@ from promptgraft.search.settings import (
     ToolExampleTarget,
 )
 from promptgraft.search.stopping import RequiredObjectives
-from promptgraft.serde import Json, unstructure
-from promptgraft.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter

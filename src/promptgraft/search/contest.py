@@ -16,6 +16,7 @@ from promptgraft.evals.statistics import (
     mean,
     spent_error,
 )
+from promptgraft.ground.serde import digest_text
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.fresh import (
@@ -28,7 +29,6 @@ from promptgraft.search.fresh import (
     verdict_of,
 )
 from promptgraft.search.place import Phase, Place
-from promptgraft.serde import digest_text
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _MOST_ROUNDS = 3

@@ -14,8 +14,10 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity, check_adapter
-from promptgraft.clock import Clock
 from promptgraft.errors import ConfigError
+from promptgraft.ground.clock import Clock
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import instance
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_tag
@@ -24,8 +26,6 @@ from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import Cancellation, Deadline, StopFileCancellation
 from promptgraft.runtime.session import EventBus, SessionProtocol
 from promptgraft.search.teacher import Teacher
-from promptgraft.serde import shown
-from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet
 

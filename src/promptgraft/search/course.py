@@ -16,6 +16,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
+from promptgraft.ground.text import counted, listed
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
@@ -29,7 +30,6 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn, GepaExample
-from promptgraft.text import counted, listed
 
 _BASELINE = ("baseline/", "held-out/0/")
 _FEWEST_ANSWERS = 10

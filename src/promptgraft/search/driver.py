@@ -23,6 +23,7 @@ from promptgraft.errors import (
     JournalMismatchError,
     PromptgraftError,
 )
+from promptgraft.ground.text import raised_at
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import (
     AnyEnded,
@@ -48,7 +49,6 @@ from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import FaultyStretch
-from promptgraft.text import raised_at
 
 T = TypeVar("T")
 

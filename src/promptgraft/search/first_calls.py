@@ -21,6 +21,8 @@ from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.serde import HexDigest, did_you_mean, digest, unstructure
+from promptgraft.ground.text import listed
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Watch
 from promptgraft.search.answers import Answers
@@ -28,12 +30,10 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import AMOUNTS, SCORE
-from promptgraft.serde import HexDigest, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import GepaExample
-from promptgraft.text import listed
 
 _logger = logging.getLogger("promptgraft")
 

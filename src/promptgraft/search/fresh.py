@@ -10,9 +10,9 @@ import attrs
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.gains import Gain, Outcome, gain
 from promptgraft.evals.statistics import ANSWERS
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json
 from promptgraft.search.scores import Score, paired_means
-from promptgraft.serde import Json
 from promptgraft.targets.types import GepaExample
 
 LEVEL = 0.95

@@ -16,7 +16,7 @@ from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 from typing import Literal
 
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.search.scores import (
     BELOW_SCORES,
     UNSCORED,

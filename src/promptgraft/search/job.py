@@ -9,6 +9,8 @@ import attrs
 from promptgraft.adapters.base import opened
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import instance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.config import RunConfig
@@ -18,8 +20,6 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.run import Run
 from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import StopFile
-from promptgraft.serde import shown
-from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter

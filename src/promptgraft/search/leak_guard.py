@@ -16,11 +16,11 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
-from promptgraft.serde import Json, unstructure
+from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.text import folded_spans, folded_words, is_spaced
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, Module, ModuleDescription
-from promptgraft.text import folded_spans, folded_words, is_spaced
 
 _COMMON_SHARE = 5  # of five answers
 _BITS = 8  # for each character of the answers; few other passages pass the filter

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import digest_text, shown
+from promptgraft.ground.serde import digest_text, shown
 
 _LONGEST, _CUT = 100, 80
 

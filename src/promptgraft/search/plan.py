@@ -9,13 +9,13 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.evals.spending import Role
-from promptgraft.notebook import Card, Shown, Table
+from promptgraft.ground.notebook import Card, Shown, Table
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import counted, dollars, short_count
 from promptgraft.runtime.session import ZERO
 from promptgraft.search.ledger import Ledger, money
 from promptgraft.search.notices import RunPlanned
 from promptgraft.search.settings import Affordable
-from promptgraft.serde import Json
-from promptgraft.text import counted, dollars, short_count
 
 
 @attrs.frozen(kw_only=True)

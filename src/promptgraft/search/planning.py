@@ -17,7 +17,6 @@ from promptgraft.adapters.base import (
     adapter_identity,
 )
 from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.clock import SystemClock
 from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
@@ -26,6 +25,8 @@ from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.statistics import least_cases
 from promptgraft.evals.types import Answer, Case, Metric
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.text import counted
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -55,7 +56,6 @@ from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import metrics_of
-from promptgraft.text import counted
 
 FEEDBACK_CHARS = 1_000
 """Assumed length of the longest feedback, which is not known in advance."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from promptgraft.evals.causes import unusable
+from promptgraft.ground.serde import HexDigest
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.fresh import Figures
 from promptgraft.search.frontier import (
@@ -31,7 +32,6 @@ from promptgraft.search.scores import (
     paired_means,
     pick,
 )
-from promptgraft.serde import HexDigest
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 

@@ -9,16 +9,16 @@ from typing import TypeAlias
 import attrs
 
 from promptgraft.evals.types import Step
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, digest
+from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.search.part_questions import ReflectionParams
-from promptgraft.serde import HexDigest, digest
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.types import ModuleDescription, RolloutRecord
-from promptgraft.text import clip, fenced
 
 _MAX_PROBLEM_CHARS = 2_000
 _OWN_STEPS = 3

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.frames import frame_of
-from promptgraft.notebook import Card, Shown
+from promptgraft.ground.frames import frame_of
+from promptgraft.ground.notebook import Card, Shown
+from promptgraft.ground.serde import did_you_mean
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
@@ -25,7 +26,6 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result_card import card_of, line_of
 from promptgraft.search.scores import Score, pick, weights_of
 from promptgraft.search.stopping import StopReason
-from promptgraft.serde import did_you_mean
 from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from promptgraft.notebook import Card, LongText, Table, first_rows
+from promptgraft.ground.notebook import Card, LongText, Table, first_rows
+from promptgraft.ground.text import change, counted, dollars, fewer_tokens, score
 from promptgraft.parts import in_order
 from promptgraft.search.stopping import stop_sentence
 from promptgraft.targets.part import named_in
-from promptgraft.text import change, counted, dollars, fewer_tokens, score
 
 if TYPE_CHECKING:
     from promptgraft.search.result import RunResult

@@ -20,7 +20,9 @@ from promptgraft.errors import (
     WinnerNotStoredError,
     user_errors,
 )
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, digest, shown
+from promptgraft.ground.text import raised
 from promptgraft.journal.base import NoJournal
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import with_stored_overrides
@@ -59,11 +61,9 @@ from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.search.teacher import Teaching
-from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
-from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
 

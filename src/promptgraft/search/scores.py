@@ -12,8 +12,8 @@ from typing import TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.spending import Role, Spending
-from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import ROUNDING, number
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.strict.checks import ROUNDING, number
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None

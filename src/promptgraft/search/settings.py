@@ -15,14 +15,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.validation import MAX_BODY_CHARS
-from promptgraft.search.frontier import FrontierType
-from promptgraft.search.scores import Scorer, weights_of
-from promptgraft.search.stopping import StopFile, Stopper
-from promptgraft.serde import shown
-from promptgraft.strict.checks import (
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import (
     COUNT,
     DOLLARS,
     FINITE,
@@ -38,6 +33,11 @@ from promptgraft.strict.checks import (
     one_of,
     path_of,
 )
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.search.frontier import FrontierType
+from promptgraft.search.scores import Scorer, weights_of
+from promptgraft.search.stopping import StopFile, Stopper
 from promptgraft.targets.prompt_rollout import OnError
 from promptgraft.targets.types import GepaExample, named_numbers_fault
 

@@ -20,10 +20,10 @@ from promptgraft.errors import (
     RunPausedError,
     StopFileFoundError,
 )
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import COUNT, FINITE, integer
 from promptgraft.runtime.deadline import found_at
-from promptgraft.serde import shown
-from promptgraft.strict.checks import COUNT, FINITE, integer
 from promptgraft.targets.types import named_numbers_fault
 
 

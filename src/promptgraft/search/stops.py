@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from promptgraft.clock import Clock
 from promptgraft.errors import StopperError, user_errors
+from promptgraft.ground.clock import Clock
+from promptgraft.ground.serde import shown
+from promptgraft.ground.text import raised
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
@@ -21,9 +23,7 @@ from promptgraft.search.stopping import (
     TargetScore,
     reason_for,
 )
-from promptgraft.serde import shown
 from promptgraft.targets.base import RejectionReason
-from promptgraft.text import raised
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -13,7 +13,9 @@ from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.evals.metrics.base import node_of
 from promptgraft.evals.types import Case, Metric
-from promptgraft.functions import described, function_identity, without_address
+from promptgraft.ground.functions import described, function_identity, without_address
+from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
+from promptgraft.ground.text import listed, raised
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.store import OverrideAddress
@@ -26,7 +28,6 @@ from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import Watch
 from promptgraft.search.config import RunConfig
 from promptgraft.search.settings import PersistenceScope, Settings
-from promptgraft.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
 from promptgraft.targets.own import OwnTarget
@@ -53,7 +54,6 @@ from promptgraft.targets.prompts import (
 )
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
-from promptgraft.text import listed, raised
 
 if TYPE_CHECKING:
     from promptgraft.search.algorithm import Questions

@@ -32,9 +32,11 @@ from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase
-from promptgraft.functions import function_identity
 from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.ground.functions import function_identity
+from promptgraft.ground.serde import HexDigest, Json, digest, shown
+from promptgraft.ground.text import clip
 from promptgraft.journal.records import Record
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -44,12 +46,10 @@ from promptgraft.search.batches import Batch, Books
 from promptgraft.search.calls import Calls
 from promptgraft.search.events import CaseTaught, Emit
 from promptgraft.search.place import Phase, named
-from promptgraft.serde import HexDigest, Json, digest, shown
 from promptgraft.targets.formatting import show_value
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.types import GepaExample
-from promptgraft.text import clip
 
 if TYPE_CHECKING:
     from promptgraft.search.config import RunConfig

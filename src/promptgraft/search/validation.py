@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from promptgraft.ground.strict.checks import COUNT
 from promptgraft.search.asks import Asking, Rollouts, answered
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score
-from promptgraft.strict.checks import COUNT
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Partial = Mapping[int, RolloutRecord]

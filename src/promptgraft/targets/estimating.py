@@ -10,11 +10,11 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
+from promptgraft.ground.serde import Json, unstructure
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.sections import TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import Json, unstructure
 from promptgraft.targets.types import GepaExample
 
 FREE_TEXT = 600

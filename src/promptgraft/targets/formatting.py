@@ -10,10 +10,10 @@ import msgspec
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case, TurnAnswered
+from promptgraft.ground.serde import unstructure
+from promptgraft.ground.text import clip, fenced
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import unstructure
 from promptgraft.targets.types import GepaExample, RolloutRecord
-from promptgraft.text import clip, fenced
 
 _MAX_CALL_CHARS = 1_000
 _MAX_NAME_CHARS = 200

@@ -8,13 +8,13 @@ from functools import partial
 
 import attrs
 
+from promptgraft.ground.serde import Json
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import Entry
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
-from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text
 from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.part_kinds import taken_keys

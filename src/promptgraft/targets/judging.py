@@ -13,11 +13,11 @@ from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.causes import compares_expected
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
-from promptgraft.functions import code_digest, function_identity
+from promptgraft.ground.functions import code_digest, function_identity
+from promptgraft.ground.serde import Json, shown
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, shown
 from promptgraft.targets.types import GepaExample, RolloutFeedback
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 import attrs
 
+from promptgraft.ground.text import clip
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.text import clip
 
 LONG_CHARS = 4_000
 """Texts of at least this many characters, about 1,000 tokens, may be edited."""

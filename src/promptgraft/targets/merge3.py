@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 
 import attrs
 
-from promptgraft.text import pieces_in
+from promptgraft.ground.text import pieces_in
 
 _MOST_LINES = 1_000
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.errors import CallerError, PromptgraftError, user_errors
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.text import raised
 from promptgraft.overrides.types import Provenance
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.serde import Json, shown
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.estimating import Estimate
 from promptgraft.targets.types import (
@@ -21,7 +22,6 @@ from promptgraft.targets.types import (
     ModuleDescription,
     RolloutRecord,
 )
-from promptgraft.text import raised
 
 T = TypeVar("T")
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from promptgraft.errors import CallerError, DataFormatError, InvalidOverrideError
+from promptgraft.ground.serde import canonical_json, parse_json
+from promptgraft.ground.text import clip, fenced
 from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
 from promptgraft.parts.descriptors import (
     OutputFieldDescriptor,
@@ -34,10 +36,8 @@ from promptgraft.prompt.schema import (
     type_name,
 )
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import canonical_json, parse_json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
 from promptgraft.targets.types import Module, ModuleDescription
-from promptgraft.text import clip, fenced
 
 
 @attrs.frozen(kw_only=True)

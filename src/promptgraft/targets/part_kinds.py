@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.errors import UnknownPartError
+from promptgraft.ground.serde import field_names
 from promptgraft.overrides.resolution import require_source
 from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.body import kept_names, marker_names, proposed_body, shown_body, spell
@@ -19,7 +20,6 @@ from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
-from promptgraft.serde import field_names
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.replies import (

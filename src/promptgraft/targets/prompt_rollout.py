@@ -27,7 +27,10 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Step, Verdict
-from promptgraft.frozenmap import isolated
+from promptgraft.ground.frozenmap import isolated
+from promptgraft.ground.serde import shown
+from promptgraft.ground.text import raised_at
+from promptgraft.ground.under_way import doing
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part, summary_part
@@ -36,7 +39,6 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.serde import shown
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import (
@@ -48,8 +50,6 @@ from promptgraft.targets.types import (
     RolloutRecord,
     TraceFormatter,
 )
-from promptgraft.text import raised_at
-from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
 

@@ -14,12 +14,12 @@ from promptgraft.errors import (
     PromptgraftError,
     PromptRenderError,
 )
+from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.overrides.resolution import left_by, uncovered
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.overrides.winner_store import WinnerStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
-from promptgraft.serde import Json, digest_json, shown
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting

@@ -10,21 +10,21 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.functions import function_name
+from promptgraft.ground.functions import function_name
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict.checks import instance
+from promptgraft.ground.text import listed
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
-from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.part import PartOf, PromptModule
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_rollout import Flow
 from promptgraft.targets.texts import answer_of, as_errors, by_name
 from promptgraft.targets.types import GepaExample
-from promptgraft.text import listed
 
 
 class PromptSet(ABC):

@@ -9,12 +9,12 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.ground.text import clip
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.prompt.answers import answer_text, blocks
 from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
-from promptgraft.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.text import clip
 
 TEXT_TAG = "instruction"
 JSON_TAG = "json"

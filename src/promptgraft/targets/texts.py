@@ -17,8 +17,11 @@ from promptgraft.errors import (
     ProviderError,
     user_errors,
 )
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import function_name
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import function_name
+from promptgraft.ground.serde import canonical_json, shown
+from promptgraft.ground.strict.checks import STRING, Check
+from promptgraft.ground.text import raised
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_key
 from promptgraft.prompt.template import Prompt
@@ -26,9 +29,6 @@ from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import canonical_json, shown
-from promptgraft.strict.checks import STRING, Check
-from promptgraft.text import raised
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT")

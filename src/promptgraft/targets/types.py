@@ -11,10 +11,18 @@ from typing import Protocol
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError, DataFormatError, FeedbackError, InvalidIdentifierError
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    FeedbackError,
+    InvalidIdentifierError,
+)
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Step, Verdict
-from promptgraft.frozenmap import FrozenMap, isolated
+from promptgraft.ground.frozenmap import FrozenMap, isolated
+from promptgraft.ground.serde import HexDigest, Json, digest_json, shown
+from promptgraft.ground.strict.checks import FINITE, plain_number
+from promptgraft.ground.text import joined
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
@@ -22,9 +30,6 @@ from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, digest_json, shown
-from promptgraft.strict.checks import FINITE, plain_number
-from promptgraft.text import joined
 
 
 class Module(ABC):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.errors import UnknownPartError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.store import PromptOverridesStore as Store
 from promptgraft.overrides.types import PromptOverride

@@ -8,8 +8,12 @@ import itertools
 
 import pytest
 
-from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError, RevisionNotFoundError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.errors import (
+    InvalidIdentifierError,
+    InvalidOverrideError,
+    RevisionNotFoundError,
+)
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import OverrideAddress, Provenance, Revision
 from promptgraft.overrides.store import RevisionedPromptOverridesStore as Store
 from promptgraft.testing.prompts import (

@@ -17,12 +17,12 @@ from promptgraft.errors import (
     OverrideConflictError,
     UnknownPartError,
 )
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.store import PromptOverridesStore as Store
 from promptgraft.parts.descriptors import SectionPath, hash_section
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.validation import MAX_BODY_CHARS
-from promptgraft.serde import HexDigest
 from promptgraft.testing.prompts import (
     JUDGE,
     LICENCE,

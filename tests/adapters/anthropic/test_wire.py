@@ -20,9 +20,9 @@ from promptgraft.adapters.anthropic import (
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json
 from servers.shapes import misfit
 
 NATIVE = AnthropicProfile(structured_output="native", prompt_caching=True)

@@ -21,7 +21,7 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
 )
-from promptgraft.clock import Clock, SystemClock
+from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Charge, Session

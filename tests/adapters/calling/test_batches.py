@@ -27,7 +27,6 @@ from promptgraft import (
 from promptgraft.adapters.base import ModelCalled, ProviderAdapter, evaluated
 from promptgraft.adapters.calling.batch_forms import FORMS
 from promptgraft.adapters.hosted import AzureOpenAIAdapter
-from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -37,9 +36,10 @@ from promptgraft.errors import (
     RunPausedError,
     TransientProviderError,
 )
+from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Tool
-from promptgraft.serde import Json
 from servers.batches import BatchServer, Fate, echo
 from servers.behaviour import Answer, Asked, Call
 from servers.loopback import KEY, MODEL

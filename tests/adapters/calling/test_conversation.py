@@ -11,7 +11,6 @@ import pytest
 from promptgraft.adapters.base import PromptExecuted, PromptResponse, ToolInvoked, Usage
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, ToolRequest, Turn
-from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     DeadlineExceededError,
     EmptyAnswerError,
@@ -20,6 +19,7 @@ from promptgraft.errors import (
     ToolRoundsError,
     TruncatedAnswerError,
 )
+from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt, Tool
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import Deadline, Session

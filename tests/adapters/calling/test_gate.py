@@ -17,7 +17,7 @@ from promptgraft.adapters.calling.limiter import (
     Verdict,
     gate_of,
 )
-from promptgraft.clock import FakeClock, SystemClock
+from promptgraft.ground.clock import FakeClock, SystemClock
 
 
 @attrs.define

@@ -11,13 +11,13 @@ import pytest
 
 from promptgraft.adapters.calling.faults import Fault
 from promptgraft.adapters.calling.retrying import CallTime, RetryPolicy, retry
-from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     ConfigError,
     PermanentProviderError,
     RateLimitedError,
     TransientProviderError,
 )
+from promptgraft.ground.clock import FakeClock
 from promptgraft.runtime.deadline import Deadline
 
 DOWN = Fault(error=TransientProviderError, what="HTTP 503", retried=True)

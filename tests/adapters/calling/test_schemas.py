@@ -20,9 +20,9 @@ from promptgraft.adapters.calling.schemas import (
 )
 from promptgraft.adapters.calling.turns import content_of
 from promptgraft.adapters.openai import RULES as OPENAI
+from promptgraft.ground.serde import canonical_json, unstructure
 from promptgraft.prompt import Described, MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.schema import JsonObject, schema_of
-from promptgraft.serde import canonical_json, unstructure
 from servers.shapes import loose_places
 
 Choice = Literal["yes", "no"]

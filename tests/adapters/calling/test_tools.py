@@ -14,10 +14,10 @@ from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.calling.conversation import answer_request
 from promptgraft.adapters.calling.turns import ToolAnswer, ToolRequest
 from promptgraft.errors import DeadlineExceededError, TransientProviderError
+from promptgraft.ground.serde import canonical_json
 from promptgraft.prompt import Described, Tool
 from promptgraft.prompt.rendered import RenderedTool
 from promptgraft.runtime import Session
-from promptgraft.serde import canonical_json
 
 
 @attrs.frozen

@@ -15,9 +15,9 @@ from agent_prompts import SOURCE, in_memory, write_all
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
 from promptgraft.adapters.openai import OpenAIAdapter, OpenAIProfile, OpenAIWire, profile_of
+from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json
 from servers.shapes import misfit
 
 NATIVE = OpenAIProfile(structured_output="native", output_limit="max_completion_tokens")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.gate import CaseResult, GateReport
 from promptgraft.evals.types import Verdict
-from promptgraft.serde import HexDigest, digest
+from promptgraft.ground.serde import HexDigest, digest
 
 Given = float | str | None
 """A score; a text for an answer that crashed with it; None for an unscored one."""

@@ -24,7 +24,7 @@ from promptgraft.evals.gate import (
 from promptgraft.evals.gate.baseline import parse_baseline
 from promptgraft.evals.metrics import Exact, Length
 from promptgraft.evals.types import Answer, Case
-from promptgraft.serde import digest
+from promptgraft.ground.serde import digest
 
 BEFORE = report({"t-1": 1.0, "t-2": 0.25, "t-3": None}, critical=["t-2"])
 

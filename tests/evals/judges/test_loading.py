@@ -20,7 +20,7 @@ from promptgraft.evals.judges import (
 from promptgraft.evals.judges.prompts import Refused
 from promptgraft.evals.metrics import METRICS, load_metrics
 from promptgraft.evals.types import Answer, Case, ToolUse
-from promptgraft.serde import Json, canonical_json
+from promptgraft.ground.serde import Json, canonical_json
 
 
 def model(said: Json) -> ProviderAdapter:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from promptgraft.adapters.base import Usage
 from promptgraft.evals.types import Answer, Case, ToolUse
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 SPEC = Path(__file__).parents[3] / "specs" / "metrics.md"
 

@@ -7,7 +7,7 @@ import pytest
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer, Case
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 PARTS: list[Json] = [
     {"name": "label", "kind": "exact", "expected_path": "label"},

@@ -14,7 +14,7 @@ from promptgraft.errors import ConfigError, FeedbackError, TransientProviderErro
 from promptgraft.evals import metrics
 from promptgraft.evals.metrics import check_cases, check_metrics, judge_case
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 
 def case(expected: Json = None) -> Case:

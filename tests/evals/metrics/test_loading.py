@@ -23,7 +23,7 @@ from promptgraft.evals.metrics import (
 from promptgraft.evals.metrics.base import AllOf, verdict_of
 from promptgraft.evals.metrics.dialects import DIALECTS
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 BROKEN = Path(__file__).parents[1] / "broken_metrics"
 FILES = sorted(path for path in BROKEN.iterdir() if path.suffix != ".errors")

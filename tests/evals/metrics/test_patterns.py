@@ -15,7 +15,7 @@ from promptgraft.evals import metrics
 from promptgraft.evals.metrics.base import verdict_of
 from promptgraft.evals.metrics.patterns import hold_pattern, search
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 # `re` and regex both try every way to cut the text, which are more than 10**12.
 ENDLESS = r"(a|aa)+$"

@@ -13,7 +13,7 @@ from promptgraft.evals.metrics.base import LONGEST_REASON, verdict_of
 from promptgraft.evals.metrics.json_values import chain, pair
 from promptgraft.evals.metrics.reading import parse_path, spelled
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 FEW = settings(max_examples=60)
 

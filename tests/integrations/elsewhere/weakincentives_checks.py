@@ -18,13 +18,13 @@ from weakincentives.runtime.events import PromptExecuted, ToolInvoked
 
 import promptgraft as pg
 from desk import ASKED, RULES, SEARCH, TEMPLATE, WORDS, Desk, Message, cases, job, judge, stand_in
-from promptgraft.errors import ConfigError, TransientProviderError, WinnerNotStoredError
-from promptgraft.evals.spending import AbandonedRolloutError
-from promptgraft.integrations.weakincentives import (
+from promptgraft.bridges.weakincentives import (
     SectionBody,
     ToolDescription,
     WeakIncentivesTarget,
 )
+from promptgraft.errors import ConfigError, TransientProviderError, WinnerNotStoredError
+from promptgraft.evals.spending import AbandonedRolloutError
 from promptgraft.targets import InvalidProposalError, RejectionReason
 
 SECTION, TOOL = SectionBody(("rules",)), ToolDescription("search")

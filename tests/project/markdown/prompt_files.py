@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides.resolution import bound_entry, checked_entry
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
@@ -18,7 +19,6 @@ from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.project.markdown import MarkdownPrompt
-from promptgraft.serde import HexDigest
 
 UNBOUND = HexDigest("")
 VALUES = {"name": "Ada", "items": ["one", "two"], "n": 3}

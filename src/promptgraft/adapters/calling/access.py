@@ -17,8 +17,8 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import digest, map_texts
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import digest, map_texts
 
 _SHORTEST_SECRET = 6
 """Characters. Anything shorter, such as the key `none`, would match in ordinary text."""

@@ -24,13 +24,13 @@ from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.adapters.facts import ModelEnd, end_of
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
+from promptgraft.ground.serde import digest, looks_like_a_key, shown, unstructure
+from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import NOTHING, ZERO, Charge, SessionProtocol
-from promptgraft.serde import digest, looks_like_a_key, shown, unstructure
-from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 
 
 def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from promptgraft.adapters.calling.turns import (
     UselessReplyError,
 )
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json, parse_json
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json, parse_json
 
 Outcome: TypeAlias = Received | NothingReceivedError
 

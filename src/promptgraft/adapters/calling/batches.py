@@ -27,9 +27,9 @@ from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, seat
 from promptgraft.adapters.calling.sdk import LONGEST_RESULTS, SdkEndpoint
 from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
 from promptgraft.errors import CallerError, PromptgraftError, RunPausedError
+from promptgraft.ground.serde import digest
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
-from promptgraft.serde import digest
 
 _FRAME = 200
 """Most bytes of the envelope around a request."""

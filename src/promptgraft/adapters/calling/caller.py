@@ -21,7 +21,6 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
 )
-from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import (
     DeadlineExceededError,
     LimitReachedError,
@@ -29,11 +28,12 @@ from promptgraft.errors import (
     RateLimitedError,
     RunCancelledError,
 )
+from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.strict.checks import COUNT, SECONDS
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import NOTHING, ZERO, Budget, Charge, SessionProtocol
-from promptgraft.strict.checks import COUNT, SECONDS
 
 GRACE = 0.5
 """Seconds after a request's timeout before an endpoint that ignores it is cancelled."""

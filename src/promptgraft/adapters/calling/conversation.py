@@ -27,13 +27,7 @@ from promptgraft.errors import (
     TruncatedAnswerError,
     user_errors,
 )
-from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
-from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
-from promptgraft.prompt.schema import JsonObject, own_names
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
-from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import (
+from promptgraft.ground.serde import (
     Json,
     canonical_json,
     did_you_mean,
@@ -42,8 +36,14 @@ from promptgraft.serde import (
     shown,
     unstructure,
 )
-from promptgraft.strict import structure
-from promptgraft.text import clip, raised
+from promptgraft.ground.strict import structure
+from promptgraft.ground.text import clip, raised
+from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
+from promptgraft.prompt.schema import JsonObject, own_names
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
 

@@ -28,8 +28,8 @@ from promptgraft.errors import (
     TransientProviderError,
     lasting_of_status,
 )
+from promptgraft.ground.serde import Json, is_unicode, parse_json
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json, is_unicode, parse_json
 
 
 @attrs.frozen(kw_only=True)

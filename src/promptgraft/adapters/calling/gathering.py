@@ -18,10 +18,10 @@ import attrs
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.batch_forms import Intended
 from promptgraft.errors import JournalCorruptError
+from promptgraft.ground.serde import Json, digest
 from promptgraft.journal.base import Journal
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.session import EventBus
-from promptgraft.serde import Json, digest
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from enum import StrEnum
 import attrs
 
 from promptgraft.adapters.calling.retrying import ANNOUNCED_WAIT, Announce
-from promptgraft.clock import Clock
+from promptgraft.ground.clock import Clock
 
 START = 4
 """Initial number of requests in flight."""

@@ -10,9 +10,9 @@ import attrs
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import ConfigError
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import shown
-from promptgraft.strict.checks import money
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import money
 
 _MILLION = Decimal(1_000_000)
 PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")

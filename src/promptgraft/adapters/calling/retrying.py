@@ -11,10 +11,10 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.adapters.calling.faults import Fault
-from promptgraft.clock import Clock
 from promptgraft.errors import ConfigError
+from promptgraft.ground.clock import Clock
+from promptgraft.ground.strict.checks import COUNT, SECONDS
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.strict.checks import COUNT, SECONDS
 
 T = TypeVar("T")
 Announce = Callable[[float, str], None]

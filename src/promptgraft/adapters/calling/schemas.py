@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json, parse_json
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json, parse_json
 
 _FIELD = "answer"
 _KEPT = frozenset({"type", "enum", "const"})

@@ -17,10 +17,10 @@ import msgspec
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import Lasting, TransientProviderError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import map_texts
 
 T = TypeVar("T")
 

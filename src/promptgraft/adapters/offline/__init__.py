@@ -10,13 +10,13 @@ from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, reflect
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import COUNT
 from promptgraft.prompt.fields import fields_of, options_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
-from promptgraft.strict.checks import COUNT
 
 OutputT = TypeVar("OutputT")
 

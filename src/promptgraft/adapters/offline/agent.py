@@ -26,6 +26,7 @@ from promptgraft.adapters.offline.words import (
     terms,
     texts_in,
 )
+from promptgraft.ground.serde import Json
 from promptgraft.prompt.fields import FieldInfo, fields_of, options_of
 from promptgraft.prompt.rendered import (
     RenderedPrompt,
@@ -36,7 +37,6 @@ from promptgraft.prompt.rendered import (
 from promptgraft.prompt.schema import NOTHING_SAID, describe, shown_name, type_name
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json
 
 _NEAR = 0.65
 """Nearness from which a worked example is followed."""

@@ -26,7 +26,7 @@ from promptgraft.adapters.offline.questions import (
 from promptgraft.adapters.offline.reflector import REPLIES as REFLECTIONS
 from promptgraft.adapters.offline.reflector import Better
 from promptgraft.adapters.offline.words import content_words, read_json, texts_in
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 _FOUND = re.compile(r"found:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;.]{1,500}))")
 _WORDS = re.compile(r"in answer to: (.*)")

@@ -18,7 +18,7 @@ from promptgraft.adapters.offline.words import (
     texts_in,
 )
 from promptgraft.errors import ConfigError
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 _PERFECT = 1.0
 _EXAMPLE_LEVEL = 3

@@ -12,8 +12,8 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import Json, parse_json
-from promptgraft.text import is_spaced, words_in
+from promptgraft.ground.serde import Json, parse_json
+from promptgraft.ground.text import is_spaced, words_in
 
 LONGEST_TEXT = 20_000
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from promptgraft.serde import Json
+from promptgraft.ground.serde import Json
 
 FORMER: Mapping[str, Json] = MappingProxyType(
     {"module_choice": "blamed", "whole_prompt": 0.9, "shorten_margin": 0.01, "history_top_k": 0}

@@ -16,14 +16,8 @@ from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
 from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
-from promptgraft.search.acceptance import Paired
-from promptgraft.search.config import RunConfig
-from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
-from promptgraft.search.population import Pool
-from promptgraft.search.settings import Affordable, Settings
-from promptgraft.search.validation import Full, Racing, Validation
-from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import (
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import (
     COUNT,
     FLAG,
     SHARE,
@@ -34,6 +28,12 @@ from promptgraft.strict.checks import (
     one_of,
     path_of,
 )
+from promptgraft.search.acceptance import Paired
+from promptgraft.search.config import RunConfig
+from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
+from promptgraft.search.population import Pool
+from promptgraft.search.settings import Affordable, Settings
+from promptgraft.search.validation import Full, Racing, Validation
 
 _QUESTIONS_EACH = 1.2
 """Expected questions per module of a proposal, with repairs and shared failures."""

@@ -13,6 +13,8 @@ from promptgraft.algorithms.gradient.prompts import QUESTIONS, Asked, BlameParam
 from promptgraft.algorithms.gradient.search import GradientResult, GradientSearch
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.acceptance import Paired
@@ -22,8 +24,6 @@ from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import Optimizer
 from promptgraft.search.round_events import Problem, Severity
 from promptgraft.search.settings import Affordable
-from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.prompts import Improvable

@@ -10,16 +10,16 @@ import attrs
 
 from promptgraft.algorithms.gradient.prompts import Asked, Params
 from promptgraft.evals.spending import Role
+from promptgraft.ground.serde import HexDigest, Json, digest
+from promptgraft.ground.text import clip, fenced, listed
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.asks import Asking, Question, Reply, Together
 from promptgraft.search.round_events import Blame, Problem, Severity
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import UNSCORED_ALLOWANCE, FaultyStretch
-from promptgraft.serde import HexDigest, Json, digest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
-from promptgraft.text import clip, fenced, listed
 
 MOST_PROBLEMS = 20
 """Maximum number of entries in a list of a reply."""

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.patching import Base, Patch
 from promptgraft.evals.types import Case, TaughtCase, Verdict
+from promptgraft.ground.serde import HexDigest
 from promptgraft.search.acceptance import Compared, Comparer, Strict
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.round_events import Loss, Severity
 from promptgraft.search.scores import Score
-from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 

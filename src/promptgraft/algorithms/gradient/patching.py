@@ -17,6 +17,7 @@ from promptgraft.algorithms.gradient.inquiries import (
 from promptgraft.algorithms.gradient.prompts import Asked, MergeParams, PatchParams
 from promptgraft.algorithms.gradient.tracing import Gradient
 from promptgraft.evals.spending import Role
+from promptgraft.ground.text import fenced, score
 from promptgraft.search.acceptance import Change, Rejections
 from promptgraft.search.asks import Asking, Reply
 from promptgraft.search.events import Emit, MutationProposed
@@ -33,7 +34,6 @@ from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription
-from promptgraft.text import fenced, score
 
 T = TypeVar("T")
 

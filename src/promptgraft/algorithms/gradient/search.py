@@ -20,6 +20,8 @@ from promptgraft.algorithms.gradient.judging import Attempt, Judge
 from promptgraft.algorithms.gradient.patching import Base, Patcher
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.text import listed, score
 from promptgraft.search.acceptance import Rejections
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
@@ -39,10 +41,8 @@ from promptgraft.search.round_events import (
 )
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import Patience
-from promptgraft.serde import did_you_mean
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.types import Candidate, GepaExample, names_of
-from promptgraft.text import listed, score
 
 if TYPE_CHECKING:
     from promptgraft.algorithms.gradient.config import GradientConfig

@@ -13,15 +13,15 @@ from promptgraft.algorithms.gradient.inquiries import Blames, Inquiries, Inquiry
 from promptgraft.algorithms.gradient.prompts import Asked, BlameParams
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
+from promptgraft.ground.serde import digest_text
+from promptgraft.ground.text import clip, fenced
 from promptgraft.search.asks import Asking
 from promptgraft.search.events import Emit
 from promptgraft.search.place import named
 from promptgraft.search.round_events import Loss, QuestionUnanswered, Severity, StepBlamed
-from promptgraft.serde import digest_text
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
-from promptgraft.text import clip, fenced
 
 _MAX_STEP_CHARS = 6_000
 _MAX_STEP_OF_TRACE_CHARS = 2_000

@@ -13,11 +13,11 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gains import Gain, gain
 from promptgraft.evals.gate.report import GateReport, Tried
 from promptgraft.evals.statistics import ANSWERS, is_lost, is_settled, least_cases
-from promptgraft.files import write_atomically
-from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
-from promptgraft.strict import structure
-from promptgraft.strict.checks import SHARE
-from promptgraft.text import counted
+from promptgraft.ground.files import write_atomically
+from promptgraft.ground.serde import Json, canonical_json, parse_json, shown, unstructure
+from promptgraft.ground.strict import structure
+from promptgraft.ground.strict.checks import SHARE
+from promptgraft.ground.text import counted
 
 VERSION = 1
 """The version of the file format."""

@@ -11,9 +11,9 @@ import attrs
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate.baseline import Comparison, Standing
 from promptgraft.evals.gate.report import CaseResult, GateReport, reason_of
-from promptgraft.serde import Json, unstructure
-from promptgraft.strict.checks import FLAG, SHARE, integer
-from promptgraft.text import spelled, visible_line
+from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.strict.checks import FLAG, SHARE, integer
+from promptgraft.ground.text import spelled, visible_line
 
 _FUZZ = 1e-9  # means that are equal on paper may differ by rounding
 _SHOWN = 5

@@ -18,11 +18,11 @@ from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.notebook import Card, Shown, first_rows
+from promptgraft.ground.notebook import Card, Shown, first_rows
+from promptgraft.ground.serde import HexDigest, Json, unstructure
+from promptgraft.ground.text import counted, score
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, unstructure
-from promptgraft.text import counted, score
 
 _CRASHED = CaseStatus.CRASHED
 _SHOWN_IDS = 20

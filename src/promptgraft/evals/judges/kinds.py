@@ -33,9 +33,8 @@ from promptgraft.evals.judges.prompts import (
 from promptgraft.evals.judges.templates import FINAL_RESPONSE, KNOWLEDGE_RECALL, RUBRIC_RESPONSE
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import (
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import (
     NUMBER,
     OBJECT,
     STRING,
@@ -45,10 +44,11 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.kinds import Key, listed, record, record_of
-from promptgraft.strict.members import snake_case
-from promptgraft.strict.nodes import Node
-from promptgraft.text import clip, fenced
+from promptgraft.ground.strict.kinds import Key, listed, record, record_of
+from promptgraft.ground.strict.members import snake_case
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import clip, fenced
+from promptgraft.prompt.template import Prompt, PromptTemplate
 
 CATEGORY_SCORES: Mapping[Category, float] = {
     Category.CORRECT: 1.0,

@@ -27,12 +27,12 @@ from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import COUNT, one_of
+from promptgraft.ground.text import clip, fenced
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
-from promptgraft.strict.checks import COUNT, one_of
-from promptgraft.text import clip, fenced
 
 ReplyT = TypeVar("ReplyT")
 ATTEMPTS = 2

@@ -11,9 +11,9 @@ from typing import Annotated
 import attrs
 
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
+from promptgraft.ground.serde import Json, canonical_json
+from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.fields import Described
-from promptgraft.serde import Json, canonical_json
-from promptgraft.text import clip, fenced
 
 LONGEST_SHOWN = 50_000
 """The maximum length of a shown text, in characters; the middle of a longer text is left out."""

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from promptgraft.evals.types import Metric, MetricKind
-from promptgraft.strict.nodes import Node
+from promptgraft.ground.strict.nodes import Node
 
 if TYPE_CHECKING:
     from promptgraft.evals.judges.kinds import JudgeOf

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from promptgraft.lazy import lazy_exports
+from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
     from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
     from promptgraft.evals.types import MetricKind
-    from promptgraft.strict.kinds import record_of
-    from promptgraft.strict.nodes import Node
+    from promptgraft.ground.strict.kinds import record_of
+    from promptgraft.ground.strict.nodes import Node
 
     # The names that metric files use, so that Python reads the same:
     # `metrics.exact(ignore_case=True)`.
@@ -105,8 +105,8 @@ _NAMES = {
         "latency=Latency number=Number tokens=Tokens"
     ),
     "evals.types": "MetricKind",
-    "strict.kinds": "record_of",
-    "strict.nodes": "Node",
+    "ground.strict.kinds": "record_of",
+    "ground.strict.nodes": "Node",
 }
 
 if not TYPE_CHECKING:

@@ -14,11 +14,11 @@ from promptgraft.evals.metrics.base import AllOf, BaseMetric
 from promptgraft.evals.metrics.json_values import JsonMatch, ToolTrajectory
 from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex, Rouge
 from promptgraft.evals.types import Metric, MetricKind
-from promptgraft.serde import Json
-from promptgraft.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of
-from promptgraft.strict.kinds import record_of
-from promptgraft.strict.members import known_members
-from promptgraft.strict.nodes import Node
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.members import known_members
+from promptgraft.ground.strict.nodes import Node
 
 T = TypeVar("T")
 

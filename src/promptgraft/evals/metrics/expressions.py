@@ -26,12 +26,12 @@ from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_of, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.functions import call_fault
+from promptgraft.ground.functions import call_fault
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict.checks import SHARE, plain_score
+from promptgraft.ground.under_way import doing
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import SHARE, plain_score
-from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression

@@ -14,11 +14,11 @@ from promptgraft.evals.metrics.json_values import some
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import answer_data, check_library, spelled
 from promptgraft.evals.types import Answer, Case, MetricKind, Verdict
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, canonical_json, parse_json, shown
-from promptgraft.strict.checks import OBJECT, Kind
-from promptgraft.strict.kinds import record_of
-from promptgraft.strict.nodes import Node, read_source
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, canonical_json, parse_json, shown
+from promptgraft.ground.strict.checks import OBJECT, Kind
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.nodes import Node, read_source
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

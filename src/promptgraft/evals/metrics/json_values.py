@@ -24,9 +24,9 @@ from promptgraft.evals.metrics.reading import (
 )
 from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, parse_json, shown
-from promptgraft.strict.checks import one_of
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, parse_json, shown
+from promptgraft.ground.strict.checks import one_of
 
 T = TypeVar("T")
 

@@ -30,11 +30,11 @@ from promptgraft.evals.types import (
     Turn,
     Verdict,
 )
-from promptgraft.functions import call_fault
+from promptgraft.ground.functions import call_fault
+from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.text import clip, listed
 from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean, shown
-from promptgraft.text import clip, listed
 
 # Lengths in characters; a conversation has a reason for each of its turns.
 LONGEST_FEEDBACK = 50_000

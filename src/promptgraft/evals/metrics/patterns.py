@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from promptgraft.errors import ConfigError
-from promptgraft.serde import shown
+from promptgraft.ground.serde import shown
 
 if TYPE_CHECKING:
     import regex

@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import attrs
 
-from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer
-from promptgraft.serde import Json, canonical_json, is_deeper, parse_json, shown
-from promptgraft.text import clip
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.serde import Json, canonical_json, is_deeper, parse_json, shown
+from promptgraft.ground.text import clip
 
 PathStep: TypeAlias = "str | int | None"
 """A key, an index, or None for all items of a list."""

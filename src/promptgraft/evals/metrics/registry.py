@@ -13,13 +13,13 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import ByCase
 from promptgraft.evals.types import Metric, MetricKind
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, did_you_mean, field_names, shown
-from promptgraft.strict.checks import COUNT, OBJECT, TEXT, Kind
-from promptgraft.strict.kinds import record_of
-from promptgraft.strict.members import known_members
-from promptgraft.strict.nodes import Node, Source, read_source, spelled
-from promptgraft.text import listed
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
+from promptgraft.ground.strict.checks import COUNT, OBJECT, TEXT, Kind
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.members import known_members
+from promptgraft.ground.strict.nodes import Node, Source, read_source, spelled
+from promptgraft.ground.text import listed
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints

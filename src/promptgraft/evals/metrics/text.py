@@ -23,9 +23,9 @@ from promptgraft.evals.metrics.reading import (
     quoted,
 )
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.serde import shown
-from promptgraft.strict.checks import SHARE, TEXT, integer, one_of
-from promptgraft.text import words_in
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import SHARE, TEXT, integer, one_of
+from promptgraft.ground.text import words_in
 
 
 @attrs.frozen(kw_only=True)

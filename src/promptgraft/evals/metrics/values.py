@@ -14,8 +14,8 @@ from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric
 from promptgraft.evals.metrics.expressions import usage_of
 from promptgraft.evals.metrics.reading import Path, UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import number, one_of
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict.checks import number, one_of
 
 # Exponents of more than three digits are not numbers: arithmetic with them would not end.
 _NUMBER = re.compile(

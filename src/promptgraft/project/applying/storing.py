@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
+from promptgraft.ground.serde import digest
 from promptgraft.overrides import (
     OverrideAddress,
     PartDiff,
@@ -27,7 +28,6 @@ from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries
-from promptgraft.serde import digest
 
 
 def check_tag_contents(

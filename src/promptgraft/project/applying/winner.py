@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from promptgraft.errors import ConfigError, HashMismatchError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import shown
+from promptgraft.ground.text import listed
 from promptgraft.overrides import (
     OverrideAddress,
     PromptLike,
@@ -24,9 +26,7 @@ from promptgraft.parts.validation import shown_hash
 from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.transcripts import base_of
-from promptgraft.serde import shown
 from promptgraft.targets.types import Change, read_changes
-from promptgraft.text import listed
 
 
 @attrs.frozen(kw_only=True)

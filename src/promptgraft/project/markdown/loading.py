@@ -9,7 +9,11 @@ from typing import Any, get_origin
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError, PromptDefinitionError
-from promptgraft.files import is_file
+from promptgraft.ground.files import is_file
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.strict.checks import TEXT, Kind, one_of
+from promptgraft.ground.strict.kinds import Key, checked, either, listed, record, record_of
+from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
 from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns
@@ -29,10 +33,6 @@ from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import check_output_type
 from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.strict.checks import TEXT, Kind, one_of
-from promptgraft.strict.kinds import Key, checked, either, listed, record, record_of
-from promptgraft.strict.nodes import Node, Source, decoded, raise_lines
 
 TOOLS = "tools"
 EXAMPLES = "examples"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import keyword
 import re
 
-from promptgraft.serde import shown
-from promptgraft.strict.nodes import Node
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.nodes import Node
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from promptgraft.errors import InvalidIdentifierError
+from promptgraft.ground.serde import did_you_mean, digest_text, shown
+from promptgraft.ground.yaml_text import Note
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_section_key, in_key
-from promptgraft.serde import did_you_mean, digest_text, shown
-from promptgraft.yaml_text import Note
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

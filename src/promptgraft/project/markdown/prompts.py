@@ -10,7 +10,10 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.files import as_path
+from promptgraft.ground.files import as_path
+from promptgraft.ground.serde import Json, parse_json
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import BodySyntax, Piece, Slot, write_body
@@ -39,9 +42,6 @@ from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Source
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.serde import Json, parse_json
-from promptgraft.strict.nodes import Node
-from promptgraft.yaml_text import YamlPath
 
 _TRIMS = re.compile(r"\A\{[{%]-|-[}%]\}\Z")
 

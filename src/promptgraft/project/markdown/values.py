@@ -15,18 +15,18 @@ from typing import Annotated, Any, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict import structure
+from promptgraft.ground.strict.checks import ANYTHING, TEXT, Kind
+from promptgraft.ground.strict.kinds import checked, either, listed, named, record_of
+from promptgraft.ground.strict.nodes import Node
 from promptgraft.parts.validation import check_key
 from promptgraft.project.markdown.naming import camel, check_name, nested_name
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.schema import schema_of
-from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict import structure
-from promptgraft.strict.checks import ANYTHING, TEXT, Kind
-from promptgraft.strict.kinds import checked, either, listed, named, record_of
-from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ import attrs
 import yaml
 
 from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, MismatchError, canonical_json
+from promptgraft.ground.strict.nodes import spelled
+from promptgraft.ground.yaml_text import YamlPath, plain_scalar
 from promptgraft.project.markdown.outline import BREAK, with_breaks
-from promptgraft.serde import Json, MismatchError, canonical_json
-from promptgraft.strict.nodes import spelled
-from promptgraft.yaml_text import YamlPath, plain_scalar
 
 _LAST_BREAKS = re.compile(r"(?:(?:\r\n|\r|\n)[ \t]*)+\Z")
 # Words that some YAML readers do not take for strings.

@@ -10,6 +10,8 @@ from pathlib import Path
 import attrs
 from msgspec.structs import replace
 
+from promptgraft.ground.strict import structure
+from promptgraft.ground.text import moment
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
@@ -24,10 +26,8 @@ from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.place import Phase
 from promptgraft.search.round_events import StepBlamed
-from promptgraft.strict import structure
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
-from promptgraft.text import moment
 
 Answers = Mapping[tuple[int, str], RolloutRecord]
 """Rollouts by the position of the candidate and the id of the case."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptgraft import __version__
+from promptgraft.ground.text import counted, dollars, score, visible
 from promptgraft.runs.comparing import (
     Incomparable,
     figure_rows,
@@ -42,7 +43,6 @@ from promptgraft.runs.report.tables import (
 )
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.scores import Score
-from promptgraft.text import counted, dollars, score, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

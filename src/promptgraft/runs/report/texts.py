@@ -10,13 +10,13 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import parse_json
+from promptgraft.ground.text import visible
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.word_diff import Piece, collapsed, word_diff
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
-from promptgraft.serde import parse_json
 from promptgraft.targets.types import RolloutRecord
-from promptgraft.text import visible
 
 _PIECE_BYTES = 16
 _LINE_BYTES = 400

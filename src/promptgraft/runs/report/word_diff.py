@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.text import pieces_in, words_in
+from promptgraft.ground.text import pieces_in, words_in
 
 _LARGEST = 4_000_000  # product of the numbers of words; beyond it a comparison takes seconds
 # Below this share of common words, the old text followed by the new one reads better.

@@ -10,12 +10,12 @@ import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Reflector
+from promptgraft.ground.serde import Json, unstructure
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, answered
 from promptgraft.search.config import RunConfig
 from promptgraft.search.population import Seen
 from promptgraft.search.validation import Validator
-from promptgraft.serde import Json, unstructure
 
 
 @attrs.frozen(kw_only=True)

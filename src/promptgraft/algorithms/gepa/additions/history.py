@@ -9,8 +9,8 @@ import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt
+from promptgraft.ground.strict.checks import COUNT
 from promptgraft.search.scores import Scorer
-from promptgraft.strict.checks import COUNT
 from promptgraft.targets.types import RolloutRecord
 
 Answers = tuple[tuple[float, RolloutRecord], ...]

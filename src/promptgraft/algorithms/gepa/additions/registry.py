@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.errors import ConfigError
-from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import Kind
-from promptgraft.strict.kinds import listed, record_of, without_name
-from promptgraft.strict.nodes import Node
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.strict.checks import Kind
+from promptgraft.ground.strict.kinds import listed, record_of, without_name
+from promptgraft.ground.strict.nodes import Node
 
 GROUP = "promptgraft.additions"
 """The entry point group under which a package registers a subclass of :class:`Addition`."""

@@ -14,7 +14,10 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.algorithms.gepa.questions import Draft, Grafting, Part
 from promptgraft.algorithms.gepa.select import Draws, Turn
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, digest
+from promptgraft.ground.strict.checks import SHARE
+from promptgraft.ground.text import clip, counted, fenced, listed
 from promptgraft.parts.examples import one_line
 from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Asking, Question, Reply
@@ -27,14 +30,11 @@ from promptgraft.search.reflection import (
     reflection_params,
     with_answers,
 )
-from promptgraft.serde import Json, digest
-from promptgraft.strict.checks import SHARE
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
-from promptgraft.text import clip, counted, fenced, listed
 
 T = TypeVar("T")
 

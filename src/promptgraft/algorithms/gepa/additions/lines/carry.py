@@ -21,11 +21,11 @@ from promptgraft.algorithms.gepa.additions.lines.credit import (
 )
 from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of, replaced, without
 from promptgraft.algorithms.gepa.questions import Part
+from promptgraft.ground.text import folded_words
 from promptgraft.search.acceptance import Change
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
-from promptgraft.text import folded_words
 
 _MOST_TRIES = 12
 """How many children a line is carried into, or dropped from: few answers have judged it."""

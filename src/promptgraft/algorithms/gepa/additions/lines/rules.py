@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from promptgraft.text import folded_words
+from promptgraft.ground.text import folded_words
 
 _MARK = re.compile(r"(?:[-*+•]|\d+[.)])\s+")
 _FENCE = re.compile(r"```|~~~")

@@ -1,0 +1,1 @@
+"""Bridges to other tools and frameworks; the core imports none of them."""

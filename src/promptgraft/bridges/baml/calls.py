@@ -1,0 +1,379 @@
+"""Calls of a function with the arguments of a test, by its own client or by a model."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+import os
+import time
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import attrs
+import msgspec
+
+from promptgraft.adapters.anthropic import AnthropicAdapter
+from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling.access import SENSITIVE, one_line
+from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.caller import Caller
+from promptgraft.adapters.calling.retrying import RetryPolicy
+from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Received, Turn, read_as
+from promptgraft.agents.call import AgentAnswer, AgentCall
+from promptgraft.bridges.baml.functions import KEYS_OF, BamlFunction
+from promptgraft.bridges.baml.judging import Judged, judged
+from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError, error_text
+from promptgraft.bridges.baml.scanner import Declaration, words_of
+from promptgraft.bridges.baml.tests import BamlTest
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, digest, looks_like_a_key
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.runtime.session import NOTHING
+
+if TYPE_CHECKING:
+    from baml_py import ClientRegistry
+    from baml_py.baml_py import FunctionLog, FunctionResult, LLMCall, LLMStreamCall
+
+    from promptgraft.bridges.baml.runtime import Told
+
+
+_MEDIA = {
+    "image": ("Image", "image/png"),
+    "audio": ("Audio", "audio/mpeg"),
+    "pdf": ("Pdf", "application/pdf"),
+    "video": ("Video", "video/mp4"),
+}
+_WAYS = ("file", "url", "base64")
+
+
+def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
+    """Return the arguments of a call, with files read.
+
+    Raises:
+        ConfigError: a file cannot be read, or is outside the parent folder of the BAML project.
+    """
+    types, given = function.block.inputs, _Arguments(function, test)
+    return {name: given.value(value, types.get(name, "")) for name, value in test.args.items()}
+
+
+class _Arguments:
+    def __init__(self, function: BamlFunction, test: BamlTest) -> None:
+        self._function, self._test = function, test
+
+    def value(self, value: Json, kind: str) -> object:
+        """Convert a value to a type, which is recognized by the words in it."""
+        if isinstance(value, list):
+            return [self.value(one, kind) for one in value]
+        if not isinstance(value, dict):
+            return value
+        words = self._words(kind)
+        media = next((one for one in _MEDIA if one in words), "")
+        if media and len([way for way in _WAYS if way in value]) == 1:
+            return self._media(value, media)
+        fields = self._fields(words)
+        return {name: self.value(one, fields.get(name, kind)) for name, one in value.items()}
+
+    def _words(self, kind: str) -> frozenset[str]:
+        """Return the words in a type, with those of the types that it is an alias of."""
+        words = words_of(kind)
+        return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
+
+    def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
+        classes = (one for one in self._named(words) if one.kind == "class")
+        return {one.name: one.type for block in classes for one in block.members}
+
+    def _named(self, words: frozenset[str]) -> list[Declaration]:
+        return [one for name, one in self._function.types.items() if name in words]
+
+    def _media(self, value: Mapping[str, Json], kind: str) -> object:
+        import baml_py
+
+        name_of_class, usual = _MEDIA[kind]
+        make = getattr(baml_py, name_of_class)
+        given = value.get("media_type")
+        if isinstance(url := value.get("url"), str):
+            return make.from_url(url)
+        if isinstance(name := value.get("file"), str):
+            content, named = self._content(name), mimetypes.guess_type(name)[0]
+        else:
+            content, named = str(value.get("base64")), None
+        media_type = given if isinstance(given, str) else named or usual
+        # A PDF of `baml_py` takes no media type.
+        return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
+
+    def _content(self, name: str) -> str:
+        path = (self._test.file.parent / name).resolve()
+        # A test file from elsewhere must not send other files of this machine to a provider.
+        if not path.is_relative_to(self._function.folder.resolve().parent):
+            raise ConfigError(
+                f"{self._test.origin}: {name} is outside of the folder around "
+                f"{self._function.folder}; copy it there"
+            )
+        try:
+            return base64.b64encode(path.read_bytes()).decode("ascii")
+        except OSError as error:
+            raise ConfigError(
+                f"{self._test.origin}: {name} cannot be read: {error.strerror}"
+            ) from error
+
+
+def messages_of(
+    function: BamlFunction,
+    compiled: Compiled,
+    test: BamlTest,
+    *,
+    provider: str = "openai-generic",
+) -> JsonObject:
+    """Return the messages that BAML would send to a provider for a test, without sending them.
+
+    ``system`` is separate for providers that take it so.
+
+    Raises:
+        ConfigError: the arguments do not fit.
+    """
+    from baml_py import ClientRegistry
+
+    clients = ClientRegistry()
+    # Nothing is sent to this address: the client is only used to render the messages.
+    clients.add_llm_client("model", provider, {"base_url": "http://localhost", "model": "any"})
+    clients.set_primary("model")
+    try:
+        body = compiled.request(_told(function, compiled, test, clients))
+    except ConfigError as error:
+        raise _refusal(test, str(error)) from None
+    return {name: body[name] for name in ("system", "messages") if name in body}
+
+
+def _told(
+    function: BamlFunction, compiled: Compiled, test: BamlTest, clients: ClientRegistry | None
+) -> Told:
+    return (
+        function.name,
+        arguments_of(function, test),
+        compiled.runtime.create_context_manager(),
+        compiled.type_builder(test.types),
+        clients,
+    )
+
+
+def _refusal(test: BamlTest, said: str) -> ConfigError:
+    return ConfigError(f"{test.origin}: test {test.name}: {said}")
+
+
+# Characters; shorter values would be blanked inside ordinary words too.
+_SHORTEST_SECRET = 8
+_OK, _NO_SUCCESS = 200, 300
+_NO_SECTIONS: RenderedPrompt[object] = RenderedPrompt(
+    ns="baml", key="function", sections=(), output_type=None, applied=(), skipped=()
+)
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """The environment variables that clients see.
+
+    Attributes:
+        variables: all variables of the process.
+        secrets: the values that are secret, by the name of their variable or by their form.
+        account: identifies the account whose requests share a limit.
+    """
+
+    variables: dict[str, str] = attrs.field(repr=False, hash=False)
+    secrets: tuple[str, ...] = attrs.field(repr=False)
+    account: str
+
+    @classmethod
+    def of(cls, function: BamlFunction) -> Environment:
+        """Return the current environment for a function.
+
+        Raises:
+            ConfigError: a variable that the function needs is not set.
+        """
+        variables = dict(os.environ)
+        for name in function.variables:
+            if not variables.get(name):
+                raise ConfigError(f"the environment variable {name} is not set; export it first")
+        secrets = tuple(
+            value
+            for name in sorted({*function.variables, *chain.from_iterable(KEYS_OF.values())})
+            if len(value := variables.get(name, "")) >= _SHORTEST_SECRET
+            and (SENSITIVE.search(name) or looks_like_a_key(value))
+        )
+        account = f"baml {function.client} {digest(secrets)}"
+        return cls(variables=variables, secrets=secrets, account=account)
+
+
+@attrs.frozen(kw_only=True)
+class BamlCall:
+    """A call of a function with the arguments of a test.
+
+    Attributes:
+        compiled: the function with the texts of a candidate.
+        asked: the call of the agent.
+    """
+
+    function: BamlFunction
+    compiled: Compiled
+    test: BamlTest
+    asked: AgentCall
+
+    def by_own_client(self, environment: Environment, policy: RetryPolicy) -> AgentAnswer:
+        """Let the client of the BAML project answer; raises what :meth:`Caller.call` does.
+
+        Raises:
+            ConfigError: the arguments do not fit.
+        """
+        endpoint = _OwnClient(
+            self,
+            _told(self.function, self.compiled, self.test, None),
+            environment.variables,
+            account=environment.account,
+            secrets=environment.secrets,
+            blanked=environment.secrets,
+        )
+        turn = Caller(endpoint, policy=policy, call_timeout=policy.timeout).call(
+            {},
+            read=_read,
+            price=lambda _: None,
+            model=self.function.client,
+            expected=NOTHING,
+            session=self.asked.session,
+            deadline=self.asked.deadline,
+        )
+        # BAML has parsed the answer already, but before secrets were blanked.
+        result = endpoint.result if endpoint.text == turn.text else None
+        return self._answer(turn, endpoint.milliseconds, result)
+
+    def by_model(self, model: ModelAdapter) -> AgentAnswer:
+        """Let a model answer what BAML would send; raises what :meth:`ModelAdapter.ask` does.
+
+        Raises:
+            ConfigError: the arguments do not fit.
+        """
+        provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
+        said = messages_of(self.function, self.compiled, self.test, provider=provider)
+        began = time.perf_counter()
+        # The model's own options with BAML's messages, so that the output is prompted by BAML
+        # alone.
+        asked = {**model.wire.open(_NO_SECTIONS), **said}
+        turn = model.ask(asked, session=self.asked.session, deadline=self.asked.deadline)
+        return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
+
+    def refusal(self, said: str) -> ConfigError:
+        """Return the error for arguments that BAML refuses before sending a request."""
+        return _refusal(self.test, said)
+
+    def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
+        value, fault, found = None, "", tuple[Judged, ...]()
+        try:
+            if result is not None and result.is_ok():
+                value = self.compiled.output(result)
+            else:
+                value = self.compiled.parsed(self.function.name, turn.text, self.test.types)
+        except UnreadableAnswerError as error:
+            fault = str(error)
+        else:
+            args = self.test.args
+            found = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
+        rules: list[Json] = [
+            {
+                "name": one.rule.name,
+                "rule": one.rule.expression,
+                "assert": one.rule.is_assert,
+                "held": one.held,
+                "why": one.why,
+            }
+            for one in found
+        ]
+        output: Json = {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
+        return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
+
+
+@attrs.define
+class _OwnClient:
+    """The client of a BAML project, as an endpoint that repeats one call.
+
+    Attributes:
+        text: the last answer.
+        result: the last answer, parsed by BAML.
+        milliseconds: the duration of the last request.
+    """
+
+    call: BamlCall
+    told: Told = attrs.field(repr=False)
+    variables: dict[str, str] = attrs.field(repr=False)
+    account: str = attrs.field(kw_only=True)
+    secrets: tuple[str, ...] = attrs.field(kw_only=True, repr=False)
+    blanked: tuple[str, ...] = attrs.field(kw_only=True, repr=False)
+    text: str = attrs.field(init=False, default="", repr=False)
+    result: FunctionResult | None = attrs.field(init=False, default=None, repr=False)
+    milliseconds: int = attrs.field(init=False, default=0)
+
+    async def send(self, body: JsonObject, *, seconds: float) -> Received:
+        del body
+        from baml_py import Collector
+        from baml_py.errors import BamlError
+
+        collector, runtime = Collector("promptgraft"), self.call.compiled.runtime
+        try:
+            async with asyncio.timeout(seconds):
+                self.result = await runtime.call_function(
+                    *self.told, [collector], self.variables, None
+                )
+        except BamlError as error:
+            raise self.call.refusal(one_line(error_text(error), self.secrets)) from None
+        log = collector.last
+        if log is None or not (calls := log.calls):
+            raise self.call.refusal("BAML has sent nothing")
+        if (text := log.raw_llm_response) is None:
+            return _refused(calls[-1], len(calls))
+        self.text = text
+        self.milliseconds = max(one.timing.duration_ms or 0 for one in calls)
+        content = msgspec.json.encode(_AnswerBody(text=text, usage=_usage(log))).decode()
+        return Received(status=_OK, headers={}, content=content, requests=len(calls))
+
+
+def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
+    response = call.http_response
+    if response is None:
+        raise NothingReceivedError("nothing was received")
+    text, headers = response.body.text(), response.headers
+    # BAML reports a failed connection as a response without headers.
+    if not headers:
+        raise NothingReceivedError(text, unreachable="Connect" in text)
+    if response.status < _NO_SUCCESS:
+        raise NothingReceivedError("a reply that BAML cannot read")
+    told = {name.lower(): str(value) for name, value in headers.items()}
+    return Received(status=response.status, headers=told, content=text, requests=requests)
+
+
+@attrs.frozen(kw_only=True)
+class _AnswerBody:
+    """The body of an answer; secrets in it are blanked before it is read."""
+
+    text: str
+    usage: Usage
+
+
+def _usage(log: FunctionLog) -> Usage:
+    used = log.usage
+    return Usage(
+        input_tokens=used.input_tokens or 0,
+        output_tokens=used.output_tokens or 0,
+        cached_tokens=used.cached_input_tokens or 0,
+    )
+
+
+def _read(body: JsonObject) -> Turn:
+    said = read_as(_AnswerBody, body)
+    return Turn(
+        text=said.text,
+        finish=Finish.DONE,
+        finish_reason="stop",
+        usage=said.usage,
+        model="",
+        message=body,
+    )

@@ -1,0 +1,302 @@
+"""A function of a BAML project, with the declarations, texts and tests that belong to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+from promptgraft.bridges.baml.parts import Part, parts_of
+from promptgraft.bridges.baml.scanner import BamlFile, Declaration, words_of
+from promptgraft.bridges.baml.tests import BamlTest, tests_in
+from promptgraft.bridges.baml.tokens import Kind
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.text import listed
+
+_TYPES = ("class", "enum", "type")
+_NEVER_NEEDED = ("test", "generator")
+_NO_TEXT = (Kind.WORD, Kind.MARK, Kind.SPACE, Kind.BREAK)
+_VARIABLE = re.compile(r"\benv\.(\w+)")
+_RETRIES = re.compile(r"^[ \t]*retry_policy[ \t]+\w+", re.MULTILINE)
+KEYS_OF = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "azure-openai": ("AZURE_OPENAI_API_KEY",),
+    "google-ai": ("GOOGLE_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+}
+"""The environment variables that BAML reads if a client has no key, by provider."""
+
+
+@attrs.frozen(kw_only=True)
+class BamlFunction:
+    """A function with everything that it needs.
+
+    Attributes:
+        name: the function.
+        files: all files of the project, sorted by path.
+        folder: the folder of the files.
+        with_inputs: whether descriptions and aliases of types that its arguments have may change.
+    """
+
+    name: str
+    files: tuple[BamlFile, ...] = attrs.field(repr=False)
+    folder: Path
+    with_inputs: bool = False
+
+    @cached_property
+    def _named(self) -> Mapping[str, tuple[BamlFile, Declaration]]:
+        return {
+            block.name: (file, block)
+            for file in self.files
+            for block in file.declarations
+            if block.kind not in _NEVER_NEEDED
+        }
+
+    @property
+    def block(self) -> Declaration:
+        """The declaration of the function."""
+        return self._named[self.name][1]
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """The names of all declarations that it may use, itself included."""
+        blocks = {name: block for name, (_, block) in self._named.items()}
+        return _reached([self.name], blocks)
+
+    @cached_property
+    def types(self) -> Mapping[str, Declaration]:
+        """The types of the project by name."""
+        return {name: one for name, (_, one) in self._named.items() if one.kind in _TYPES}
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The texts that may change, the prompt first."""
+        found = [self._named[name] for name in self._named if name in self.needed]
+        returned = self._types(self.block.output)
+        given = self._types(" ".join(self.block.inputs.values()))
+        types = [
+            one
+            for one in found
+            if one[1].kind in ("class", "enum")
+            and one[1].name in returned
+            and (self.with_inputs or one[1].name not in given)
+        ]
+        templates = [one for one in found if one[1].kind == "template_string"]
+        return tuple(parts_of(self._named[self.name], templates, types))
+
+    def _types(self, written: str) -> frozenset[str]:
+        """Return the names of the declared types that a type consists of."""
+        return _reached(words_of(written) & self.types.keys(), self.types)
+
+    @cached_property
+    def tests(self) -> tuple[BamlTest, ...]:
+        """Its tests, in the order of the files."""
+        found = (one for file in self.files for one in tests_in(file))
+        return tuple(one for one in found if self.name in one.functions)
+
+    @cached_property
+    def client(self) -> str:
+        """The client that answers it, such as ``openai/gpt-6-luna``."""
+        return self.block.word("client")
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that its clients need."""
+        found = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
+        for name in self.needed:
+            _, block = self._named[name]
+            # A server at another address may need no key.
+            if block.kind == "client" and block.words.isdisjoint(("api_key", "base_url")):
+                found |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
+            # Without texts and comments, which may mention a variable that no client reads.
+            named = "".join(one.text for one in block.tokens if one.kind in _NO_TEXT)
+            found |= dict.fromkeys(_VARIABLE.findall(named))
+        return tuple(sorted(found))
+
+    def sources(
+        self, texts: Mapping[str, str], *, tests: Collection[BamlTest] = ()
+    ) -> dict[str, str]:
+        """Return the files with new texts and without declarations that the function does not need.
+
+        BAML takes a millisecond to compile a declaration. Line breaks of removed declarations are
+        kept, so that line numbers stay the same. Tests are kept only if they are given, with the
+        other functions that they test.
+        """
+        kept = {(one.file, one.name) for one in tests}
+        blocks = {name: block for name, (_, block) in self._named.items()}
+        others = [name for one in tests for name in one.functions if name in blocks]
+        needed = _reached([self.name, *others], blocks) if tests else self.needed
+        used = {self._named[name][0].path for name in needed} | {path for path, _ in kept}
+        return {
+            file.path.relative_to(self.folder).as_posix(): edited(
+                file.source, [*self._changes(file, texts), *_left_out(file, needed, kept)]
+            )
+            for file in self.files
+            if file.path in used
+        }
+
+    def rewritten(self, texts: Mapping[str, str]) -> dict[Path, str]:
+        """Return the new text of each file that ``texts`` change."""
+        return {
+            file.path: edited(file.source, changes)
+            for file in self.files
+            if (changes := self._changes(file, texts))
+        }
+
+    def alone(self, texts: Mapping[str, str]) -> str:
+        """Return a single file with the declarations that the function needs."""
+        return self._written(self.needed, texts)
+
+    def declared(self, texts: Mapping[str, str]) -> str:
+        """Return the signature, with the types that it consists of as ``texts`` describe them."""
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.block.inputs.items())
+        used = self._types(" ".join([self.block.output, *self.block.inputs.values()]))
+        signature = f"function {self.name}({inputs}) -> {self.block.output}\n"
+        return "\n".join(filter(None, (signature, self._written(used, texts))))
+
+    def _written(self, names: Collection[str], texts: Mapping[str, str]) -> str:
+        """Return the source of declarations with new texts."""
+        blocks = (one for name, one in self._named.items() if name in names)
+        written = (
+            edited(
+                # No edit lies before the block, so it still begins at its place.
+                file.source[: block.end],
+                [one for one in self._changes(file, texts) if block.start <= one[0] < block.end],
+            )[block.start :]
+            for file, block in blocks
+        )
+        return "".join(f"{one.rstrip()}\n\n" for one in written).removesuffix("\n")
+
+    def _changes(self, file: BamlFile, texts: Mapping[str, str]) -> list[Edit]:
+        line_break = "\r\n" if "\r\n" in file.source else "\n"
+        return [
+            (part.literal.start, part.literal.end, written)
+            for part in self.parts
+            if part.file == file.path
+            and (written := part.edited(texts.get(part.key, part.text), line_break))
+        ]
+
+
+Edit: TypeAlias = tuple[int, int, str]
+"""The start and end of a range in a file, and its replacement."""
+
+
+def edited(source: str, edits: Iterable[Edit]) -> str:
+    """Apply edits that do not overlap."""
+    pieces, at = list[str](), 0
+    # In order and in one pass: an edit would move the places of all later ones.
+    for start, end, text in sorted(edits):
+        pieces += [source[at:start], text]
+        at = end
+    return "".join([*pieces, source[at:]])
+
+
+def _left_out(
+    file: BamlFile, needed: Collection[str], tests: Collection[tuple[Path, str]]
+) -> Iterator[Edit]:
+    """Yield removals of unneeded declarations, and of ``retry_policy``: we retry ourselves."""
+    for block in file.declarations:
+        if block.kind == "test" and (file.path, block.name) in tests:
+            continue
+        if block.kind in _NEVER_NEEDED or block.name not in needed:
+            gone = file.source[block.start : block.end]
+            yield (block.start, block.end, "\n" * gone.count("\n"))
+        elif block.kind == "client":
+            for found in _RETRIES.finditer(file.source, block.start, block.end):
+                yield (*found.span(), "")
+
+
+def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozenset[str]:
+    found, waiting = set[str](), list(first)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(blocks[name].words & blocks.keys())
+    return frozenset(found)
+
+
+def tested_functions(folder: Path) -> tuple[str, ...]:
+    """Return the functions with a prompt that a test of the project names, in order."""
+    paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
+    files = [BamlFile(path, _read(path)) for path in paths]
+    tested = {name for file in files for test in tests_in(file) for name in test.functions}
+    declared = (one for file in files for one in file.declarations)
+    return tuple(
+        one.name
+        for one in declared
+        if one.kind == "function" and one.prompt is not None and one.name in tested
+    )
+
+
+def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> BamlFunction:
+    """Return a function of a BAML project, without compiling it.
+
+    Raises:
+        ConfigError: BAML is missing or too old, there is no such folder or function, or the
+            function has no prompt.
+        DataFormatError: a file is not UTF-8.
+    """
+    for package, oldest in (("baml-py", "0.226"), ("pydantic", "2"), ("stamina", "25.2")):
+        check_package(package, oldest, extra="baml", what="a BAML project")
+    if not folder.is_dir():
+        raise ConfigError(f"expected a folder of BAML files, found none at {folder}")
+    paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
+    files = tuple(BamlFile(path, _read(path)) for path in paths)
+    found = {one.name: one for file in files for one in file.declarations if one.kind == "function"}
+    if name not in found:
+        there = [one for one, block in found.items() if block.prompt]
+        near = did_you_mean(name, there) or f"; there: {listed(there) if there else 'none'}"
+        raise ConfigError(f"no function `{name}` in {folder}{near}")
+    function = BamlFunction(name=name, files=files, folder=folder, with_inputs=with_inputs)
+    if function.block.prompt is None:
+        raise ConfigError(
+            f'function `{name}` in {folder} has no `prompt #"..."#`; name one that a model answers'
+        )
+    return function
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataFormatError(f"{path}: expected UTF-8; save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def chosen_tests(function: BamlFunction, patterns: Iterable[str]) -> tuple[BamlTest, ...]:
+    """Return the tests of a function that match a pattern; all tests if there are no patterns.
+
+    A pattern is ``FUNCTION::TEST``, ``FUNCTION::``, ``::TEST`` or either name, with ``*`` for any
+    characters, as for ``baml-cli test --include``.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    wanted = tuple(patterns)
+    found = tuple(
+        one
+        for one in function.tests
+        if not wanted or any(_fits(pattern, function.name, one.name) for pattern in wanted)
+    )
+    if not found:
+        said = f" that matches {listed(wanted)}" if wanted else ""
+        raise ConfigError(f"function `{function.name}` in {function.folder} has no test{said}")
+    return found
+
+
+def _fits(pattern: str, function: str, test: str) -> bool:
+    first, colons, second = pattern.partition("::")
+    if not colons:
+        return fnmatchcase(function, pattern) or fnmatchcase(test, pattern)
+    return fnmatchcase(function, first or "*") and fnmatchcase(test, second or "*")

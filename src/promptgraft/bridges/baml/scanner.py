@@ -1,0 +1,378 @@
+"""A scanner for BAML files that finds declarations and their places, for edits.
+
+It knows only as much of the grammar as is needed to find texts and tests. Syntax errors are left to
+BAML, which compiles the project.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+from promptgraft.bridges.baml.tokens import (
+    SILENT,
+    SPACING,
+    STRINGS,
+    Kind,
+    Literal,
+    Token,
+    read_literal,
+    tokens_of,
+)
+
+_BREAK = re.compile("\r\n|\r|\n")
+_OPEN, _CLOSE = ("{", "[", "("), ("}", "]", ")")
+TEMPLATES = ("template_string", "string_template")
+_BLOCKS = ("class", "enum", "function", "client", "retry_policy", "generator", "test")
+
+
+@attrs.frozen(kw_only=True)
+class Attribute:
+    """An attribute, ``@alias("total")``.
+
+    Attributes:
+        name: without ``@``.
+        literal: its first argument; None if that is not a text.
+        rule: the expression of an assert or a check, without braces.
+    """
+
+    name: str
+    literal: Literal | None = None
+    rule: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Member:
+    """A field of a class, or a value of an enum.
+
+    Attributes:
+        type: its type, as written.
+        end: the offset at which another attribute can be inserted.
+    """
+
+    name: str
+    type: str
+    attributes: tuple[Attribute, ...]
+    end: int
+
+
+@attrs.frozen(kw_only=True)
+class Declaration:
+    """A block at the top level of a file.
+
+    Attributes:
+        kind: ``class``, ``enum``, ``function``, ``test``, ``template_string``, ``type``, ...
+        start: its first character in the file.
+        end: the character after it.
+        line: the number of its first line.
+        tokens: all its tokens, comments included.
+        inputs: the types of its arguments by name.
+        output: the type that a function returns.
+        inside: the tokens between its braces; empty without braces.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    line: int
+    tokens: Sequence[Token] = attrs.field(repr=False)
+    inputs: dict[str, str] = attrs.field(factory=dict, hash=False)
+    output: str = ""
+    inside: Sequence[Token] = attrs.field(default=(), repr=False)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words in it, any of which may name another declaration."""
+        return frozenset(_words(self.tokens))
+
+    @cached_property
+    def prompt(self) -> Literal | None:
+        """The prompt of a function, or the text of a template string; None without one."""
+        if self.kind in TEMPLATES:
+            raw = [one for one in self.tokens if one.kind is Kind.RAW]
+            return read_literal(raw[-1]) if raw else None
+        value = _without(self.value("prompt")[:2], SPACING)
+        return read_literal(value[0]) if value and value[0].kind is Kind.RAW else None
+
+    def value(self, name: str) -> Sequence[Token]:
+        """Return the tokens from the value of ``name`` on; empty if it is not set."""
+        for place, token in _outer(self.inside):
+            # A word of the same name inside a value does not set it.
+            if token.text == name and _begins_line(self.inside, place):
+                return self.inside[place + 1 :]
+        return ()
+
+    def word(self, name: str) -> str:
+        """Return the value of ``name``, a word or a string; empty if it is not set."""
+        value = _without(self.value(name), SPACING)
+        return read_literal(value[0]).text if value else ""
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The fields of a class or the values of an enum."""
+        return tuple(_members(self.inside, typed=self.kind == "class"))
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Its attributes that begin with ``@@``."""
+        return tuple(
+            _attribute(self.inside, place + 1)[0]
+            for place, token in _outer(self.inside)
+            if token.text == "@@"
+        )
+
+
+@attrs.frozen
+class BamlFile:
+    """A BAML file.
+
+    Attributes:
+        path: its path.
+        source: its text, with its original line breaks.
+    """
+
+    path: Path
+    source: str = attrs.field(repr=False)
+    declarations: tuple[Declaration, ...] = attrs.field(init=False, repr=False, eq=False)
+
+    @declarations.default
+    def _all_declarations(self) -> tuple[Declaration, ...]:
+        return tuple(_declarations(self.source))
+
+
+def _declarations(source: str) -> Iterator[Declaration]:
+    tokens = tokens_of(source)
+    at, line = 0, 1
+    while at < len(tokens):
+        found = _declaration(tokens, at, line) if _begins_line(tokens, at) else None
+        if found is not None:
+            yield found
+        taken = len(found.tokens) if found else 1
+        # Counted while reading, so that a file of many declarations takes linear time.
+        line += sum(len(_BREAK.findall(one.text)) for one in tokens[at : at + taken])
+        at += taken
+
+
+def _declaration(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
+    kind = tokens[at].text
+    if not _is_word(tokens[at]):
+        return None
+    if kind == "type":
+        return _alias(tokens, at, line)
+    if kind not in (*_BLOCKS, *TEMPLATES):
+        return None
+    words = (i for i in range(at + 1, len(tokens)) if _is_word(tokens[i]))
+    # The first that is not in the brackets of `client<llm>`.
+    name_at = next((i for i in words if tokens[i - 1].text != "<"), None)
+    if name_at is None:
+        return None
+    inputs, after = _inputs(tokens, name_at + 1)
+    end = _template_end(tokens, after) if kind in TEMPLATES else _block_end(tokens, after)
+    if end is None:
+        return None
+    begin = next((i for i in range(after, end) if tokens[i].text == "{"), end)
+    whole = tokens[at:end]
+    return Declaration(
+        kind="template_string" if kind in TEMPLATES else kind,
+        name=tokens[name_at].text,
+        start=tokens[at].start,
+        end=whole[-1].end,
+        line=line,
+        tokens=whole,
+        inputs=inputs,
+        output=_text(tokens[after:begin]).removeprefix("->").strip() if kind == "function" else "",
+        inside=tokens[begin + 1 : end - 1],
+    )
+
+
+def _alias(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
+    """Return ``type NAME = TYPE``."""
+    name = _next(tokens, at + 1)
+    equals = _next(tokens, name + 1)
+    if equals >= len(tokens) or not _is_word(tokens[name]) or tokens[equals].text != "=":
+        return None
+    end = _type_end(tokens, equals + 1)
+    return Declaration(
+        kind="type",
+        name=tokens[name].text,
+        start=tokens[at].start,
+        end=tokens[end - 1].end,
+        line=line,
+        tokens=tokens[at:end],
+        output=_text(tokens[equals + 1 : end]),
+    )
+
+
+def _inputs(tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
+    """Return the types of the arguments by name, and where what follows them begins."""
+    begin = _next(tokens, at)
+    if begin >= len(tokens) or tokens[begin].text != "(":
+        return {}, at
+    end = closing(tokens, begin)
+    found: dict[str, str] = {}
+    for part in _parted(tokens[begin + 1 : end]):
+        name, _, kind = _text(part).partition(":")
+        if name.strip():
+            found[name.strip()] = kind.strip()
+    return found, min(end + 1, len(tokens))
+
+
+def _parted(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    begin, depth = 0, 0
+    for place, token in enumerate(tokens):
+        # `map<string, int>` has a comma of its own.
+        depth += (token.text in (*_OPEN, "<")) - (token.text in (*_CLOSE, ">"))
+        if token.text == "," and depth == 0:
+            yield tokens[begin:place]
+            begin = place + 1
+    yield tokens[begin:]
+
+
+def _block_end(tokens: Sequence[Token], at: int) -> int | None:
+    begin = next((i for i in range(at, len(tokens)) if tokens[i].text == "{"), len(tokens))
+    end = closing(tokens, begin)
+    return end + 1 if end < len(tokens) else None
+
+
+def _template_end(tokens: Sequence[Token], at: int) -> int | None:
+    place = _next(tokens, at)
+    if place < len(tokens) and tokens[place].text == "=":
+        place = _next(tokens, place + 1)
+    is_text = place < len(tokens) and tokens[place].kind in STRINGS
+    return place + 1 if is_text else None
+
+
+def closing(tokens: Sequence[Token], begin: int, *, marks: str = "{[(}])") -> int:
+    """Return where the bracket at ``begin`` is closed; the number of tokens where it is not."""
+    opened, closed = tuple(marks[: len(marks) // 2]), tuple(marks[len(marks) // 2 :])
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place].text in opened) - (tokens[place].text in closed)
+        if depth == 0:
+            return place
+    return len(tokens)
+
+
+def _members(tokens: Sequence[Token], *, typed: bool) -> Iterator[Member]:
+    at = 0
+    while (at := _next(tokens, at)) < len(tokens):
+        if tokens[at].text == "@@":
+            at = _attribute(tokens, at + 1)[1]
+            continue
+        if not _is_word(tokens[at]):
+            at += 1
+            continue
+        name = tokens[at]
+        stop = _type_end(tokens, at + 1) if typed else at + 1
+        kind = _text(tokens[at + 1 : stop]).strip()
+        found: list[Attribute] = []
+        end = tokens[stop - 1].end
+        while (place := _next(tokens, stop)) < len(tokens) and tokens[place].text == "@":
+            attribute, stop = _attribute(tokens, place + 1)
+            found.append(attribute)
+            end = tokens[stop - 1].end
+        yield Member(name=name.text, type=kind, attributes=tuple(found), end=end)
+        at = stop
+
+
+def _type_end(tokens: Sequence[Token], at: int) -> int:
+    """Return the end of the type that begins at ``at``; ``|`` may begin or end a line of it."""
+    end, wanted = at, True
+    while (place := _next(tokens, end)) < len(tokens):
+        text, kind = tokens[place].text, tokens[place].kind
+        is_new_line = any(one.kind is Kind.BREAK for one in tokens[end:place])
+        if is_new_line and not wanted and text != "|":
+            break
+        if wanted and (kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("):
+            end = closing(tokens, place) + 1 if text == "(" else place + 1
+            if text == "map":
+                end = closing(tokens, _next(tokens, end), marks="<>") + 1
+            wanted = False
+        elif text in ("?", "[", "]", "|", "."):
+            end, wanted = place + 1, text in ("|", ".")
+        else:
+            break
+    return min(end, len(tokens))
+
+
+def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
+    """Return the attribute whose name begins at ``at``, and the index after it."""
+    end = at + 1
+    while end + 1 < len(tokens) and tokens[end].text == "." and _is_word(tokens[end + 1]):
+        end += 2
+    name = _text(tokens[at:end])
+    if end >= len(tokens) or tokens[end].text != "(":
+        return Attribute(name=name), min(end, len(tokens))
+    close = min(closing(tokens, end), len(tokens) - 1)
+    given = tokens[end + 1 : close]
+    rule = next((one.text[2:-2].strip() for one in given if one.kind is Kind.JINJA), "")
+    return Attribute(name=name, literal=_argument(given), rule=rule), close + 1
+
+
+def _argument(given: Sequence[Token]) -> Literal | None:
+    """Return the first argument as a text: a string, or bare words."""
+    first = _without(next(iter(_parted(given))), SILENT)
+    if not first or first[0].kind is Kind.JINJA:
+        return None
+    if first[0].kind in STRINGS:
+        return read_literal(first[0])
+    start, end = first[0].start, first[-1].end
+    return Literal(start, end, "".join(one.text for one in given if start <= one.start < end))
+
+
+def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens outside nested brackets, with their indexes."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth -= token.text in _CLOSE
+        if depth == 0:
+            yield place, token
+        depth += token.text in _OPEN
+
+
+def _is_word(token: Token) -> bool:
+    return token.kind is Kind.WORD
+
+
+def _begins_line(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether a token is the first of its line, or follows the end of a block."""
+    for place in range(at - 1, -1, -1):
+        token = tokens[place]
+        if token.kind is Kind.BREAK or token.text == "}":
+            return True
+        if token.kind not in SPACING:
+            return False
+    return True
+
+
+def _next(tokens: Sequence[Token], at: int) -> int:
+    while at < len(tokens) and tokens[at].kind in SILENT:
+        at += 1
+    return at
+
+
+def _without(tokens: Sequence[Token], kinds: tuple[Kind, ...]) -> list[Token]:
+    return [token for token in tokens if token.kind not in kinds]
+
+
+def _text(tokens: Sequence[Token]) -> str:
+    return "".join(" " if one.kind is Kind.COMMENT else one.text for one in tokens).strip()
+
+
+def words_of(written: str) -> frozenset[str]:
+    """Return the words in a type."""
+    return frozenset(_words(tokens_of(written)))
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[str]:
+    for token in tokens:
+        if token.kind is Kind.WORD:
+            yield token.text
+        # The Jinja of a prompt calls template strings by name.
+        elif token.kind in (*STRINGS, Kind.JINJA):
+            yield from (one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))

@@ -1,0 +1,91 @@
+"""Tracking in Weights & Biases: settings, metrics by step, and the run folder as an artifact.
+
+Needs ``pip install "promptgraft[wandb]"``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from promptgraft.bridges.trackers import Figures
+from promptgraft.errors import ConfigError
+from promptgraft.project.services import check_wandb
+from promptgraft.runtime.session import EventBus
+from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
+
+_logger = logging.getLogger("promptgraft")
+
+
+@contextlib.contextmanager
+def tracked(
+    bus: EventBus,
+    *,
+    project: str = "promptgraft",
+    key: str | None = None,
+    folder: Path | None = None,
+) -> Iterator[None]:
+    """Record the run that publishes to ``bus`` in Weights & Biases.
+
+    The environment names the server: ``WANDB_API_KEY``, ``WANDB_BASE_URL``,
+    ``WANDB_MODE=offline``.
+
+    Args:
+        bus: the event bus of the run.
+        project: the project, which is created if it does not exist.
+        key: the id of the tracked run, which a resumed run continues; by default a new one.
+        folder: a folder to log as an artifact at the end, such as a run directory.
+
+    Raises:
+        ConfigError: the package is missing or too old, or the run cannot be opened.
+    """
+    check_wandb()
+    wandb = importlib.import_module("wandb")
+    # The console would capture what the user's code prints, and git the state of his repository.
+    quiet = wandb.Settings(silent=True, console="off", disable_git=True)
+    try:
+        opened = wandb.init(project=project, id=key, resume="allow", settings=quiet)
+    except wandb.errors.Error as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(f"Weights & Biases cannot open a run: {said}") from None
+    run = _TrackedRun(opened)
+    stop = bus.subscribe(object, run.on_event)
+    try:
+        yield
+    finally:
+        stop()
+        try:
+            if folder is not None and folder.is_dir():
+                artifact = wandb.Artifact(f"run-{opened.id}", type="run")
+                artifact.add_dir(str(folder))
+                opened.log_artifact(artifact)
+            opened.finish(exit_code=0 if run.ended else 1)
+        except (wandb.errors.Error, OSError) as error:  # the run itself is complete
+            _logger.warning("Weights & Biases: %s", " ".join(str(error).split()))
+
+
+@attrs.define(eq=False)
+class _TrackedRun:
+    """A run of Weights & Biases; untyped, because its package need not be installed."""
+
+    run: Any
+    ended: bool = False
+    figures: Figures = attrs.field(factory=Figures)
+
+    def on_event(self, event: object) -> None:
+        if isinstance(event, RunStarted):
+            settings = {"prompt": event.prompt, "seed": event.seed, **event.settings}
+            self.run.config.update(settings, allow_val_change=True)
+        elif isinstance(event, CandidateAdded):
+            self.run.log(self.figures.added(event), step=event.step)
+        elif isinstance(event, RunEnded):
+            verdict = {"verdict": str(event.verdict), "stop_reason": str(event.stop_reason)}
+            self.run.log(self.figures.ended(event), step=event.steps)
+            self.run.summary.update(verdict)
+            self.ended = True

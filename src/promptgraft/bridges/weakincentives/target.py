@@ -1,0 +1,344 @@
+"""A weakincentives prompt as a target: it runs through its own adapter and store."""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.bridges.weakincentives.parts import (
+    MAX_TOOL_CHARS,
+    Part,
+    ToolDescription,
+    fitting,
+    override_with,
+    placeholders_in,
+    sources_of,
+    text_in,
+)
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    PromptgraftError,
+    RejectedRequestError,
+    StoreError,
+    TransientProviderError,
+)
+from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.functions import function_identity
+from promptgraft.ground.serde import Json, shown
+from promptgraft.overrides.types import Provenance
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.targets.base import Identity, TextTarget
+from promptgraft.targets.formatting import default_example_formatter, show_value
+from promptgraft.targets.prompt_rollout import feedback_from
+from promptgraft.targets.types import (
+    Candidate,
+    GepaExample,
+    Module,
+    ModuleDescription,
+    RolloutFeedback,
+    RolloutRecord,
+)
+
+OLDEST = "0.27"
+"""The oldest supported version of weakincentives."""
+
+SHORTEST = 1.1
+"""Minimum of seconds to a deadline; weakincentives refuses less than one."""
+
+Feedback = Callable[[GepaExample, Any, Any], RolloutFeedback | Awaitable[RolloutFeedback]]
+"""Scores a ``PromptResponse`` of weakincentives, and sees its ``Session``; may be ``async``."""
+
+
+class WeakIncentivesTarget(TextTarget):
+    """A weakincentives prompt and the adapter that answers it; pass it to ``optimize``.
+
+    Its parts are the bodies of sections and the descriptions of tools that accept overrides. Each
+    rollout has its own session and its own copy of the prompt. The winner is written to a
+    weakincentives overrides store, and rendered from there without promptgraft.
+
+    Args:
+        prompt: the ``Prompt``, with the parameters that all examples share; it is never changed.
+        adapter: the ``ProviderAdapter`` that answers it. Called from several threads if the
+            context has an executor.
+        feedback_fn: scores an answer, with a reason.
+        store: a weakincentives ``PromptOverridesStore``: its overrides are the starting point, and
+            the winner is written to it. By default that of the prompt; without a store, the winner
+            is in the result only.
+        tag: the tag in that store; by default that of the prompt.
+        parts: the parts that may change, such as ``section rules`` or ``tool search``; None for
+            all.
+
+    Attributes:
+        texts: the text of each part at the start of the run, by name.
+
+    Raises:
+        ConfigError: weakincentives is missing or too old, ``parts`` has an unknown name, or no
+            part of the prompt accepts overrides.
+    """
+
+    def __init__(
+        self,
+        prompt: Any,
+        adapter: Any,
+        *,
+        feedback_fn: Feedback,
+        store: Any = None,
+        tag: str | None = None,
+        parts: Sequence[str] | None = None,
+    ) -> None:
+        check_installed()
+        self._prompt, self._adapter, self._feedback_fn = prompt, adapter, feedback_fn
+        self._store = prompt.overrides_store if store is None else store
+        self._tag = prompt.overrides_tag if tag is None else tag
+        self._sources = sources_of(prompt, parts)
+        self._base = self._kept()
+        self.texts = self._texts_with(self._base)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(
+            name=f"{self._prompt.ns}/{self._prompt.key}",
+            model=self._adapter.adapter_name,
+            details={"prompt": _hashes(self._prompt.descriptor)},
+            functions={"feedback_fn": function_identity(self._feedback_fn)},
+        )
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        return tuple(self._sources)
+
+    def source(self, module: Module) -> str:
+        return self.texts[module.name]
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        described = super().describe(module, candidate)
+        if isinstance(module, ToolDescription):
+            return attrs.evolve(described, max_chars=MAX_TOOL_CHARS)
+        return attrs.evolve(described, placeholders=placeholders_in(self._of_source(module)[1]))
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        text = fitting(*self._of_source(module), proposal)
+        return super().graft(candidate, module, text, parents=parents, examples=examples)
+
+    def check(self, examples: Sequence[GepaExample]) -> None:
+        from weakincentives.prompt import PromptError
+
+        baseline = self.baseline()
+        for example in examples:
+            try:
+                self._with(baseline).bind(*example.params).render()
+            except PromptError as error:
+                raise ConfigError(f"example `{example.id}`: {_line(error)}") from error
+
+    @property
+    def in_force(self) -> Json:
+        return dict(self.texts)
+
+    def over(self, in_force: Json) -> WeakIncentivesTarget:
+        if not isinstance(in_force, dict) or in_force.keys() != self.texts.keys():
+            raise DataFormatError(
+                f"expected a text for each part of {self.identity.name}, found {shown(in_force)}"
+            )
+        target = copy.copy(self)
+        target.texts = {name: str(text) for name, text in in_force.items()}
+        return target
+
+    def rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        from weakincentives.errors import DeadlineExceededError, PromptEvaluationError
+        from weakincentives.prompt import PromptError
+        from weakincentives.runtime.session import Session
+
+        if deadline is not None:
+            deadline.check()
+        session = Session(tags={"scope": "rollout", "example": example.id})
+        # A copy, because handlers of tools may change the parameters.
+        own = example.copy()
+        prompt = self._with(candidate).bind(*own.params)
+        try:
+            with prompt.resources:
+                response = self._adapter.evaluate(
+                    prompt, session=session, deadline=_deadline_of(deadline)
+                )
+        except PromptError as error:
+            return self._record(own, None, session, _unusable(error), fault=_line(error))
+        except (DeadlineExceededError, PromptEvaluationError) as error:
+            if deadline is not None:
+                deadline.check()
+            # Before a model has answered, a fault says nothing about the candidate.
+            answered = getattr(error, "phase", "request") != "request"
+            feedback = _unusable(error) if answered else None
+            return self._record(own, None, session, feedback, fault=_line(error))
+        try:
+            feedback = feedback_from(
+                lambda: self._feedback_fn(own, response, session), own, deadline=deadline
+            )
+        except (TransientProviderError, RejectedRequestError) as error:
+            # A failure of a judge says nothing about the answer.
+            return self._record(own, response, session, None, fault=_line(error))
+        except PromptgraftError as error:
+            spent = _spent(session, self._adapter.adapter_name)
+            raise AbandonedRolloutError(error, spent) from error
+        return self._record(own, response, session, feedback)
+
+    def persist(
+        self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
+    ) -> bool:
+        del provenance  # their files have no place for it
+        if self._store is None:
+            return False
+        kept = self._kept()
+        texts = self._texts_with(kept)
+        # A resumed run may find a candidate there that it has written itself.
+        if texts != self.texts and not any(texts == dict(one.changes) for one in pool):
+            raise StoreError(
+                f"{self.identity.name}: tag `{self._tag}` was changed by another process during "
+                "the run; the winner is in the result"
+            )
+        self._store.upsert(self._prompt.descriptor, self._override(candidate, kept))
+        return True
+
+    def _record(
+        self,
+        example: GepaExample,
+        response: Any,
+        session: Any,
+        feedback: RolloutFeedback | None,
+        *,
+        fault: str = "",
+    ) -> RolloutRecord:
+        answer = response and PromptResponse(text=response.text or "", output=response.output)
+        inputs, output = default_example_formatter(example, answer)
+        return RolloutRecord(
+            example_id=example.id,
+            inputs_repr=inputs,
+            output_repr=output,
+            tool_trace_repr=_trace(session),
+            feedback=feedback,
+            fault=fault,
+            spent=_spent(session, self._adapter.adapter_name),
+        )
+
+    def _of_source(self, module: Module) -> tuple[Part, str]:
+        """Return a part with its text in the source."""
+        [found] = [(part, text) for part, text in self._sources.items() if part == module]
+        return found
+
+    def _kept(self) -> Any:
+        """Return the override in the store, if there is one."""
+        if self._store is None:
+            return None
+        return self._store.resolve(self._prompt.descriptor, self._tag)
+
+    def _texts_with(self, override: Any) -> dict[str, str]:
+        """Return the text of each part under an override, by name."""
+        return {
+            part.name: (override and text_in(override, part)) or source
+            for part, source in self._sources.items()
+        }
+
+    def _with(self, candidate: Candidate) -> Any:
+        """Return a copy of the prompt that renders the candidate."""
+        # Shallow: sections and tools are shared, and only the store differs.
+        prompt = copy.copy(self._prompt)
+        prompt.overrides_store = _Holding(self._override(candidate, self._base))
+        return prompt
+
+    def _override(self, candidate: Candidate, base: Any) -> Any:
+        """Return ``base`` with the texts of the candidate."""
+        changes = {part: str(candidate.changes[part.name]) for part in self._sources}
+        return override_with(
+            base,
+            {part: None if text == self._sources[part] else text for part, text in changes.items()},
+            descriptor=self._prompt.descriptor,
+            tag=self._tag,
+        )
+
+
+@attrs.frozen
+class _Holding:
+    """A weakincentives overrides store with the override of one candidate."""
+
+    override: Any = attrs.field(hash=False)
+
+    def resolve(self, descriptor: Any, tag: str = "latest") -> Any:
+        del descriptor, tag
+        return self.override
+
+
+def check_installed() -> None:
+    """Check the versions of Python and weakincentives.
+
+    Raises:
+        ConfigError: one is missing or too old; names the installed and the required version.
+    """
+    if sys.version_info < (3, 12, 2):
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {found}")
+    check_package("weakincentives", OLDEST, extra="weakincentives", what="WeakIncentivesTarget")
+
+
+def _hashes(descriptor: Any) -> Json:
+    """Return the hashes to which overrides are bound, by part."""
+    sections = {"/".join(one.path): str(one.content_hash) for one in descriptor.sections}
+    return {**sections, **{one.name: str(one.contract_hash) for one in descriptor.tools}}
+
+
+def _deadline_of(deadline: Deadline | None) -> Any:
+    from weakincentives.deadlines import Deadline as Theirs
+
+    if deadline is None or deadline.remaining == math.inf:
+        return None
+    return Theirs(datetime.now(UTC) + timedelta(seconds=max(deadline.remaining, SHORTEST)))
+
+
+def _unusable(error: Exception) -> RolloutFeedback:
+    return RolloutFeedback(0.0, f"The answer could not be used: {_line(error)}")
+
+
+def _trace(session: Any) -> str:
+    from weakincentives.runtime.events import ToolInvoked
+
+    return "\n".join(
+        f"{call.name}({show_value(call.params, indent=None)}) -> {call.rendered_output}"
+        for call in session[ToolInvoked].all()
+    )
+
+
+def _spent(session: Any, model: str) -> tuple[Spending, ...]:
+    from weakincentives.runtime.events import PromptExecuted
+
+    used = [event.usage for event in session[PromptExecuted].all()]
+    return tuple(
+        Spending(
+            role=Role.TASK,
+            model=model,
+            input_tokens=(usage and usage.input_tokens) or 0,
+            output_tokens=(usage and usage.output_tokens) or 0,
+            cached_tokens=(usage and usage.cached_tokens) or 0,
+            cost=None,
+        )
+        for usage in used or [None]
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,187 @@
+"""Durable files, whose acknowledged writes survive a crash, and lock files.
+
+Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsync`` and
+``os.replace``, so that tests can kill the process before or after each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from promptgraft.errors import ConfigError, JournalLockedError
+
+
+def as_path(value: object, name: str = "path") -> Path:
+    """Return an argument of a public function as a path.
+
+    Raises:
+        ConfigError: it is neither a text nor a path; the message begins with ``name``.
+    """
+    from promptgraft.ground.serde import shown  # loads attrs, which no path needs
+
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise ConfigError(f"{name}: expected a path, found {shown(value)}")
+    if "\0" in os.fspath(value):
+        raise ConfigError(f"{name}: expected the name of a file, found {shown(str(value))}")
+    return Path(value)
+
+
+NEW_FILE = 0o666
+"""Permissions of a new file, of which the system takes away what the umask says."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FROM_SCRATCH = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_OWNER_ONLY = 0o600
+
+
+def is_file(path: Path) -> bool:
+    """Return whether ``path`` is a file; false for names that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long, a zero byte, an unreadable folder
+        return False
+
+
+def nearest_folder(holding: Path) -> Path | None:
+    """Return the nearest folder upwards that holds the file ``holding``, or None."""
+    here = Path.cwd()
+    return next((one for one in (here, *here.parents) if is_file(one / holding)), None)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of ``data``, in as many calls as it takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable: creations, renames and removals."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Replace ``path`` by ``data`` so that readers and crashes see the old or the new bytes.
+
+    The parent folder must exist. An ``OSError`` names ``path``.
+
+    Args:
+        path: the file.
+        data: its new content.
+        mode: its permissions; by default what the umask leaves of ``NEW_FILE``.
+    """
+    with named_in_errors(path):
+        _replace(path, data, mode)
+
+
+@contextlib.contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Make an ``OSError`` name the target file, not a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
+    temporary = f"{path.parent}/.{path.name}.{uuid.uuid4().hex[:8]}.tmp"
+    # Not with `tempfile`, whose files only the owner may read: the system knows the umask.
+    descriptor = os.open(temporary, _NEW, NEW_FILE if mode is None else _OWNER_ONLY)
+    try:
+        try:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+            write_all(descriptor, data)
+            # Before the rename, or a power loss may leave the new name with an empty file.
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
+    sync_folder(path.parent)  # makes the rename durable
+
+
+def sweep(path: Path) -> None:
+    """Remove the temporary files that killed writers of ``path`` have left."""
+    left_over = re.compile(rf"\.{re.escape(path.name)}\.[^.]+\.tmp")
+    for name in os.listdir(path.parent):  # noqa: PTH208 - names are all that is needed
+        if left_over.fullmatch(name):
+            (path.parent / name).unlink()
+
+
+def make_folder(folder: Path, *, under: Path) -> None:
+    """Create ``folder`` and its parents, and make every name on the way from ``under`` durable.
+
+    Existing folders are synced too: their creator may have died before syncing them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in folder.parents:
+        sync_folder(parent)
+        if parent == under:
+            break
+
+
+@contextlib.contextmanager
+def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iterator[None]:
+    """Hold the lock file at ``path``, which the system releases when the process dies.
+
+    The file contains the process id. After ``seconds`` of waiting, a ``JournalLockedError`` says
+    that ``what`` is in use and suggests ``mend`` as an alternative to waiting.
+
+    Raises ``OSError`` when the lock file cannot be created.
+    """
+    from filelock import FileLock, Timeout
+
+    # Not thread-local: the lock may be released by another thread than took it.
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=seconds, poll_interval=0.05)
+    except Timeout:
+        holder = f"another process, which holds {path}"
+        with contextlib.suppress(OSError, ValueError):
+            holder = f"process {int(path.read_text('ascii'))}"
+        raise JournalLockedError(
+            f"{what} is in use by {holder}; wait for it to end, or {mend}"
+        ) from None
+    try:
+        with contextlib.suppress(OSError):  # only for the message to a second process
+            _note_process(path)
+        yield
+    finally:
+        lock.release()
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock file at ``path``, without holding it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two readers do not take each other for a running process.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _note_process(path: Path) -> None:
+    """Write the id of this process to a file, never through a link."""
+    with os.fdopen(os.open(path, _FROM_SCRATCH), "wb") as file:
+        file.write(f"{os.getpid()}\n".encode())

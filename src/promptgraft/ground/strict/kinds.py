@@ -1,0 +1,390 @@
+"""Kinds of lists and objects, and kinds derived from attrs classes: the format of files."""
+
+from __future__ import annotations
+
+import collections.abc
+import difflib
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import attrs
+
+from promptgraft.errors import ConfigError, InvalidIdentifierError
+from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.strict.checks import (
+    ANYTHING,
+    DOLLARS,
+    FLAG,
+    INTEGER,
+    MOMENT,
+    NUMBER,
+    OBJECT,
+    PATH,
+    STRING,
+    Check,
+    Kind,
+    Reach,
+    Schema,
+    one_of,
+)
+from promptgraft.ground.strict.members import known_members, snake_case
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.strict.reach import Parts, around, closed, outside
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# An unknown key this similar to a missing one is taken for a misspelling of it.
+_TYPING_MISTAKE = 0.8
+_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_SCALARS: Mapping[object, Kind[object]] = {
+    bool: FLAG,
+    int: INTEGER,
+    float: NUMBER,
+    str: STRING,
+    datetime: MOMENT,
+    Decimal: DOLLARS,
+    Path: PATH,
+}
+
+
+def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
+    """Return the kind of lists."""
+
+    def read(node: Node) -> tuple[T, ...] | None:
+        if not isinstance(node.value, list):
+            node.expected(what)
+            return None
+        items = [kind.read(item) for item in node.items()]
+        values = tuple(item for item in items if item is not None)
+        return values if len(values) == len(items) else None
+
+    parts, rebuild = around(kind, lambda part: listed(part, what))
+    return Kind(read, {"type": "array", "items": kind.schema}, parts=parts, rebuild=rebuild)
+
+
+def named(
+    kind: Kind[T],
+    what: str = "an object",
+    *,
+    least: int = 0,
+    check: Callable[[str], object] | None = None,
+    pattern: str = "",
+) -> Kind[dict[str, T]]:
+    """Return the kind of objects with at least ``least`` keys that the user chooses.
+
+    ``check`` raises for an invalid name; ``pattern`` says the same in the JSON Schema.
+    """
+
+    def read(node: Node) -> dict[str, T] | None:
+        if not isinstance(node.value, dict) or len(node.members()) < least:
+            node.expected(what)
+            return None
+        members = {name: kind.read(member) for name, member in node.members().items()}
+        if check is not None:
+            for name in members:
+                refusing(check, name, node.member(name))
+        values = {name: value for name, value in members.items() if value is not None}
+        return values if len(values) == len(members) else None
+
+    schema: Schema = {"type": "object", "additionalProperties": kind.schema}
+    bound: Schema = {"minProperties": least} if least else {}
+    names: Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
+    parts, rebuild = around(
+        kind, lambda part: named(part, what, least=least, check=check, pattern=pattern)
+    )
+    return Kind(read, {**schema, **bound, **names}, parts=parts, rebuild=rebuild)
+
+
+def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
+    """Report the error that ``check`` raises for a value."""
+    try:
+        check(value)
+    except (ConfigError, InvalidIdentifierError) as error:
+        node.fault(without_name(str(error), str(node.path[-1]) if node.path else ""))
+
+
+def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None = None) -> Kind[T]:
+    """Return a kind whose values must pass ``check``, which raises."""
+
+    def read(node: Node) -> T | None:
+        value = kind.read(node)
+        if value is not None:
+            refusing(check, value, node)
+        return value if node.is_right() else None
+
+    parts, rebuild = around(kind, lambda part: checked(part, check, schema))
+    described: Schema = {**kind.schema, **(schema or {})}
+    return Kind(read, described, reach=kind.reach, parts=parts, rebuild=rebuild)
+
+
+def without_name(message: str, name: str) -> str:
+    """Remove a leading name from a message: the place says it already."""
+    before, sign, rest = message.partition(f"{name}: ")
+    return rest if sign and (not before or before.endswith((": ", "."))) else message
+
+
+@attrs.frozen
+class Key(Generic[T_co]):
+    """A key of an object: the kind of its value, and its description in one line."""
+
+    kind: Kind[T_co]
+    about: str = ""
+    required: bool = False
+
+
+Keys: TypeAlias = "Mapping[str, Key[object]]"
+
+
+def record(
+    make: Callable[..., T],
+    keys: Keys,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
+    about: str = "",
+    rules: Schema | None = None,
+) -> Kind[T]:
+    """Return the kind of objects with given keys; a key whose value is null counts as absent.
+
+    Args:
+        make: builds the value; called with the keys that are present.
+        keys: the known keys.
+        elsewhere: messages for keys that users may expect here; they are refused.
+        aliases: other names of keys. If given, even empty, keys may be in camelCase too.
+        left_out: keys that are allowed and ignored.
+        about: a description in one line.
+        rules: constraints of ``make`` across keys, for the JSON Schema.
+    """
+    needed = [name for name, key in keys.items() if key.required]
+    what = f"an object with {', '.join(f'`{name}`' for name in needed)}" if needed else "an object"
+
+    def read(node: Node) -> T | None:
+        if not isinstance(node.value, dict):
+            node.expected(what)
+            return None
+        known = (*keys, *left_out)
+        members = known_members(node, known, elsewhere=elsewhere, aliases=aliases)
+        values = {name: keys[name].kind.read(one) for name, one in members.items() if name in keys}
+        _note_missing(node, keys, values)
+        if not node.is_right():
+            return None
+        try:
+            return make(**values)
+        except ConfigError as error:
+            _place(str(error), node, members)
+            return None
+
+    def rebuild(parts: Parts) -> Kind[T]:
+        reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
+        if needs := [reach for name, reach in reaches.items() if keys[name].required]:
+            return closed(needs[0])
+        kept = {
+            name: attrs.evolve(keys[name], kind=part)
+            for name, part in parts.items()
+            if name not in reaches
+        }
+        refused = {**(elsewhere or {}), **{name: outside(one) for name, one in reaches.items()}}
+        return record(
+            make,
+            kept,
+            elsewhere=refused,
+            aliases=aliases,
+            left_out=left_out,
+            about=about,
+            rules=rules,
+        )
+
+    described: Schema = {"description": about} if about else {}
+    schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
+    return Kind(read, schema, parts={name: key.kind for name, key in keys.items()}, rebuild=rebuild)
+
+
+def _object_schema(keys: Keys) -> Schema:
+    described: Schema = {
+        name: {**({"description": key.about} if key.about else {}), **key.kind.schema}
+        for name, key in keys.items()
+    }
+    schema: Schema = {"type": "object", "properties": described, "additionalProperties": False}
+    needed: list[Json] = [name for name, key in keys.items() if key.required]
+    return {**schema, "required": needed} if needed else schema
+
+
+def _place(fault: str, node: Node, members: Mapping[str, Node]) -> None:
+    # At the member that the class names, if it names one.
+    for name, member in members.items():
+        if (rest := without_name(fault, name)) != fault:
+            member.fault(rest)
+            return
+    node.fault(fault)
+
+
+def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
+    missing = [name for name, key in keys.items() if key.required and name not in values]
+    if not missing or not isinstance(node.value, dict):
+        return
+    unknown = [name for name in node.value if snake_case(name) not in keys]
+    for name in missing:
+        if not difflib.get_close_matches(name, unknown, 1, _TYPING_MISTAKE):
+            about = f" ({keys[name].about.rstrip('.')})" if keys[name].about else ""
+            node.fault(f"expected the key `{name}`{about}, found none")
+
+
+def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T]:
+    """Return the union of several kinds, distinguished by the type of the plain value."""
+
+    def read(node: Node) -> T | None:
+        for shape, kind in kinds:
+            if isinstance(node.value, shape):
+                return kind.read(node)
+        node.expected(what)
+        return None
+
+    def rebuild(parts: Parts) -> Kind[T]:
+        rest = [(shape, parts[f"{at}"]) for at, (shape, _) in enumerate(kinds)]
+        reaches = [part.reach for _, part in rest if part.reach is not None]
+        return closed(reaches[0]) if len(reaches) == len(rest) else either(what, *rest)
+
+    parts = {f"{at}": kind for at, (_, kind) in enumerate(kinds)}
+    schema: Schema = {"anyOf": [kind.schema for _, kind in kinds if "not" not in kind.schema]}
+    return Kind(read, schema, parts=parts, rebuild=rebuild)
+
+
+def record_of(
+    kind: type[T],
+    *,
+    make: Callable[..., T] | None = None,
+    skip: Collection[str] = (),
+    special: Mapping[str, Kind[object]] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
+    about: str = "",
+    rules: Schema | None = None,
+) -> Kind[T]:
+    """Return the kind of objects from which an attrs class is built; see :func:`keys_of`."""
+    keys = keys_of(kind, skip=skip, special=special)
+    return record(make or kind, keys, aliases=aliases, left_out=left_out, about=about, rules=rules)
+
+
+def keys_of(
+    kind: type, *, skip: Collection[str] = (), special: Mapping[str, Kind[object]] | None = None
+) -> Keys:
+    """Return a key for each field of an attrs class, checked by the validators of the class.
+
+    Descriptions come from the docstring of the class; ``special`` overrides the kinds of fields.
+    Raises ``ConfigError`` if ``kind`` is not an attrs class.
+    """
+    abouts = abouts_of(kind)
+    return {
+        field.name: Key(
+            (special or {}).get(field.name) or _kind_of(field),
+            abouts.get(field.name, ""),
+            required=field.default is attrs.NOTHING,
+        )
+        for field in _fields_of(kind)
+        if field.init and field.name not in skip
+    }
+
+
+def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
+    if not attrs.has(kind):
+        raise ConfigError(f"expected an attrs class, found {shown(kind)}")
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(attrs.resolve_types(kind))
+    return fields
+
+
+def abouts_of(kind: type) -> dict[str, str]:
+    """Return the descriptions of fields in the docstring of a class, each in one line."""
+    # Base classes first, because an entry of a subclass replaces theirs.
+    said = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in reversed(kind.__mro__))
+    return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
+
+
+def kind_for(hint: object) -> Kind[object]:
+    """Return the kind of values of a type annotation; for unsupported ones, a kind that refuses."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if origin in (Union, types.UnionType):
+        rest = [one for one in inner if one is not type(None)]
+        return kind_for(rest[0]) if len(rest) == 1 else class_of(*rest)
+    if origin is Literal:
+        return one_of(*map(str, inner))
+    if origin in (tuple, collections.abc.Sequence):
+        return listed(kind_for(inner[0]))
+    if origin is collections.abc.Mapping:
+        return OBJECT if inner[1] is object else named(kind_for(inner[1]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return one_of(*(str(member.value) for member in hint))
+    if isinstance(hint, type) and attrs.has(hint):
+        return record_of(hint)
+    return Kind(lambda node: node.fault(f"no value of a file can be {shown(hint)}; leave it out"))
+
+
+def class_of(*classes: type[T]) -> Kind[T]:
+    """Return the kind of objects that name their class: ``{max_proposals: {...}}``.
+
+    A class without required fields may be written as its name alone: ``strict``.
+    """
+    made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
+    return _class_among(made, {name: record_of(one) for name, one in made.items()})
+
+
+def _class_among(made: Mapping[str, type[T]], kinds: Mapping[str, Kind[T]]) -> Kind[T]:
+    open_ = {name: kind for name, kind in kinds.items() if kind.reach is None}
+    needed = {
+        name: [field.name for field in _fields_of(made[name]) if field.default is attrs.NOTHING]
+        for name in open_
+    }
+    spelled = (
+        f"`{name}: {{{', '.join(f'{field}: ...' for field in fields)}}}`" if fields else f"`{name}`"
+        for name, fields in needed.items()
+    )
+    what = f"one of {', '.join(spelled)}"
+    bare = {name: made[name] for name in open_ if not needed[name]}
+
+    def read(node: Node) -> T | None:
+        if isinstance(node.value, str) and node.value in bare:
+            return bare[node.value]()
+        if not isinstance(node.value, dict) or len(node.value) != 1:
+            node.expected(what)
+            return None
+        (tag,) = node.value
+        inner = node.member(tag)
+        if tag not in kinds:
+            inner.fault(f"unknown{did_you_mean(tag, list(open_))}; expected {what}")
+            return None
+        return kinds[tag].read(inner)
+
+    alone: list[Json] = [{"enum": list(bare)}] if bare else []
+    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in open_.items()]
+
+    def rebuild(parts: Parts) -> Kind[T]:
+        return _class_among(made, {**kinds, **parts})
+
+    return Kind(read, {"anyOf": [*alone, *objects]}, parts=open_, rebuild=rebuild)
+
+
+def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
+    """Return the kind of a field: its check, or the kind of its type with its validator."""
+    validator = field.validator
+    # Checks without a schema are for Python objects.
+    if isinstance(validator, Check) and validator.schema:
+        # A path stays one, however its check is written.
+        is_path = Path in (field.type, *get_args(field.type))
+        return validator.reaching(Reach.FILE) if is_path else validator
+    kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
+    if validator is None:
+        return kind
+    # Without an owner the message begins with the field's name, which is then removed.
+    return checked(kind, functools.partial(validator, None, field))

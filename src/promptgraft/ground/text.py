@@ -1,0 +1,282 @@
+"""Formatting of texts, counts and figures for people, and splitting texts of any script into words.
+
+Formatted texts contain nothing that a terminal would interpret. In scripts without spaces each
+character is a word; accents, vowel signs and joiners belong to their word.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache, lru_cache
+
+# Control characters, marks that turn the direction of writing, line separators, surrogates.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_FIGURE = re.compile(r"[-+$~]*[\d.,:]+( %|%| s)?|none|unknown( price)?|")
+_UNSAFE_OR_BREAK = re.compile(f"[\t\n]|{_UNSAFE.pattern}")
+_MARKS = ("Mn", "Mc", "Me", "Cf")
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+)
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_BARS = "▁▂▃▄▅▆▇█"
+_SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with everything that a terminal would interpret escaped.
+
+    Line breaks and tabs stay. The result cannot move the cursor, change colours or titles,
+    overwrite a line, or reverse the direction of writing.
+    """
+    return _UNSAFE.sub(lambda match: spelled(match[0]), text)
+
+
+def visible_line(text: str) -> str:
+    """Like :func:`visible`, with line breaks and tabs escaped too."""
+    return _UNSAFE_OR_BREAK.sub(lambda match: spelled(match[0]), text)
+
+
+def spelled(character: str) -> str:
+    r"""Return a character as an escape, such as ``\x1b``."""
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 section`` or ``1,200 sections``."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the names in back-ticks, separated by commas."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def moment(time: datetime) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def score(value: float | None, *, estimated: bool = False) -> str:
+    """Return a score as tables show it, with ``~`` when it is estimated."""
+    return "none" if value is None else f"{'~' if estimated else ''}{value:.3f}"
+
+
+def difference(
+    before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
+) -> str:
+    """Return the change of a score, with ``~`` if it is estimated.
+
+    Empty if only the first is estimated: then the two were measured on different examples.
+    """
+    if before is None or after is None or estimated == (True, False):
+        return ""
+    return f"{'~' if any(estimated) else ''}{after - before:+.3f}"
+
+
+def change(
+    before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
+) -> str:
+    """Return two scores and their difference, such as ``0.500 -> ~0.750 (~+0.250)``."""
+    gained = difference(before, after, estimated=estimated)
+    scores = f"{score(before, estimated=estimated[0])} -> {score(after, estimated=estimated[1])}"
+    return f"{scores} ({gained})" if gained else scores
+
+
+def dollars(amount: Decimal | None) -> str:
+    """Return an amount of US dollars; below 10 cents with four decimals."""
+    if amount is None:
+        return "unknown price"
+    return f"${amount:,.2f}" if amount * 10 >= 1 or not amount else f"${amount:.4f}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return at most ``width`` values, including the first and the last, as a row of bars.
+
+    Empty if all values are equal.
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    if low == high or width < 2:
+        return ""
+    count = min(width, len(values))
+    shown = (values[round(at * (len(values) - 1) / (count - 1))] for at in range(count))
+    return "".join(_BARS[round((one - low) / (high - low) * (len(_BARS) - 1))] for one in shown)
+
+
+def duration(seconds: float) -> str:
+    """Return a time span in its two largest units: ``8 s``, ``3 min 20 s``, ``1 h``."""
+    whole = max(0, int(seconds))
+    units = [(whole // 3600, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    while len(units) > 1 and not units[0][0]:
+        units.pop(0)
+    parts = [f"{number} {unit}" for number, unit in units[:2] if number]
+    return " ".join(parts) or "0 s"
+
+
+def fewer_tokens(share: float) -> str:
+    """Return ``the same score with 20% fewer tokens`` for a share of 0.2."""
+    return f"the same score with {share:.0%} fewer tokens"
+
+
+def short_count(number: int) -> str:
+    """Return a large number in few characters: ``9,500``, ``24k``, ``1.5M``."""
+    if number < 10_000:
+        return f"{number:,}"
+    # From 999,500 on, thousands would be rounded to `1000k`.
+    return f"{number / 1e6:.1f}M" if number >= 999_500 else f"{number / 1e3:.0f}k"
+
+
+def figure_columns(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """Return for each column whether it holds only figures; ``rows`` without the head."""
+    return [
+        any(column) and all(map(_FIGURE.fullmatch, column)) for column in zip(*rows, strict=True)
+    ]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows, the first being the head, as aligned lines; figures are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = figure_columns(rows[1:]) or [False] * len(widths)
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if figures else f"{cell:{width}}"
+            for cell, width, figures in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, even of one that cannot tell it."""
+    try:
+        return str(error)
+    # The class is the user's: its `__str__` may raise anything, or return no text.
+    except Exception as second:  # noqa: BLE001
+        return f"(its message cannot be read: `__str__` raised {type(second).__name__})"
+
+
+def raised(error: BaseException) -> str:
+    """Return the type and the message of an exception."""
+    return f"{type(error).__name__}: {message_of(error)}"
+
+
+def raised_at(error: BaseException) -> str:
+    """Like :func:`raised`, with file and line of the user's code that raised it."""
+    from promptgraft.ground.functions import (
+        place_of,  # imported late: it loads ast, dis and inspect
+    )
+
+    place = place_of(error)
+    return f"{raised(error)}{f' ({place})' if place else ''}"
+
+
+def fenced(text: str) -> str:
+    """Return ``text`` in a code fence longer than any run of backticks in it."""
+    longest = max(map(len, re.findall(r"`+", text))) if "`" in text else 0
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def clip(text: str, limit: int, *, around: str = "\n") -> str:
+    """Shorten ``text`` to ``limit`` characters: its head and tail, and a note between them.
+
+    The note is enclosed in ``around``, and dropped if there is no room for it.
+    """
+    if len(text) <= limit:
+        return text
+    note = f"{around}[… {len(text) - limit} of {len(text)} characters left out …]{around}"
+    room = limit - len(note) - 2
+    if room < 2:
+        return text[:limit]
+    # The note takes room itself, so count again what is really left out.
+    note = f"{around}[… {len(text) - room} of {len(text)} characters left out …]{around}"
+    head = (room + 1) // 2
+    return text[:head] + note + text[len(text) - (room - head) :]
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words of a text unchanged, in linear time."""
+    return _pattern(text).findall(text)
+
+
+def folded_words(text: str) -> list[str]:
+    """Return the words of a text without case, accents and marks, in linear time."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return [word for word in map(_folded, words_in(text)) if word]
+
+
+def folded_spans(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each of the :func:`folded_words`."""
+    found = _pattern(text).finditer(text)
+    return [match.span() for match in found if text.isascii() or _folded(match[0])]
+
+
+def pieces_in(text: str) -> list[str]:
+    """Split a text into words, line ends, other space and single characters."""
+    return _piece_pattern().findall(text)
+
+
+def is_spaced(text: str) -> bool:
+    """Return whether a text holds no character of a script without spaces."""
+    return text.isascii() or _spaceless_pattern().search(text) is None
+
+
+@lru_cache(maxsize=1 << 12)
+def _folded(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    # Filtered before the decomposition too, because NFKD sorts a run of marks in quadratic time.
+    bare = "".join(filter(str.isalnum, word))
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", bare))).casefold()
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return _ASCII_WORD if text.isascii() else _word_pattern()
+
+
+@cache
+def _spaceless_pattern() -> re.Pattern[str]:
+    return re.compile(f"[{_SPACELESS}]")
+
+
+@cache
+def _word_pattern() -> re.Pattern[str]:
+    letter = f"[^\\W_{_SPACELESS}]"
+    return re.compile(f"[{_SPACELESS}]|{letter}(?:{letter}|[{_mark_ranges()}])*")
+
+
+@cache
+def _piece_pattern() -> re.Pattern[str]:
+    return re.compile(rf"{_word_pattern().pattern}|\n|[^\S\n]+|.", re.DOTALL)
+
+
+def _mark_ranges() -> str:
+    """Return accents, vowel signs, joiners and soft hyphens as a character class."""
+    points = itertools.chain(range(0x80, 0x1F000), range(0xE0000, 0xE01F0))
+    codes = [point for point in points if unicodedata.category(chr(point)) in _MARKS]
+    ranges = []
+    for _, group in itertools.groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
+        row = [code for _, code in group]
+        ranges.append(f"\\U{row[0]:08x}-\\U{row[-1]:08x}")
+    return "".join(ranges)
+
+
+def joined(text: str) -> str:
+    """Return ``text`` with split surrogate pairs joined.
+
+    Streams may split a character; JSON joins it, and a replay must see the same text.
+    """
+    return text if text.isascii() else _SPLIT_PAIR.sub(_join, text)
+
+
+def _join(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

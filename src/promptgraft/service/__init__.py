@@ -1,0 +1,1 @@
+"""The service: jobs, their database and the server over them."""

@@ -1,0 +1,152 @@
+"""URLs of databases, and connections as the engine wants them."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import shown
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+}
+_EXPECTED = (
+    "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
+)
+_SECONDS_BETWEEN_ATTEMPTS = 0.02
+
+_SETTINGS = {
+    "sqlite": (
+        "PRAGMA busy_timeout={ms}",
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA foreign_keys=ON",
+    ),
+    "postgresql": (
+        "SET SESSION lock_timeout = {ms}",
+        "SET SESSION default_transaction_isolation = 'read committed'",
+        "SET SESSION idle_in_transaction_session_timeout = {ms}",
+    ),
+    "mysql": (
+        "SET SESSION innodb_lock_wait_timeout = {seconds}",
+        # By default, a transaction that waits for a lock does not see what its holder has written.
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+        "SET SESSION time_zone = '+00:00'",
+    ),
+}
+"""Statements that set up a new connection, by dialect."""
+
+
+def url_of(given: object) -> URL:
+    """Return the URL of a database, with its driver.
+
+    Raises:
+        ConfigError: it is not the URL of a database that is supported.
+    """
+    if not isinstance(given, str):
+        raise ConfigError(f"url: expected {_EXPECTED}, found {shown(given)}")
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError):
+        # Not shown, since it may contain a password.
+        raise ConfigError(f"url: expected {_EXPECTED}") from None
+    kind, _, own = url.drivername.partition("+")
+    if kind not in _DRIVERS:
+        raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
+    return url if own else url.set(drivername=_DRIVERS[kind])
+
+
+def engine_of(url: URL, timeout_seconds: float) -> Engine:
+    """Return an engine whose connections are waited for so long.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    size, arguments = 16, dict[str, object]()
+    if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
+        # A database in memory belongs to one connection, which threads have to share.
+        size, arguments = 1, {"check_same_thread": False}
+    elif url.drivername.startswith("mysql"):
+        # MySQL has no timeout for idle transactions alone, only for idle connections.
+        idle = max(1, round(timeout_seconds))
+        arguments = {"init_command": f"SET SESSION wait_timeout = {idle}"}
+    try:
+        return create_engine(
+            url,
+            connect_args=arguments,
+            poolclass=QueuePool,
+            pool_pre_ping=True,
+            pool_use_lifo=True,
+            pool_size=size,
+            max_overflow=0 if size == 1 else size,
+            pool_timeout=timeout_seconds,
+        )
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        missing = getattr(error, "name", None) or url.drivername
+        raise ConfigError(
+            f"url: databases of {url.drivername.partition('+')[0]} need {missing}; run "
+            '`pip install "promptgraft[server]"`'
+        ) from None
+
+
+def shown_url(url: URL) -> str:
+    """Return a URL without user, password and options."""
+    kind = url.get_backend_name()
+    return URL.create(kind, host=url.host, port=url.port, database=url.database).render_as_string()
+
+
+def setting_up(
+    dialect: str, seconds: float
+) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
+    """Return a listener that sets up new connections, which wait for locks for ``seconds``.
+
+    Raises:
+        ConfigError: databases of this kind are not supported.
+    """
+    if dialect not in _SETTINGS:
+        raise ConfigError(f"url: expected {_EXPECTED}, found a database of {dialect}")
+    statements = [
+        one.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
+        for one in _SETTINGS[dialect]
+    ]
+
+    def set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            # Python's driver would otherwise begin transactions at moments of its own.
+            connection.isolation_level = None
+        cursor = connection.cursor()
+        for statement in statements:
+            _execute(cursor, statement, seconds)
+        cursor.close()
+        connection.commit()
+
+    return set_up
+
+
+def _execute(cursor: DBAPICursor, statement: str, seconds: float) -> None:
+    """Execute a statement, and wait for locks also where SQLite does not.
+
+    It refuses to change the journal mode at once while another process uses a new file.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            cursor.execute(statement)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
+        else:
+            return

@@ -1,0 +1,203 @@
+"""Store of overrides in a SQL database, with a history of every tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, select, update
+
+from promptgraft.errors import RevisionNotFoundError
+from promptgraft.overrides.base_store import (
+    Changes,
+    RevisionedStore,
+    check_revision,
+    one_id,
+    wanted_revision,
+)
+from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.overrides.types import PromptOverride, Provenance, Revision
+from promptgraft.parts.descriptors import PromptDescriptor
+from promptgraft.service.database.engine import Database
+
+
+class SqlPromptOverridesStore(RevisionedStore):
+    """Store of overrides with revisions in a database; a write of several prompts is atomic.
+
+    It holds the documents of :class:`LocalPromptOverridesStore`. Writers lock the rows of the
+    tags that they write; readers lock nothing. Times are the database's.
+
+    Args:
+        database: the database, or its URL.
+
+    Raises:
+        ConfigError: the URL is not that of a supported database.
+    """
+
+    def __init__(self, database: Database | str) -> None:
+        self._database = database if isinstance(database, Database) else Database(database)
+        self._recent: dict[OverrideAddress, Revision] = {}
+
+    @property
+    def place(self) -> str:
+        return self._database.name
+
+    def resolve(
+        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
+    ) -> PromptOverride | None:
+        address = OverrideAddress(descriptor.ns, descriptor.key, tag)
+        with self._database.reading() as connection:
+            present = self._present(connection, address)
+        return present.override if present else None
+
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, PromptOverride]:
+        return self._database.write(
+            lambda connection: self._mutated(connection, changes, provenance or Provenance())
+        )
+
+    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
+        address = OverrideAddress(ns, prompt_key, tag)
+        self._database.write(lambda connection: self._point(connection, address, None))
+
+    def addresses(self) -> tuple[OverrideAddress, ...]:
+        tags = self._database.tables.tags
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                select(tags.c.ns, tags.c.prompt_key, tags.c.tag).where(tags.c.revision.is_not(None))
+            )
+            return tuple(sorted(OverrideAddress(*row) for row in rows))
+
+    def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
+        with self._database.reading() as connection:
+            return self._present(connection, OverrideAddress(ns, prompt_key, tag))
+
+    def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
+        address = OverrideAddress(ns, prompt_key, tag)
+        with self._database.reading() as connection:
+            return tuple(self._known(connection, address).values())
+
+    def rollback(
+        self,
+        *,
+        ns: str,
+        prompt_key: str,
+        tag: str = DEFAULT_TAG,
+        revision: str | None = None,
+    ) -> Revision | None:
+        check_revision(revision)
+        address = OverrideAddress(ns, prompt_key, tag)
+
+        def roll_back(connection: Connection) -> Revision | None:
+            present = self._locked(connection, [address])[address]
+            known = self._known(connection, address)
+            where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
+            if not known:
+                raise RevisionNotFoundError(
+                    f"{where} has no revisions; there is nothing to roll back"
+                )
+            wanted = wanted_revision(present, revision, where)
+            target = None if wanted is None else known[one_id(known, wanted, where)]
+            self._point(connection, address, target)
+            return target
+
+        return self._database.write(roll_back)
+
+    def _mutated(
+        self, connection: Connection, changes: Changes, provenance: Provenance
+    ) -> dict[OverrideAddress, PromptOverride]:
+        present = self._locked(connection, changes)
+        before = {at: one.override if one else at.empty() for at, one in present.items()}
+        after = {address: change(before[address]) for address, change in changes.items()}
+        # A change without an effect makes no revision, which would be one more to roll back.
+        changed = [address for address in changes if after[address] != before[address]]
+        if not changed:
+            return after
+        now = self._database.now(connection)
+        written = marked(
+            make_revision(
+                number=self._latest(connection, address) + 1,
+                parent=one.id if (one := present[address]) else None,
+                time=now,
+                provenance=provenance,
+                override=after[address],
+            )
+            for address in changed
+        )
+        for address, revision in zip(changed, written, strict=True):
+            connection.execute(
+                insert(self._database.tables.revisions).values(
+                    **_columns(address),
+                    number=revision.number,
+                    id=revision.id,
+                    document=encode_revision(revision),
+                )
+            )
+            self._point(connection, address, revision)
+        return after
+
+    def _locked(
+        self, connection: Connection, addresses: Changes | list[OverrideAddress]
+    ) -> Mapping[OverrideAddress, Revision | None]:
+        """Lock tags against other writers, and return the revisions that they point at."""
+        tags = self._database.tables.tags
+        # All writers lock in the same order, which rules out deadlocks between them.
+        for address in sorted(addresses):
+            lock = select(tags.c.tag).where(_at(tags, address)).with_for_update()
+            if connection.scalar(lock) is None:
+                # A row that does not exist cannot be locked.
+                self._database.insert_missing(connection, tags, **_columns(address), revision=None)
+                connection.execute(lock)
+        return {address: self._present(connection, address) for address in addresses}
+
+    def _present(self, connection: Connection, address: OverrideAddress) -> Revision | None:
+        tags, revisions = self._database.tables.tags, self._database.tables.revisions
+        found = connection.scalar(select(tags.c.revision).where(_at(tags, address)))
+        if found is None:
+            return None
+        recent = self._recent.get(address)
+        # Revisions never change, so that one of the same id need not be read again.
+        if recent is not None and recent.id == found:
+            return recent
+        document = connection.scalar(
+            select(revisions.c.document).where(_at(revisions, address), revisions.c.id == found)
+        )
+        revision = decode_revision(document or b"", address, where=self._where(address))
+        self._recent[address] = revision
+        return revision
+
+    def _known(self, connection: Connection, address: OverrideAddress) -> dict[str, Revision]:
+        """Return the revisions of a tag by id, the oldest first."""
+        revisions = self._database.tables.revisions
+        rows = connection.execute(
+            select(revisions.c.id, revisions.c.document)
+            .where(_at(revisions, address))
+            .order_by(revisions.c.number)
+        )
+        where = self._where(address)
+        return {id_: decode_revision(document, address, where=where) for id_, document in rows}
+
+    def _latest(self, connection: Connection, address: OverrideAddress) -> int:
+        revisions = self._database.tables.revisions
+        latest = select(func.max(revisions.c.number)).where(_at(revisions, address))
+        return connection.scalar(latest) or 0
+
+    def _point(
+        self, connection: Connection, address: OverrideAddress, revision: Revision | None
+    ) -> None:
+        at = None if revision is None else revision.id
+        tags = self._database.tables.tags
+        connection.execute(update(tags).where(_at(tags, address)).values(revision=at))
+
+    def _where(self, address: OverrideAddress) -> str:
+        at = f"{address.ns}/{address.prompt_key}/{address.tag}"
+        return f"database {self._database.name}, overrides of `{at}`"
+
+
+def _columns(address: OverrideAddress) -> dict[str, str]:
+    return {"ns": address.ns, "prompt_key": address.prompt_key, "tag": address.tag}
+
+
+def _at(table: Table, address: OverrideAddress) -> ColumnElement[bool]:
+    return and_(*(table.c[name] == value for name, value in _columns(address).items()))

@@ -1,0 +1,292 @@
+"""Client for the jobs of a server."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import attrs
+
+from promptgraft.adapters.calling.access import is_address, is_confidential
+from promptgraft.errors import ConfigError, DataFormatError, Lasting, StoreError
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict import structure
+from promptgraft.runs.event_file import decoded, encoded_json
+from promptgraft.search.notices import Event
+from promptgraft.service.database import DatabaseError
+from promptgraft.service.jobs.interface import MOST_EVENTS, Changes, Jobs
+from promptgraft.service.jobs.mirror import folder_of
+from promptgraft.service.jobs.preparing import (
+    check_idempotency_key,
+    plain,
+    read_changes,
+    written_changes,
+)
+from promptgraft.service.jobs.promoting import Expected
+from promptgraft.service.jobs.types import (
+    ALL_JOBS,
+    PROBLEM_TYPES,
+    Attempt,
+    Job,
+    JobConflictError,
+    JobFilter,
+    JobNotFoundError,
+    Submitted,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+_SECONDS = 60.0
+
+
+@functools.cache  # loading them is by far the slowest part of making a client
+def authorities() -> ssl.SSLContext:
+    """Return the TLS context with the certificate authorities that clients trust."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+class JobClient(Jobs):
+    """Jobs behind a server, with the methods of :class:`promptgraft.service.jobs.JobManager`.
+
+    Args:
+        server: its address, such as ``https://jobs.example.org``.
+        token: a token of the server; it appears in no message.
+
+    Raises:
+        ConfigError: the address is invalid, or neither HTTPS nor on this machine, so that others
+            could read the token; or the extra is not installed.
+    """
+
+    def __init__(self, server: str, *, token: str) -> None:
+        try:
+            import httpx
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f'a client needs {error.name}; run `pip install "promptgraft[server]"`'
+            ) from None
+        if not is_address(server) or "@" in server:
+            found = "one with a user" if "@" in server else shown(server)
+            raise ConfigError(
+                f"server: expected an address such as https://jobs.example.org, found {found}"
+            )
+        if not is_confidential(server):
+            raise ConfigError(
+                f"server: others could read the token on the way to {server}; use its https "
+                "address, or a tunnel from this machine"
+            )
+        self._server = server.rstrip("/")
+        self._http = httpx.Client(
+            base_url=f"{self._server}/api/v1",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_SECONDS,
+            verify=authorities(),
+            # The token must not follow to another host.
+            follow_redirects=False,
+        )
+
+    def submit(
+        self,
+        project: str,
+        prompt: str | None = None,
+        changes: Changes = None,
+        *,
+        key: str | None = None,
+    ) -> Submitted:
+        body: dict[str, Json] = {"project": project, "changes": _plain(changes)}
+        if prompt is not None:
+            body["prompt"] = prompt
+        if key is not None:
+            check_idempotency_key(key)
+        headers = {} if key is None else {"Idempotency-Key": key}
+        answer = self._ask("POST", "/jobs", json=body, headers=headers)
+        return Submitted(job=_job(answer.json()), is_new=answer.status_code == 201)
+
+    def get(self, job: str) -> Job:
+        return _job(self._ask("GET", _path(job)).json())
+
+    def list(
+        self,
+        where: JobFilter = ALL_JOBS,
+        *,
+        before: int | None = None,
+        limit: int = 20,
+    ) -> Sequence[Job]:
+        since = (
+            None if where.since is None else math.floor(where.since)
+        )  # the API takes whole seconds
+        given = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
+        asked = {name: one for name, one in given.items() if one is not None}
+        jobs = [_job(one) for one in self._ask("GET", "/jobs", params=asked).json()["jobs"]]
+        return [job for job in jobs if where.since is None or job.created >= where.since]
+
+    def pause(self, job: str) -> Job:
+        return _job(self._ask("POST", f"{_path(job)}/pause").json())
+
+    def resume(self, job: str) -> Job:
+        return _job(self._ask("POST", f"{_path(job)}/resume").json())
+
+    def cancel(self, job: str) -> Job:
+        return _job(self._ask("POST", f"{_path(job)}/cancel").json())
+
+    def change(self, job: str, changes: Changes) -> Job:
+        return _job(self._ask("PATCH", _path(job), json=_plain(changes)).json())
+
+    def fork(self, job: str, changes: Changes = None) -> Job:
+        return _job(self._ask("POST", f"{_path(job)}/fork", json=_plain(changes)).json())
+
+    def delete(self, job: str) -> None:
+        self._ask("DELETE", _path(job))
+
+    def attempts(self, job: str) -> Sequence[Attempt]:
+        found = self._ask("GET", _path(job)).json()["tries"]
+        return [structure(one, Attempt, where=f"job {job}: attempt") for one in found]
+
+    def events(
+        self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
+    ) -> Sequence[tuple[int, Event, bytes]]:
+        given = {"after": after, "limit": limit}
+        found = self._ask("GET", f"{_path(job)}/events", params=given).json()["events"]
+        events = []
+        for one in found:
+            number = one.pop("number")
+            line = encoded_json(one).encode()
+            events.append((number, decoded(line, f"job {job}, event {number}"), line))
+        return events
+
+    def result(self, job: str) -> dict[str, Json] | None:
+        try:
+            found: dict[str, Json] = self._ask("GET", f"{_path(job)}/result").json()
+        except JobConflictError:  # the server's way to say that there is no result yet
+            return None
+        return found
+
+    def mirror(self, job: str, folder: Path) -> Path:
+        name = folder_of(self.get(job), folder).id
+        packed = self._ask("GET", f"{_path(job)}/archive").content
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                # Whatever the server sends, only the folder of this job is written.
+                members = [one for one in archive if one.name.partition("/")[0] == name]
+                # `data` refuses absolute paths, links that lead out, and device files.
+                archive.extractall(folder, members, filter="data")
+        except tarfile.TarError as error:
+            raise StoreError(
+                f"server {self._server}: the archive cannot be read: {error}"
+            ) from None
+        return folder / name
+
+    def promote(
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        *,
+        to: str,
+        expected: Expected | None = None,
+    ) -> Mapping[str, str]:
+        at = [quote(one, safe="") for one in (project, prompt, tag)]
+        path = "/projects/{}/prompts/{}/tags/{}/promote".format(*at)
+        body: dict[str, Json] = {"to": to}
+        if expected is not None:
+            body["expected"] = dict(expected)
+        try:
+            found = self._ask("POST", path, json=body).json()["prompts"]
+        except JobNotFoundError as error:
+            # No job is involved: a 404 means that project or prompt is unknown.
+            raise ConfigError(str(error)) from None
+        return {one["prompt"]: one["id"] for one in found}
+
+    def apply(
+        self, job: str, *, to: str | None = None, expected: Expected | None = None
+    ) -> Mapping[str, str]:
+        body: dict[str, Json] = {} if to is None else {"to": to}
+        if expected is not None:
+            body["expected"] = dict(expected)
+        found = self._ask("POST", f"{_path(job)}/apply", json=body).json()["prompts"]
+        return {row["prompt"]: row["id"] for row in found}
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        json: Json = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        import httpx
+
+        try:
+            answer = self._http.request(method, path, params=params, json=json, headers=headers)
+        except httpx.HTTPError as error:
+            raise StoreError(
+                f"server {self._server} cannot be reached: {type(error).__name__}: {error}; "
+                "check that it is running and that its address is right"
+            ) from error
+        if answer.is_success:
+            return answer
+        raise self._refused(answer)
+
+    def _refused(self, answer: httpx.Response) -> Exception:
+        try:
+            problem = answer.json()
+            said, kind = str(problem["detail"]), str(problem.get("type"))
+            faults = tuple(map(str, problem.get("faults", ())))
+        # A proxy in between answers with a page of its own.
+        except (ValueError, KeyError, TypeError):
+            return StoreError(
+                f"server {self._server}: answered {answer.status_code} without a problem document"
+            )
+        if kind in PROBLEM_TYPES:
+            return PROBLEM_TYPES[kind](said)
+        match answer.status_code:
+            case 404:
+                return JobNotFoundError(said)
+            case 409:
+                return JobConflictError(said)
+            case 422:
+                return DataFormatError.of((said, *faults))
+            # As from a local manager, so that callers wait and try again either way.
+            case 503:
+                return DatabaseError(said, Lasting.TRANSIENT)
+        return StoreError(f"server {self._server}: {said}")
+
+
+def _path(job: str) -> str:
+    # The id becomes a part of the path, where `../` would reach another resource.
+    if not job.isalnum() or not job.isascii():
+        raise JobNotFoundError(f"no job has an id that begins with `{job[:40]}`")
+    return f"/jobs/{job}"
+
+
+def _plain(changes: Changes) -> dict[str, Json]:
+    """Validate changes and return them for the server, including those that name a default."""
+    written = written_changes(read_changes(changes))
+    if isinstance(changes, Mapping):
+        return {str(name): written.get(str(name), plain(one)) for name, one in changes.items()}
+    return written
+
+
+def _job(given: Mapping[str, Json]) -> Job:
+    where = f"job {given.get('id')}"
+    names = {field.name for field in attrs.fields(Job)}
+    # A newer server may send more fields.
+    known: dict[str, Json] = {name: one for name, one in given.items() if name in names}
+    changes = known.get("changes")
+    read = read_changes(changes if isinstance(changes, dict) else None)
+    return attrs.evolve(structure({**known, "changes": {}}, Job, where=where), changes=read)

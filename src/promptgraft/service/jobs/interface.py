@@ -1,0 +1,255 @@
+"""Interface to jobs, in a database or behind a server."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from promptgraft.errors import DeadlineExceededError
+from promptgraft.ground.serde import Json
+from promptgraft.search.notices import Event
+from promptgraft.service.jobs.promoting import Expected
+from promptgraft.service.jobs.types import (
+    ALL_JOBS,
+    Attempt,
+    Job,
+    JobChanges,
+    JobFilter,
+    Submitted,
+)
+
+Changes = JobChanges | Mapping[str, object] | None
+"""Settings of the project that a job overrides; None for none."""
+
+LARGEST_PAGE = 100
+"""Largest page of a list of jobs."""
+
+MOST_EVENTS = 500
+"""Default size of a page of events."""
+
+# Short enough for scripts, and well below the rate limit of a server.
+_SECONDS_BETWEEN_LOOKS = 0.25
+
+
+class Jobs(ABC):
+    """Optimization jobs; safe to share between threads, and a context manager.
+
+    Methods identify a job by its id, or by a unique prefix of at least 4 digits. They raise
+    ``JobNotFoundError`` if no job matches, or several do.
+    """
+
+    def create(
+        self,
+        project: str,
+        prompt: str | None = None,
+        changes: Changes = None,
+        *,
+        key: str | None = None,
+    ) -> Job:
+        """Submit a job, and return it; see :meth:`submit`."""
+        return self.submit(project, prompt, changes, key=key).job
+
+    @abstractmethod
+    def submit(
+        self,
+        project: str,
+        prompt: str | None = None,
+        changes: Changes = None,
+        *,
+        key: str | None = None,
+    ) -> Submitted:
+        """Check, plan and submit a job, without calling a model.
+
+        Args:
+            project: the name of the project.
+            prompt: the name of the prompt; may be left out if the project has only one.
+            changes: the settings that the job overrides.
+            key: an idempotency key: submitting the same content again returns the same job.
+
+        Raises:
+            ConfigError, DataFormatError: the project has no such prompt, or a change is invalid.
+            JobConflictError: the key belongs to another job.
+            JobsFullError: the queue is full.
+        """
+
+    @abstractmethod
+    def get(self, job: str) -> Job:
+        """Return a job."""
+
+    @abstractmethod
+    def list(
+        self,
+        where: JobFilter = ALL_JOBS,
+        *,
+        before: int | None = None,
+        limit: int = 20,
+    ) -> Sequence[Job]:
+        """Return jobs, the newest first.
+
+        Args:
+            where: a filter.
+            before: the ``number`` of the last job of the previous page.
+            limit: size of the page, 1 to 100.
+
+        Raises:
+            ConfigError, DataFormatError: the limit or the filter is invalid.
+        """
+
+    @abstractmethod
+    def pause(self, job: str) -> Job:
+        """Ask a running job to pause after its step; idempotent.
+
+        Raises:
+            JobConflictError: it is not running.
+        """
+
+    @abstractmethod
+    def resume(self, job: str) -> Job:
+        """Queue a paused job again, or withdraw the request to pause a running one.
+
+        Raises:
+            JobConflictError: it has ended.
+        """
+
+    @abstractmethod
+    def cancel(self, job: str) -> Job:
+        """End a job for good, and drop its calls in flight; idempotent.
+
+        Raises:
+            JobConflictError: it has ended in another way.
+        """
+
+    @abstractmethod
+    def change(self, job: str, changes: Changes) -> Job:
+        """Change the limits, priority or note of a job.
+
+        A running job applies them when it is resumed. Settings that decide the path of the search
+        cannot change, because the recorded answers depend on them; see :meth:`fork`.
+
+        Raises:
+            JobConflictError: it has ended.
+            ConfigError, DataFormatError: a change is invalid.
+        """
+
+    @abstractmethod
+    def fork(self, job: str, changes: Changes = None) -> Job:
+        """Submit a job that starts with the answers of one that has ended or is paused.
+
+        Raises:
+            JobConflictError: it is queued or running.
+            ConfigError, DataFormatError: a change is invalid.
+        """
+
+    @abstractmethod
+    def delete(self, job: str) -> None:
+        """Delete a job that has ended, with its answers and events.
+
+        Raises:
+            JobConflictError: it has not ended.
+        """
+
+    @abstractmethod
+    def attempts(self, job: str) -> Sequence[Attempt]:
+        """Return the attempts of a job, the oldest first."""
+
+    @abstractmethod
+    def events(
+        self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
+    ) -> Sequence[tuple[int, Event, bytes]]:
+        """Return events of a job after a number, each as number, event and line."""
+
+    @abstractmethod
+    def result(self, job: str) -> dict[str, Json] | None:
+        """Return the result of a job in the format of ``result.json``; None before there is one."""
+
+    @abstractmethod
+    def mirror(self, job: str, folder: Path) -> Path:
+        """Write the run directory of a job, or bring it up to date.
+
+        Returns:
+            The run directory, a folder in ``folder`` that is named after the job.
+
+        Raises:
+            DataFormatError, JobConflictError: the job has not started; there is nothing to write.
+            OSError: the folder cannot be written.
+        """
+
+    @abstractmethod
+    def promote(
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        *,
+        to: str,
+        expected: Expected | None = None,
+    ) -> Mapping[str, str]:
+        """Promote what one tag of a prompt or graph holds to another tag, all or nothing.
+
+        Args:
+            project: the name of the project.
+            prompt: the name of the prompt or graph.
+            tag: the tag that holds the winner.
+            to: the tag that gets it.
+            expected: revisions that ``to`` must point at now, by the addresses of the prompts
+                (`namespace/key`): an id, a prefix of at least 4 digits, or empty for none.
+
+        Returns:
+            The revisions that ``to`` points at afterwards, by address.
+
+        Raises:
+            ConfigError, DataFormatError: there is no such project or prompt, or a tag is invalid.
+            RevisionNotFoundError: ``tag`` holds nothing.
+            OverrideConflictError: ``to`` points at another revision, or the source of a part has
+                changed since.
+        """
+
+    @abstractmethod
+    def apply(
+        self, job: str, *, to: str | None = None, expected: Expected | None = None
+    ) -> Mapping[str, str]:
+        """Point a tag at the winner of a completed job; until then it is only a candidate.
+
+        Args:
+            job: the job.
+            to: the tag; by default that of the job.
+            expected: revisions that the tag must point at now, as :meth:`promote` takes them; by
+                default those that it pointed at when the winner was found, if it is the job's tag.
+
+        Returns:
+            The revisions that the tag points at afterwards, by address.
+
+        Raises:
+            JobConflictError: the job has no winner that can be applied; the message says why.
+            ConfigError, DataFormatError: its project is unknown here, or the tag is invalid.
+            OverrideConflictError: the tag points at another revision, or the source of a part has
+                changed since.
+        """
+
+    def wait(self, job: str, *, timeout: float | None = None) -> Job:
+        """Wait until a job has ended or is paused, and return it.
+
+        Raises:
+            DeadlineExceededError: that took more than ``timeout`` seconds.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self.get(job)
+            if found.is_at_rest:
+                return found
+            if until is not None and time.monotonic() >= until:
+                raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,395 @@
+"""Jobs in a database: submit, inspect, pause, change, resume, cancel and fork them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, did_you_mean, parse_json
+from promptgraft.parts.validation import check_key
+from promptgraft.project import Project, load_project
+from promptgraft.project.python_source import beside
+from promptgraft.runs.event_file import decoded
+from promptgraft.search.notices import Event
+from promptgraft.service.database import Database
+from promptgraft.service.jobs.candidates import discard_candidate
+from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
+from promptgraft.service.jobs.mirror import mirror
+from promptgraft.service.jobs.preparing import (
+    check_idempotency_key,
+    merged_changes,
+    planned,
+    read_changes,
+    submitted_digest,
+)
+from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
+from promptgraft.service.jobs.rows import JobRows, encoded_changes
+from promptgraft.service.jobs.types import (
+    ALL_JOBS,
+    ENDED,
+    Attempt,
+    Job,
+    JobChanges,
+    JobConflictError,
+    JobFilter,
+    JobsFullError,
+    JobState,
+    Submitted,
+    Wish,
+    check_allowed,
+    check_applicable,
+)
+
+MOST_QUEUED = 1_000
+"""Jobs that may be queued at a time."""
+
+
+class JobManager(Jobs):
+    """Optimization jobs in a database; safe to share between threads.
+
+    Workers run them: see :class:`promptgraft.service.jobs.Worker`. A job changes values of a
+    project that the manager and a worker have; it holds no code, no path and no secret.
+
+    Args:
+        database: the database, or its URL.
+        projects: project files or projects, under the names that jobs use for them.
+        by: who acts, for the events of jobs.
+
+    Attributes:
+        database: the database.
+        projects: the projects by name.
+
+    Raises:
+        ConfigError: the URL or a name is invalid.
+        DataFormatError: a project is invalid.
+    """
+
+    def __init__(
+        self,
+        database: Database | str,
+        *,
+        projects: Mapping[str, Project | str | Path] | None = None,
+        by: str = "",
+    ) -> None:
+        for name in projects or {}:
+            check_key(name, "name of a project")
+        self.database = database if isinstance(database, Database) else Database(database)
+        self.projects: Mapping[str, Project] = {
+            name: one if isinstance(one, Project) else load_project(one)
+            for name, one in (projects or {}).items()
+        }
+        self._by = by
+        self._rows = JobRows(self.database)
+
+    def acting_for(self, name: str) -> JobManager:
+        """Return a manager of the same jobs that acts under this name."""
+        return JobManager(self.database, projects=self.projects, by=name)
+
+    # Reading
+
+    def get(self, job: str) -> Job:
+        with self.database.reading() as connection:
+            return self._rows.find(connection, job)
+
+    def list(
+        self,
+        where: JobFilter = ALL_JOBS,
+        *,
+        before: int | None = None,
+        limit: int = 20,
+        projects: Collection[str] | None = None,
+    ) -> Sequence[Job]:
+        """Return jobs, the newest first; see :meth:`Jobs.list`.
+
+        ``projects`` restricts them to these projects.
+        """
+        if not 1 <= limit <= LARGEST_PAGE:
+            raise ConfigError(f"limit: expected an integer from 1 to {LARGEST_PAGE}, found {limit}")
+        with self.database.reading() as connection:
+            return self._rows.page(connection, where, before=before, limit=limit, projects=projects)
+
+    def counts(self, *, projects: Collection[str] | None = None) -> dict[str, int]:
+        """Return the number of jobs in each state; ``projects`` restricts them to these."""
+        with self.database.reading() as connection:
+            return self._rows.counts(connection, projects)
+
+    def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
+        """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
+        with self.database.reading() as connection:
+            found = self._rows.submitters(connection, [job.number for job in jobs])
+        return {job.id: found.get(job.number, "") for job in jobs}
+
+    def attempts(self, job: str) -> Sequence[Attempt]:
+        with self.database.reading() as connection:
+            return self._rows.attempts(connection, self._rows.find(connection, job).number)
+
+    def events(
+        self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
+    ) -> Sequence[tuple[int, Event, bytes]]:
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+            rows = self._rows.events(connection, found.number, after=after, limit=limit)
+        where = f"job {found.id}, event"
+        return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
+
+    def peek(self, job: Job) -> tuple[int, bool]:
+        """Return the number of a job's latest event, and whether it has ended, in one statement.
+
+        Raises:
+            JobNotFoundError: it was deleted.
+        """
+        with self.database.reading() as connection:
+            row = self._rows.columns(connection, job.number, "events", "state")
+        return row.events, JobState(row.state) in ENDED
+
+    def lines(self, job: str, *, after: int = 0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+        """Return lines of a job's journal after a position, with their positions."""
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+            lines = self._rows.lines(connection, found.number, after + 1, limit=limit)
+        return list(enumerate(lines, after + 1))
+
+    def result(self, job: str) -> dict[str, Json] | None:
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+            document = self._rows.document(connection, found.number, "result")
+        plain = parse_json(document or b"null", where=f"job {found.id}: result")
+        return plain if isinstance(plain, dict) else None
+
+    def mirror(self, job: str, folder: Path) -> Path:
+        found = self.get(job)
+        return mirror(self.database, found, folder, project=self.projects.get(found.project))
+
+    def close(self) -> None:
+        self.database.close()
+
+    # Writing
+
+    def submit(
+        self,
+        project: str,
+        prompt: str | None = None,
+        changes: Changes = None,
+        *,
+        key: str | None = None,
+    ) -> Submitted:
+        found, wanted = self._project(project), read_changes(changes)
+        name = found.prompt(prompt).name
+        if key is not None:
+            check_idempotency_key(key)
+        # Before the transaction: it may import code of the project and read its data.
+        planned(found, name, wanted)
+        tag, digest = wanted.tag or found.tag, submitted_digest(found, name)
+        request = encoded_changes(wanted)
+
+        def insert(connection: Connection) -> Submitted:
+            # In the transaction of the insert, so that two equal submissions make one job.
+            if key is not None and (known := self._rows.by_key(connection, project, key)):
+                job, before = known
+                if (before, job.prompt) != (request, name):
+                    raise JobConflictError(
+                        f"the key belongs to job {job.id}, which has other content; use another key"
+                    )
+                return Submitted(job=job, is_new=False)
+            names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
+            return Submitted(job=self._queued(connection, wanted, **names), is_new=True)
+
+        return self.database.write(insert)
+
+    def pause(self, job: str) -> Job:
+        def pause(connection: Connection, found: Job) -> None:
+            if found.state is JobState.PAUSED:
+                return
+            check_allowed(found, "pause")
+            # A cancelled job ends anyway, and the later wish must not save it.
+            if found.wish is not Wish.CANCEL:
+                self._rows.put(connection, found.number, wish=Wish.PAUSE)
+
+        return self._changed(job, "pause", pause)
+
+    def resume(self, job: str) -> Job:
+        def resume(connection: Connection, found: Job) -> None:
+            if found.state is JobState.RUNNING and found.wish is not Wish.CANCEL:
+                self._rows.put(connection, found.number, wish=Wish.NONE)
+            elif found.state is not JobState.QUEUED:
+                check_allowed(found, "resume")
+                # A user who resumes has mended the cause, so earlier barren attempts do not count.
+                values = {"state": JobState.QUEUED, "reason": b"", "barren": 0}
+                self._rows.put(connection, found.number, **values)
+                self._rows.publish(connection, found.number, "job_queued")
+
+        return self._changed(job, "resume", resume)
+
+    def cancel(self, job: str) -> Job:
+        def cancel(connection: Connection, found: Job) -> None:
+            if found.state is JobState.CANCELLED:
+                return
+            check_allowed(found, "cancel")
+            if found.state is JobState.RUNNING:
+                # Its worker ends it: this process cannot stop calls that are in flight elsewhere.
+                self._rows.put(connection, found.number, wish=Wish.CANCEL)
+                return
+            now = self.database.seconds
+            self._rows.put(connection, found.number, state=JobState.CANCELLED, ended=now)
+            self._rows.publish(connection, found.number, "job_cancelled")
+
+        return self._changed(job, "cancel", cancel)
+
+    def change(self, job: str, changes: Changes) -> Job:
+        seen = self.get(job)
+        check_allowed(seen, "change")
+        whole = self._merged(seen, changes)
+
+        def change(connection: Connection, found: Job) -> None:
+            check_allowed(found, "change")
+            _check_same(found, seen)
+            self._rows.put(connection, found.number, **_columns(whole))
+
+        return self._changed(job, "change", change)
+
+    def fork(self, job: str, changes: Changes = None) -> Job:
+        seen = self.get(job)
+        check_allowed(seen, "fork")
+        whole = self._merged(seen, changes)
+        digest = submitted_digest(self._project(seen.project), seen.prompt)
+
+        def copy(connection: Connection) -> Job:
+            found = self._rows.find(connection, job, locked=True)
+            check_allowed(found, "fork")
+            _check_same(found, seen)
+            names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
+            made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
+            self._rows.copy_answers(connection, found.number, made.number)
+            self._record(connection, found, "fork", to=made.id)
+            return made
+
+        return self.database.write(copy)
+
+    def delete(self, job: str) -> None:
+        def delete(connection: Connection) -> None:
+            found = self._rows.find(connection, job, locked=True)
+            check_allowed(found, "delete")
+            self._rows.delete(connection, found.number)
+
+        found = self.get(job)
+        self.database.write(delete)
+        if found.status.revisions and found.project in self.projects:
+            discard_candidate(self.projects[found.project].store(), found.candidate_tag)
+
+    def promote(
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        *,
+        to: str,
+        expected: Expected | None = None,
+    ) -> dict[str, str]:
+        found = self._project(project)
+        with beside(found.folder):
+            of, store = found.prompt(prompt), found.store()
+            note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
+            rows = promoted(store, of, tag, to=to, expected=expected, note=note)
+            now = held(store, of, to)
+        self.record_move(rows, "promote", project=project, prompt=prompt, tag=to)
+        return {one.name: one.revision.id for one in now}
+
+    def apply(
+        self, job: str, *, to: str | None = None, expected: Expected | None = None
+    ) -> dict[str, str]:
+        found = self.get(job)
+        check_applicable(found)
+        tag = to or found.tag
+        if expected is None and tag == found.tag:
+            expected = found.status.replaces
+        project = self._project(found.project)
+        note = f"applied from job {found.id}{f' by {self._by}' if self._by else ''}"
+        with beside(project.folder):
+            of, store = project.prompt(found.prompt), project.store()
+            rows = promoted(
+                store,
+                of,
+                found.candidate_tag,
+                to=tag,
+                expected=expected,
+                note=note,
+                whole=False,
+            )
+            now = held(store, of, tag)
+        self.database.write(partial(self._record, job=found, what="apply", tag=tag))
+        moved = {row.name for row in rows}
+        return {row.name: row.revision.id for row in now if row.name in moved}
+
+    def record_move(
+        self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
+    ) -> None:
+        """Record who moved a winner in the events of its job, if that is among the latest 100."""
+        runs = {one.revision.provenance.run_id for one in rows}
+        where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
+        for job in self.list(where, limit=LARGEST_PAGE):
+            # The store knows the run of a revision, but not the job that ran it.
+            if (self.result(job.id) or {}).get("run_id") in runs:
+                self.database.write(partial(self._record, job=job, what=what, tag=tag))
+                return
+
+    def _record(self, connection: Connection, job: Job, what: str, **details: Json) -> None:
+        """Record who did what with a job."""
+        self._rows.publish(connection, job.number, "job_asked", what=what, by=self._by, **details)
+
+    def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
+        if (waiting := self._rows.waiting(connection)) >= MOST_QUEUED:
+            raise JobsFullError(
+                f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
+            )
+        id_ = uuid.uuid4().hex
+        return self._rows.insert(
+            connection, self._by, id=id_, state=JobState.QUEUED, **values, **_columns(changes)
+        )
+
+    def _changed(self, job: str, what: str, change: Callable[[Connection, Job], None]) -> Job:
+        """Return a job after a change under its lock, which is recorded if it has an effect."""
+
+        def apply(connection: Connection) -> Job:
+            found = self._rows.find(connection, job, locked=True)
+            change(connection, found)
+            changed = self._rows.load(connection, found.number)
+            if changed != found:
+                self._record(connection, found, what)
+            return changed
+
+        return self.database.write(apply)
+
+    def _project(self, name: str) -> Project:
+        if name not in self.projects:
+            known = ", ".join(self.projects) or "none"
+            near = did_you_mean(name, list(self.projects))
+            raise ConfigError(f"there is no project `{name}`{near}; there: {known}")
+        return self.projects[name]
+
+    def _merged(self, job: Job, given: Changes) -> JobChanges:
+        whole = merged_changes(job.changes, given)
+        if job.project in self.projects:
+            planned(self.projects[job.project], job.prompt, whole)
+        return whole
+
+
+def _check_same(found: Job, seen: Job) -> None:
+    """Refuse changes that were planned on a state that is outdated.
+
+    Planning takes too long to hold the lock of the job meanwhile.
+    """
+    if found.changes != seen.changes:
+        raise JobConflictError(f"job {found.id} was changed meanwhile; check it and try again")
+
+
+def _columns(changes: JobChanges) -> dict[str, object]:
+    return {
+        "request": encoded_changes(changes),
+        "priority": changes.priority,
+        "not_before": changes.not_before,
+    }

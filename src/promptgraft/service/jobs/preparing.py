@@ -1,0 +1,212 @@
+"""From the changes of a job to an optimization job of its project: read, merge, apply, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import ConfigError
+from promptgraft.evals.dataset import cases_digest
+from promptgraft.ground.serde import Json, did_you_mean, digest_json, shown
+from promptgraft.ground.strict.nodes import Source
+from promptgraft.project import Project
+from promptgraft.project.python_source import beside
+from promptgraft.project.running import Changes as RunChanges
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.plan import RunPlan
+from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.service.jobs.interface import Changes
+from promptgraft.service.jobs.types import JOB_CHANGES, Job, JobChanges
+
+_MOST_KEY_CHARS = 200
+
+
+def check_idempotency_key(key: str) -> None:
+    """Refuse an invalid idempotency key.
+
+    Raises:
+        ConfigError: it is empty, too long or not ASCII.
+    """
+    if not (0 < len(key) <= _MOST_KEY_CHARS and key.isascii()):
+        raise ConfigError(
+            f"key: expected 1 to {_MOST_KEY_CHARS} ASCII characters, found {len(key)}"
+        )
+
+
+def read_changes(given: Changes) -> JobChanges:
+    """Read the changes of a job from plain data.
+
+    Raises:
+        DataFormatError: a line for each fault, which begins with the name of the field.
+    """
+    if given is None:
+        return JobChanges()
+    if isinstance(given, JobChanges):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"expected the changes of a job as an object, found {shown(given)}")
+    named: dict[str, Json] = {str(name): plain(value) for name, value in given.items()}
+    source = Source.of(named)
+    found = JOB_CHANGES.read(source.root)
+    source.raise_all()
+    assert found is not None  # noqa: S101 - what has no fault is read
+    return found
+
+
+def plain(value: object) -> Json:
+    """Return a value as plain data; other values, such as money, become text."""
+    if value is None or isinstance(value, (str, int, float, bool, list, dict)):
+        return value
+    return str(value)
+
+
+def written_changes(changes: JobChanges) -> dict[str, Json]:
+    """Return changes as plain data, without defaults."""
+    default = JobChanges()
+    fields = attrs.asdict(changes, recurse=False)
+    return {
+        # JSON has no exact decimals, and `tuning` may be a mapping that it cannot hold.
+        name: str(value) if name == "max_cost" else dict(value) if name == "tuning" else value
+        for name, value in fields.items()
+        if value != getattr(default, name)
+    }
+
+
+def job_json(job: Job) -> dict[str, Json]:
+    """Return a job as plain data."""
+    return {
+        **attrs.asdict(job, recurse=False),
+        "state": str(job.state),
+        "wish": str(job.wish),
+        "changes": written_changes(job.changes),
+        "status": attrs.asdict(job.status),
+    }
+
+
+_CHANGEABLE = frozenset(
+    {
+        "budget",
+        "max_iterations",
+        "target_score",
+        "patience",
+        "max_cost",
+        "max_tokens",
+        "timeout",
+        "priority",
+        "not_before",
+        "note",
+        "store",
+    }
+)
+"""Fields that do not decide the path of the search, and may change once there are answers."""
+
+
+def merged_changes(before: JobChanges, given: Changes) -> JobChanges:
+    """Merge new changes into those of a job; a default that is named counts as given.
+
+    Raises:
+        ConfigError: a change decides the path of the search.
+        DataFormatError: a change is invalid.
+    """
+    changes = read_changes(given)
+    names = given if isinstance(given, Mapping) else written_changes(changes)
+    said = {str(name): getattr(changes, str(name)) for name in names}
+    if fixed := sorted(said.keys() - _CHANGEABLE):
+        raise ConfigError(
+            f"{fixed[0]}: decides the path of the search, which is bound to the answers that are "
+            "there; submit a new job"
+        )
+    return attrs.evolve(before, **said)
+
+
+def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
+    """Check without a call that a job can run, and return its plan.
+
+    Raises:
+        ConfigError, DataFormatError: it cannot run.
+    """
+    # Functions of the project are imported from its folder.
+    with beside(project.folder):
+        project.stand_in()
+        return prepared(project, name, changes).plan()
+
+
+def submitted_digest(project: Project, name: str) -> str:
+    """Return the SHA-256 of everything that a job depends on: settings, prompt and cases."""
+    descriptor = project.prompt(name).prompt.descriptor
+    prompt: list[Json] = [descriptor.interface_hash]
+    prompt += [section.content_hash for section in descriptor.sections]
+    sets: dict[str, Json] = {
+        part: cases_digest(cases) for part, cases in project.splits.parts().items()
+    }
+    settings = project.described()
+    # It may be raised while jobs wait for the next day, and these must still match the project.
+    settings.pop("max_cost_per_day", None)
+    return digest_json([settings, name, prompt, sets])
+
+
+def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJob:
+    """Return the optimization job of a project with the changes applied.
+
+    Args:
+        project: the project; its folder must be importable.
+        name: the name of the prompt.
+        changes: the changes.
+
+    Raises:
+        ConfigError: a change does not fit the project, or the project has a setting that jobs do
+            not support; names it.
+        DataFormatError: the project is invalid.
+    """
+    if project.config.apply is not None and not changes.dry_run:
+        raise ConfigError(
+            "apply: `to-source` is for `promptgraft optimize` and `resume`, and a job writes no "
+            "source: its winner goes to the store; leave it out of the project file"
+        )
+    tuned = project.tuned(
+        {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
+    )
+    given = RunChanges(
+        tag=changes.tag or None,
+        seed=changes.seed,
+        budget=changes.budget,
+        max_cost=changes.max_cost,
+        max_tokens=changes.max_tokens,
+        timeout=changes.timeout,
+    )
+    job = given.applied(tuned.job(name))
+    context, config = job.context, job.config
+    stoppers = [*config.limits.stoppers, *_stoppers(changes)]
+    config = attrs.evolve(
+        config,
+        limits=attrs.evolve(config.limits, stoppers=stoppers),
+        persist=changes.store and not changes.dry_run,
+    )
+    if changes.model is not None:
+        model = _model(tuned, changes.model)
+        context = attrs.evolve(context, adapter=model, reflection_adapter=model)
+    changed = OptimizationJob(job.subject, context, config)
+    return changed.dry() if changes.dry_run else changed
+
+
+def _stoppers(changes: JobChanges) -> list[Stopper]:
+    found: list[Stopper] = []
+    if changes.max_iterations is not None:
+        found.append(MaxProposals(changes.max_iterations))
+    if changes.patience is not None:
+        found.append(NoImprovement(changes.patience))
+    if changes.target_score is not None:
+        found.append(TargetScore(changes.target_score))
+    return found
+
+
+def _model(project: Project, name: str) -> ProviderAdapter:
+    known = {str(place[-1]): place for place in project.models()}
+    if name not in known:
+        raise ConfigError(
+            f"model: the project has no model `{name}`{did_you_mean(name, list(known))}; there: "
+            f"{', '.join(known)}"
+        )
+    return project.model(known[name])

@@ -1,0 +1,146 @@
+"""Reading the tags of a project's prompts, and promoting from one tag to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.errors import ConfigError, OverrideConflictError, RevisionNotFoundError
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.overrides import OverrideAddress, PromptOverride, Revision, RevisionedStore
+from promptgraft.overrides.base_store import Change
+from promptgraft.overrides.resolution import PartDiff, diff_override
+from promptgraft.parts.validation import check_tag
+from promptgraft.project.parts import ProjectPrompt
+from promptgraft.prompt.template import Prompt
+from promptgraft.targets.prompts import address_of
+
+Expected = Mapping[str, str]
+"""Revisions that a tag must point at, by the address of their prompt; an empty one for none."""
+
+
+@attrs.frozen(kw_only=True)
+class TaggedRevision:
+    """The revision that a tag holds for one prompt; a graph has one for each prompt.
+
+    Attributes:
+        prompt: the prompt.
+        revision: the revision that the tag points at.
+    """
+
+    prompt: Prompt[object]
+    revision: Revision
+
+    @property
+    def name(self) -> str:
+        """The address of the prompt, `namespace/key`."""
+        return address_of(self.prompt)
+
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """The parts that differ from the source."""
+        return diff_override(self.prompt, self.revision.override)
+
+    @property
+    def stale(self) -> list[str]:
+        """The parts whose source has changed since."""
+        return [part.part for part in self.parts if part.state is not None]
+
+
+def address(prompt: Prompt[object], tag: str) -> OverrideAddress:
+    """Return the address of a tag of a prompt."""
+    return OverrideAddress(prompt.descriptor.ns, prompt.descriptor.key, tag)
+
+
+def tags_of(store: RevisionedStore, found: ProjectPrompt) -> list[str]:
+    """Return the tags that hold something for a prompt or a graph, sorted."""
+    own = {(one.descriptor.ns, one.descriptor.key) for one in found.prompts}
+    return sorted({one.tag for one in store.addresses() if (one.ns, one.prompt_key) in own})
+
+
+def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedRevision]:
+    """Return what a tag holds for a prompt, or for each prompt of a graph.
+
+    Raises:
+        RevisionNotFoundError: it holds nothing.
+    """
+    rows = [
+        TaggedRevision(prompt=prompt, revision=revision)
+        for prompt in found.prompts
+        if (revision := store.current_at(address(prompt, tag))) is not None
+    ]
+    if not rows:
+        raise RevisionNotFoundError(f"tag `{tag}` of `{found.address}` holds nothing")
+    return rows
+
+
+def promoted(
+    store: RevisionedStore,
+    found: ProjectPrompt,
+    tag: str,
+    *,
+    to: str,
+    expected: Expected | None = None,
+    note: str,
+    whole: bool = True,
+) -> list[TaggedRevision]:
+    """Promote what ``tag`` holds to the tag ``to`` in one transaction, and return it.
+
+    A prompt of a graph for which ``tag`` holds nothing falls back to its source, or keeps what it
+    has if ``tag`` is not the ``whole`` graph.
+
+    Raises:
+        ConfigError: ``expected`` names an unknown prompt, or ``to`` is not a valid tag.
+        RevisionNotFoundError: ``tag`` holds nothing.
+        OverrideConflictError: ``to`` does not point at ``expected``, or the source of a part has
+            changed since.
+    """
+    check_tag(to)
+    names = [address_of(prompt) for prompt in found.prompts]
+    for name in expected or {}:
+        if name not in names:
+            near = did_you_mean(name, names)
+            raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
+    rows = held(store, found, tag)
+    # The target tag would claim a change that no prompt applies.
+    if stale := [part for one in rows for part in one.stale]:
+        raise OverrideConflictError(
+            f"the source has changed since: {', '.join(stale)} would not apply"
+        )
+    overrides = {one.name: attrs.evolve(one.revision.override, tag=to) for one in rows}
+    changes: dict[OverrideAddress, Change] = {}
+    for prompt, name in zip(found.prompts, names, strict=True):
+        target = address(prompt, to)
+        present = store.current_at(target)
+        wanted = None if expected is None else expected.get(name)
+        if wanted is not None:
+            _check_present(present, wanted, f"tag `{to}` of `{name}`")
+        if name in overrides or (whole and present is not None):
+            # Compared again inside of the transaction, because the tag was read before it.
+            seen = None if wanted is None else present.override if present else target.empty()
+            changes[target] = _replacing(overrides.get(name, target.empty()), seen)
+    provenance = attrs.evolve(rows[0].revision.provenance, note=note)
+    store.mutate_all(changes, provenance=provenance)
+    return rows
+
+
+def _check_present(present: Revision | None, wanted: str, where: str) -> None:
+    found = present.id if present else ""
+    # A prefix, as people copy it from a list; an empty one would match everything.
+    if not (wanted == found or (len(wanted) >= 4 and found.startswith(wanted))):
+        raise OverrideConflictError(
+            f"{where}: expected revision {wanted[:12] or 'none'}, found {found[:12] or 'none'}"
+        )
+
+
+def _replacing(override: PromptOverride, seen: PromptOverride | None) -> Change:
+    """Return a change that replaces ``seen``, or anything if that is None, by ``override``."""
+
+    def replace(there: PromptOverride) -> PromptOverride:
+        if seen is not None and there != seen:
+            where = f"tag `{there.tag}` of `{there.ns}/{there.prompt_key}`"
+            raise OverrideConflictError(f"{where} was changed meanwhile; check it and try again")
+        return override
+
+    return replace

@@ -1,0 +1,387 @@
+"""SQL statements that read and write jobs; transactions are made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from decimal import Decimal
+
+import attrs
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from promptgraft.errors import LeaseLostError
+from promptgraft.ground.serde import canonical_json, parse_json
+from promptgraft.ground.strict import structure
+from promptgraft.service.database import Database
+from promptgraft.service.jobs.lines import JobLines, encoded_plain
+from promptgraft.service.jobs.preparing import read_changes, written_changes
+from promptgraft.service.jobs.types import (
+    ENDED,
+    Job,
+    JobChanges,
+    JobFilter,
+    JobNotFoundError,
+    JobState,
+    Status,
+    Wish,
+)
+
+# Long enough for three renewals, short enough that the job of a dead worker soon continues.
+LEASE_SECONDS = 30.0
+# Ends the circle of a job that kills every worker, without counting restarts in between.
+MOST_BARREN_ATTEMPTS = 5
+"""Attempts in a row without a new answer after which a job fails."""
+
+_CONVERTED = frozenset({"changes", "state", "wish", "reason", "status"})
+_SAME = tuple(one.name for one in attrs.fields(Job) if one.name not in _CONVERTED)
+"""Fields of a job that are columns of the same name and type."""
+
+_DOCUMENTS = frozenset({"config", "result"})
+"""Large columns, which are read only when they are needed."""
+
+_HEX = re.compile("[0-9a-f]+")
+_STATES_BY_WISH = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
+_EVENTS = {
+    JobState.QUEUED: "job_recovered",
+    JobState.PAUSED: "job_paused",
+    JobState.COMPLETED: "job_completed",
+    JobState.FAILED: "job_failed",
+    JobState.CANCELLED: "job_cancelled",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Claim:
+    """A job that a worker has taken.
+
+    Attributes:
+        job: the job.
+        fence: the job's fence at that time; a claim with an older fence may not write.
+    """
+
+    job: Job
+    fence: int
+
+
+class JobRows(JobLines):
+    """Statements on jobs. All methods take the connection of a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._light = [one for one in self._jobs.c if one.name not in _DOCUMENTS]
+
+    # Reading
+
+    def load(self, connection: Connection, number: int, *, locked: bool = False) -> Job:
+        """Return the job with a number; ``locked`` keeps other writers out.
+
+        Raises:
+            JobNotFoundError: the job was deleted.
+        """
+        query = select(*self._light).where(self._jobs.c.number == number)
+        row = connection.execute(query.with_for_update() if locked else query).one_or_none()
+        if row is None:
+            raise JobNotFoundError(f"job {number} is gone")
+        return _job(row)
+
+    def find(self, connection: Connection, given: str, *, locked: bool = False) -> Job:
+        """Return the job with an id, or with a unique prefix of it.
+
+        Raises:
+            JobNotFoundError: no job matches, or several do.
+        """
+        jobs = self._jobs
+        wanted = given.lower()
+        # A range and not a pattern, which SQLite and other collations look for in every row. Ids
+        # are hexadecimal, and in every collation `g` follows `f`.
+        begins = (jobs.c.id >= wanted, jobs.c.id < f"{wanted}g")
+        query = select(jobs.c.number, jobs.c.id).where(*begins).order_by(jobs.c.id).limit(2)
+        rows = connection.execute(query).all() if _HEX.fullmatch(wanted) else []
+        # An exact match wins over longer ids that begin with it.
+        exact = [row for row in rows if row.id == wanted] or rows
+        if len(exact) == 1 and len(given) >= 4:
+            return self.load(connection, exact[0].number, locked=locked)
+        why = "give more digits of its id" if rows else "`promptgraft jobs list` shows all"
+        what = "several jobs begin" if len(rows) > 1 else "no job has an id that begins"
+        raise JobNotFoundError(f"{what} with `{given[:40]}`; {why}")
+
+    def by_key(self, connection: Connection, project: str, key: str) -> tuple[Job, bytes] | None:
+        """Return the job that was made with an idempotency key, and the request that made it."""
+        jobs = self._jobs
+        row = connection.execute(
+            select(*self._light).where(jobs.c.project == project, jobs.c.key == key)
+        ).one_or_none()
+        return None if row is None else (_job(row), row.request)
+
+    def page(
+        self,
+        connection: Connection,
+        where: JobFilter,
+        *,
+        before: int | None,
+        limit: int,
+        projects: Collection[str] | None = None,
+    ) -> list[Job]:
+        """Return jobs, the newest first."""
+        jobs = self._jobs
+        wanted: list[ColumnElement[bool]] = [
+            jobs.c[name] == one
+            for name in ("state", "project", "prompt", "tag")
+            if (one := getattr(where, name)) is not None
+        ]
+        if where.since is not None:
+            wanted.append(jobs.c.created >= where.since)
+        if projects is not None:
+            wanted.append(jobs.c.project.in_(sorted(projects)))
+        if before is not None:
+            wanted.append(jobs.c.number < before)
+        if where.text:
+            fields = [jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag]
+            wanted.append(or_(*(one.contains(where.text, autoescape=True) for one in fields)))
+        query = select(*self._light).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
+        return [_job(row) for row in connection.execute(query)]
+
+    def counts(
+        self, connection: Connection, projects: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """Return the number of jobs in each state; of some projects, or of all."""
+        state = self._jobs.c.state
+        query = select(state, func.count()).group_by(state)
+        if projects is not None:
+            query = query.where(self._jobs.c.project.in_(sorted(projects)))
+        rows = connection.execute(query).all()
+        return {**dict.fromkeys(map(str, JobState), 0), **{row[0]: row[1] for row in rows}}
+
+    def waiting(self, connection: Connection) -> int:
+        """Return the number of queued jobs."""
+        query = select(func.count()).where(self._jobs.c.state == JobState.QUEUED)
+        return connection.scalar(query) or 0
+
+    def document(self, connection: Connection, number: int, name: str) -> bytes | None:
+        """Return the ``config`` or the ``result`` of a job; None before it is written."""
+        found: bytes | None = getattr(self.columns(connection, number, name), name)
+        return found
+
+    # Submitting and deleting
+
+    def insert(self, connection: Connection, by: str, **values: object) -> Job:
+        """Insert a job that ``by`` submits, and return it."""
+        made = connection.execute(
+            insert(self._jobs).values(created=self._database.seconds, **values)
+        )
+        assert made.inserted_primary_key is not None  # noqa: S101 - an insert has one
+        number = int(made.inserted_primary_key[0])
+        self.publish(connection, number, "job_queued", by=by)
+        return self.load(connection, number)
+
+    def delete(self, connection: Connection, number: int) -> None:
+        """Delete a job; its events, answers and attempts are deleted by their foreign keys."""
+        connection.execute(delete(self._jobs).where(self._jobs.c.number == number))
+
+    # Leases
+
+    def claim(
+        self, connection: Connection, projects: Collection[tuple[str, str]], worker: str
+    ) -> Claim | None:
+        """Give a worker the next job that it can run; None if there is none.
+
+        In that case, jobs that were submitted with another version of the projects say so.
+
+        Args:
+            connection: that of the transaction.
+            projects: names and digests of what the worker can run.
+            worker: its name.
+        """
+        jobs, now = self._jobs, self._database.seconds
+        number = connection.scalar(
+            select(jobs.c.number)
+            .where(
+                jobs.c.state == JobState.QUEUED,
+                jobs.c.not_before <= now,
+                tuple_(jobs.c.project, jobs.c.digest).in_(sorted(projects)),
+            )
+            # The oldest first, so that no job starves among equals.
+            .order_by(jobs.c.priority.desc(), jobs.c.number)
+            .limit(1)
+            # A job that another worker is claiming is skipped instead of waited for.
+            .with_for_update(skip_locked=True)
+        )
+        if number is None:
+            for name in {name for name, _ in projects}:
+                why = f"waits for a worker with project `{name}` as it was submitted"
+                own = [digest for at, digest in projects if at == name]
+                self.explain_wait(connection, name, why, except_digests=own)
+            return None
+        self.put(
+            connection,
+            number,
+            state=JobState.RUNNING,
+            wish=Wish.NONE,
+            reason=b"",
+            # Fencing: a worker that was only slow fails at its next write, whatever it believes.
+            fence=jobs.c.fence + 1,
+            worker=worker,
+            lease=now + LEASE_SECONDS,
+            attempts=jobs.c.attempts + 1,
+            started=func.coalesce(jobs.c.started, now),
+        )
+        taken = self.columns(connection, number, "fence", "attempts")
+        connection.execute(
+            insert(self._database.tables.attempts).values(
+                job=number,
+                number=taken.attempts,
+                worker=worker,
+                started=now,
+                answers=self.answers(connection, number),
+                error=b"",
+            )
+        )
+        kind = "job_started" if taken.attempts == 1 else "job_resumed"
+        self.publish(connection, number, kind, worker=worker, attempt=taken.attempts)
+        return Claim(job=self.load(connection, number), fence=taken.fence)
+
+    def check(self, connection: Connection, claim: Claim) -> None:
+        """Lock a job for a write by the worker that has claimed it.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+        """
+        jobs = self._jobs
+        found = connection.scalar(
+            select(jobs.c.fence).where(jobs.c.number == claim.job.number).with_for_update()
+        )
+        if found != claim.fence:
+            raise _lost(claim)
+
+    def wish(self, connection: Connection, claim: Claim) -> Wish:
+        """Return the open wish for a claimed job.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+        """
+        jobs = self._jobs
+        row = connection.execute(
+            select(jobs.c.fence, jobs.c.wish).where(jobs.c.number == claim.job.number)
+        ).one_or_none()
+        if row is None or row.fence != claim.fence:
+            raise _lost(claim)
+        return Wish(row.wish)
+
+    def renew(self, connection: Connection, claim: Claim) -> Wish:
+        """Renew a lease; return the open wish for the job.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+        """
+        self.check(connection, claim)
+        self.put(connection, claim.job.number, lease=self._database.seconds + LEASE_SECONDS)
+        return self.wish(connection, claim)
+
+    def expired(self, connection: Connection) -> list[Job]:
+        """Return running jobs whose lease has expired, locked."""
+        jobs = self._jobs
+        query = (
+            select(*self._light)
+            .where(jobs.c.state == JobState.RUNNING, jobs.c.lease < self._database.seconds)
+            .order_by(jobs.c.number)
+            .with_for_update(skip_locked=True)
+        )
+        return [_job(row) for row in connection.execute(query)]
+
+    def advance(self, connection: Connection, number: int, progress: float, status: Status) -> None:
+        """Store the progress of a job, and book its cost."""
+        jobs = self._jobs
+        self.charge(connection, number, Decimal(status.cost or 0))
+        self.put(
+            connection,
+            number,
+            # A replay begins at 0 again, but progress never falls.
+            progress=case((jobs.c.progress < progress, progress), else_=jobs.c.progress),
+            status=encoded_plain(attrs.asdict(status)),
+        )
+
+    def settle(
+        self,
+        connection: Connection,
+        job: Job,
+        state: JobState,
+        *,
+        reason: str,
+        error: str = "",
+        result: bytes | None = None,
+    ) -> None:
+        """End the current attempt of a locked job, and put the job into its next state."""
+        attempts, attempt = self._database.tables.attempts, self._attempt(job.number, job.attempts)
+        before = connection.scalar(select(attempts.c.answers).where(*attempt)) or 0
+        barren = 0
+        # An attempt that has paid for an answer has made progress, however it ended.
+        if self.answers(connection, job.number) <= before:
+            barren = self.columns(connection, job.number, "barren").barren + 1
+        if state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:
+            state = JobState.FAILED
+            reason = f"{barren} attempts in a row without a new answer; the last: {error or reason}"
+        now = self._database.seconds
+        connection.execute(update(attempts).where(*attempt).values(ended=now, error=error.encode()))
+        values: dict[str, object] = {"result": result} if result is not None else {}
+        if state in ENDED:
+            values["ended"] = now
+        if state is JobState.COMPLETED:
+            values["progress"] = 100.0
+        self.put(
+            connection,
+            job.number,
+            state=state,
+            wish=Wish.NONE,
+            reason=reason.encode(),
+            # A worker that still believes to have the job can no longer write.
+            fence=self._jobs.c.fence + 1,
+            worker="",
+            lease=0.0,
+            barren=barren,
+            **values,
+        )
+        if state in ENDED:
+            self.drop_progress(connection, job.number)
+        self.publish(connection, job.number, _EVENTS[state], reason=reason)
+
+    def put_back(self, connection: Connection, job: Job, why: str) -> None:
+        """Queue a locked job whose worker is gone, or grant the open wish for it."""
+        state = _STATES_BY_WISH.get(job.wish, JobState.QUEUED)
+        self.settle(connection, job, state, reason=why, error=why)
+
+
+def encoded_changes(changes: JobChanges) -> bytes:
+    """Return changes as the table stores them; equal changes have equal bytes."""
+    return canonical_json(written_changes(changes)).encode()
+
+
+def _lost(claim: Claim) -> LeaseLostError:
+    return LeaseLostError(
+        f"job {claim.job.id} was taken over by another worker, or settled; nothing more of it is "
+        "written here"
+    )
+
+
+def _job(row: Row[object]) -> Job:
+    plain = parse_json(row.request, where=f"job {row.id}: request")
+    status = parse_json(row.status, where=f"job {row.id}: status")
+    return Job(
+        **{name: getattr(row, name) for name in _SAME},
+        changes=read_changes(plain if isinstance(plain, dict) else None),
+        state=JobState(row.state),
+        wish=Wish(row.wish),
+        reason=row.reason.decode(),
+        status=structure(status, Status, where=f"job {row.id}: status"),
+    )

@@ -1,0 +1,272 @@
+"""Running a claimed job: its preparation, its run, and the state that follows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+
+import attrs
+from sqlalchemy import Connection
+
+from promptgraft.adapters.calling.limiter import share_accounts
+from promptgraft.bridges.trackers import tracking
+from promptgraft.errors import (
+    CallerError,
+    ConfigError,
+    JournalCorruptError,
+    JournalMismatchError,
+    LeaseLostError,
+    LimitReachedError,
+    PromptgraftError,
+    ProviderError,
+    WinnerNotStoredError,
+)
+from promptgraft.ground.clock import SystemClock
+from promptgraft.project import Project
+from promptgraft.project.outcome import Outcome
+from promptgraft.project.python_source import beside
+from promptgraft.project.running import Changes, Runnable, run_job
+from promptgraft.project.services import TrackersConfig, cluster
+from promptgraft.runtime import Cancellation, EventBus
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.result import RunResult
+from promptgraft.search.stopping import StopReason
+from promptgraft.service.database import Database, SqlJournal
+from promptgraft.service.jobs.candidates import CandidateStore
+from promptgraft.service.jobs.mirror import name_of
+from promptgraft.service.jobs.preparing import prepared
+from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
+from promptgraft.service.jobs.rows import Claim, JobRows
+from promptgraft.service.jobs.types import JobChanges, JobState, Status, Wish
+
+_PAUSING = frozenset(
+    {
+        StopReason.PROVIDER_FAILED,
+        StopReason.REFLECTION_FAILED,
+        StopReason.COST,
+        StopReason.TOKENS,
+        StopReason.REFLECTIONS,
+        StopReason.DEADLINE,
+        StopReason.STOP_FILE,
+    }
+)
+"""Reasons after which a run can continue, once a cause is removed or a limit is raised."""
+
+
+def carry_out(
+    database: Database, claim: Claim, project: Project, *, calls: int | None = None
+) -> None:
+    """Run a claimed job, and settle it unless its lease is lost.
+
+    ``calls`` limits the model calls in flight, whatever the project says.
+    """
+    if calls is not None:
+        share_accounts(calls)
+    clock = SystemClock()
+    with (
+        Heartbeat(database, claim, clock=clock) as heartbeat,
+        beside(project.folder),
+        _paused_by_signal(heartbeat.pause),
+    ):
+        most = project.config.max_cost_per_day
+        events = JobEvents(database, claim, heartbeat, clock=clock, most=most)
+        attempt = _Attempt(database, claim, project, heartbeat, events)
+        job: OptimizationJob | None = None
+        try:
+            job = prepared(project, claim.job.prompt, claim.job.changes)
+            attempt.store_config(job)
+            end = attempt.run(job, calls=calls)
+        # Any other exception ends this process, and its worker puts the job back.
+        except PromptgraftError as error:
+            end = _end_by(error)
+        # Another worker has the job: its state is no longer ours to write.
+        if not heartbeat.lost:
+            with contextlib.suppress(LeaseLostError):
+                attempt.settle(job, end)
+
+
+@attrs.frozen(kw_only=True)
+class _End:
+    """The state that follows an attempt.
+
+    Attributes:
+        state: the state.
+        reason: why the job is in this state, in one line.
+        error: the error that ended the attempt; empty if it ended in order.
+        result: the result of the run; None if it has none.
+        unstored: why the winner is not in the store; empty if it is, or there is none.
+        revisions: the revisions that hold the winner, by address.
+        replaces: the revisions of the live tag that applying it replaces, by address.
+    """
+
+    state: JobState
+    reason: str = ""
+    error: str = ""
+    result: RunResult | None = None
+    unstored: str = ""
+    revisions: Mapping[str, str] = attrs.field(factory=dict)
+    replaces: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class _Attempt:
+    """One attempt at a claimed job."""
+
+    database: Database
+    claim: Claim
+    project: Project
+    heartbeat: Heartbeat
+    events: JobEvents
+
+    def store_config(self, job: OptimizationJob) -> None:
+        """Store the ``config.json`` of the run directory, for mirrors."""
+        source = Runnable.of(self.project, self.claim.job.prompt, job)
+        config = attrs.evolve(source, changes=Changes(tag=self.claim.job.tag)).config
+        rows = JobRows(self.database)
+
+        def put(connection: Connection) -> None:
+            rows.check(connection, self.claim)
+            rows.put(connection, self.claim.job.number, config=json.dumps(config).encode())
+
+        self.database.write(put)
+
+    def run(self, job: OptimizationJob, *, calls: int | None) -> _End:
+        """Run the job on the cluster and with the trackers of the project."""
+        config, heartbeat = self.project.config, self.heartbeat
+        bus = job.context.event_bus or EventBus()
+        trackers = TrackersConfig() if self.claim.job.changes.dry_run else config.trackers
+        with contextlib.ExitStack() as held:
+            executor = held.enter_context(
+                cluster(config.executor, code=self.project.folder, at_once=calls)
+            )
+            try:
+                held.enter_context(tracking(trackers, bus, key=name_of(self.claim.job)))
+            except ConfigError as error:  # the job itself is not at fault: pause, do not fail
+                return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
+            journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
+            held.callback(_close, journal)
+            winners = CandidateStore(self.project.store(), self.claim.job.candidate_tag)
+            result = run_job(
+                job.within(
+                    attrs.evolve(
+                        job.context,
+                        event_bus=bus,
+                        pause=heartbeat.pause,
+                        overrides_store=winners,
+                    )
+                ),
+                workers=min(self.project.workers, calls or self.project.workers),
+                executor=executor,
+                listeners=[self.events.on_event],
+                cancellation=heartbeat.cancellation,
+                journal=journal,
+            )
+        end = _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
+        if end.result is None or not result.persisted:
+            return end
+        return attrs.evolve(end, revisions=winners.revisions, replaces=winners.replaces)
+
+    def settle(self, job: OptimizationJob | None, end: _End) -> None:
+        """Store how the attempt ended; ``job`` is None if it could not be prepared."""
+        claim, rows = self.claim, JobRows(self.database)
+        document = None
+        if job is not None and end.result is not None:
+            document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
+        status = _final_status(end, claim.job.changes, self.events.status)
+
+        def settle(connection: Connection) -> None:
+            rows.check(connection, claim)
+            rows.advance(connection, claim.job.number, self.events.progress, status)
+            rows.settle(
+                connection,
+                claim.job,
+                end.state,
+                reason=end.reason,
+                error=end.error,
+                result=document,
+            )
+
+        self.database.write(settle)
+
+
+def _close(journal: SqlJournal) -> None:
+    # Settling reports a lost lease, and must not be skipped because closing raised it first.
+    with contextlib.suppress(LeaseLostError):
+        journal.close()
+
+
+def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
+    reason = f"{result.stop_reason}: {result.stop_detail}"
+    if heartbeat.wish is Wish.CANCEL and result.stop_reason is StopReason.CANCELLED:
+        return _End(state=JobState.CANCELLED, reason="asked to end")
+    if result.stop_reason is StopReason.PAUSED:
+        why = "asked to pause" if heartbeat.wish is Wish.PAUSE else heartbeat.spent
+        return _End(
+            state=JobState.PAUSED if why else JobState.QUEUED,
+            reason=why or "its worker was asked to end",
+        )
+    if result.stop_reason is StopReason.CANCELLED:
+        # Cancelled without a user's wish: the lease is lost, and this state is not written.
+        return _End(state=JobState.QUEUED, reason=reason)
+    if result.stop_reason in _PAUSING:
+        return _End(state=JobState.PAUSED, reason=reason, result=result)
+    return _End(state=JobState.COMPLETED, reason=reason, result=result)
+
+
+def _end_by(error: PromptgraftError) -> _End:
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, WinnerNotStoredError) and isinstance(error.result, RunResult):
+        result = error.result
+        return _End(
+            state=JobState.COMPLETED,
+            reason=f"{result.stop_reason}: {result.stop_detail}",
+            result=result,
+            unstored=str(error),
+        )
+    if isinstance(error, (ProviderError, LimitReachedError, JournalCorruptError)):
+        return _End(state=JobState.PAUSED, reason=reason, error=reason)
+    if isinstance(error, (CallerError, JournalMismatchError)):
+        return _End(state=JobState.FAILED, reason=reason, error=reason)
+    return _End(state=JobState.QUEUED, reason=reason, error=reason)
+
+
+def _final_status(end: _End, changes: JobChanges, status: Status) -> Status:
+    status = attrs.evolve(status, waiting="", stage="", unstored=end.unstored)
+    result = end.result
+    if result is None:
+        return status
+    if result.found_better and not result.persisted and not end.unstored:
+        stores = changes.store and not changes.dry_run
+        why = f"it is {result.verdict}" if stores else "the job stores nothing"
+        status = attrs.evolve(status, unstored=why)
+    gain = result.held_out.gain if result.held_out else None
+    return attrs.evolve(
+        status,
+        revision=next(iter(end.revisions.values())) if len(end.revisions) == 1 else None,
+        revisions=end.revisions,
+        replaces=end.replaces,
+        verdict=str(result.verdict),
+        gain=gain.mean_gain if gain else None,
+        gain_low=gain.low if gain else None,
+        gain_high=gain.high if gain else None,
+        held_out=gain.cases if gain else 0,
+    )
+
+
+@contextlib.contextmanager
+def _paused_by_signal(pause: Cancellation) -> Iterator[None]:
+    """Make SIGTERM pause a run after its step, and ignore Ctrl+C, which is for the worker."""
+    # Only the main thread may install handlers; in any other, the caller handles signals.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: pause.set("its worker was asked to end"))
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, ignored)

@@ -1,0 +1,305 @@
+"""Workers: they claim jobs, run each in a child process, and put back jobs of lost workers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+import attrs
+from sqlalchemy import Connection
+
+from promptgraft.errors import ConfigError, Lasting, LeaseLostError
+from promptgraft.project import Project
+from promptgraft.service.database import DatabaseError
+from promptgraft.service.jobs.lines import spent_for_today
+from promptgraft.service.jobs.logs import form_of_logs, told
+from promptgraft.service.jobs.manager import JobManager
+from promptgraft.service.jobs.preparing import submitted_digest
+from promptgraft.service.jobs.rows import Claim, JobRows
+from promptgraft.service.jobs.running import carry_out
+from promptgraft.service.jobs.types import Job, JobNotFoundError, JobState
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_TO_PAUSE = 30.0
+
+_MOST_UNKNOWN = 240
+"""Looks in a row that a fault of unknown length is borne; with the waits between them, a minute."""
+
+_logger = logging.getLogger("promptgraft.service.jobs")
+
+HAS_CHANGED = 4
+"""Exit code of a child that finds another version of the project than was submitted."""
+
+
+@attrs.frozen
+class _Child:
+    """A child process; ``slot`` is its index among the processes of the worker."""
+
+    slot: int
+    claim: Claim
+    process: subprocess.Popen[bytes]
+
+
+@attrs.define
+class _Outage:
+    """Looks at the database that failed in a row, and the message of the latest."""
+
+    looks: int = 0
+    message: str = ""
+
+    def bear(self, error: DatabaseError) -> None:
+        """Note a failed look, and say so once; raise the error if waiting is in vain."""
+        self.looks += 1
+        is_over_soon = error.lasting is Lasting.TRANSIENT
+        if error.lasting is Lasting.PERMANENT or (not is_over_soon and self.looks > _MOST_UNKNOWN):
+            raise error
+        if self.message != str(error):
+            self.message = str(error)
+            told(_logger, logging.WARNING, "database_lost", f"{error}; trying again")
+
+    def end(self) -> None:
+        """Note a look that succeeded."""
+        if self.looks:
+            words = f"the database is back after {self.looks} looks in vain"
+            told(_logger, logging.INFO, "database_back", words)
+        self.looks, self.message = 0, ""
+
+
+class Worker:
+    """Runs the jobs of some projects, each in a child process.
+
+    A worker claims a job only if it has the project with the digest that was submitted. SIGTERM
+    to a child, and :meth:`stop`, interrupt a job after its step and put it back into the queue.
+
+    Args:
+        manager: the database and the projects.
+        processes: number of jobs that run at a time.
+        name: the name that is shown; by default host and process id.
+        calls: model calls that may be in flight to an account, divided evenly among the
+            processes; by default each process adapts to what the account allows.
+        seconds: between two looks at the queue.
+
+    Raises:
+        ConfigError: there are fewer calls than processes.
+    """
+
+    def __init__(
+        self,
+        manager: JobManager,
+        *,
+        processes: int = 1,
+        name: str | None = None,
+        calls: int | None = None,
+        seconds: float = _SECONDS_BETWEEN_LOOKS,
+    ) -> None:
+        if calls is not None and calls < processes:
+            raise ConfigError(
+                f"calls: expected at least 1 for each of {processes} processes, found {calls}"
+            )
+        self._calls, self._seconds = calls, seconds
+        self._database = manager.database
+        self._projects = manager.projects
+        self._rows = JobRows(self._database)
+        self._processes = processes
+        self._name = name or f"{socket.gethostname()[:100]}-{os.getpid()}"
+        self._children: list[_Child] = []
+        self._ending = threading.Event()
+        self._digests = _digests(self._projects)
+        self._limits = {
+            name: most
+            for name, project in self._projects.items()
+            if (most := project.config.max_cost_per_day) is not None
+        }
+
+    def run(self, *, until_idle: bool = False) -> None:
+        """Claim and run jobs until :meth:`stop`, or until there is nothing to do.
+
+        Faults of the database that pass are waited for, and those that may pass for a minute.
+
+        Raises:
+            DatabaseError: the database is full, damaged, another one, or refuses for good.
+        """
+        outage = _Outage()
+        try:
+            while not self._ending.is_set():
+                try:
+                    is_idle = self._poll()
+                except DatabaseError as error:
+                    outage.bear(error)
+                    is_idle = False
+                else:
+                    outage.end()
+                if until_idle and is_idle:
+                    return
+                self._ending.wait(self._seconds)
+        finally:
+            self._end_children()
+
+    def stop(self) -> None:
+        """Make :meth:`run` interrupt its jobs, put them back into the queue, and return."""
+        self._ending.set()
+
+    def claim(self) -> Claim | None:
+        """Put back jobs of lost workers, then claim the next job; None if there is none.
+
+        Projects that have used up the money of the day are left out.
+        """
+        # Every worker does so before each claim, so that no process is needed just for that.
+        for job in self._database.write(self._recover):
+            why = _lost(job)
+            told(_logger, logging.WARNING, "job_lost", why, job=job.id, attempt=job.attempts)
+        over_limit = self._over_limit() if self._limits else frozenset()
+        digests = [one for one in self._digests if one[0] not in over_limit]
+        if not digests:
+            return None
+        return self._database.write(
+            lambda connection: self._rows.claim(connection, digests, self._name)
+        )
+
+    def _over_limit(self) -> frozenset[str]:
+        """Return the projects that may not spend more today; their jobs give that as reason."""
+
+        def check(connection: Connection) -> frozenset[str]:
+            found = set[str]()
+            for name, most in self._limits.items():
+                is_over = self._rows.spent_today(connection, name) >= most
+                why = f"{spent_for_today(name, most)}; the job begins tomorrow"
+                self._rows.explain_wait(connection, name, why, applies=is_over)
+                found |= {name} if is_over else set()
+            return frozenset(found)
+
+        return self._database.write(check, durable=False)
+
+    def run_here(self, claim: Claim) -> None:
+        """Run a claimed job in this process."""
+        carry_out(self._database, claim, self._projects[claim.job.project])
+
+    def _poll(self) -> bool:
+        """Look at children and queue once; return whether there is nothing to do."""
+        self._reap()
+        while len(self._children) < self._processes:
+            claim = self.claim()
+            if claim is None:
+                break
+            job = claim.job
+            words = f"{job.project}/{job.prompt}, attempt {job.attempts}"
+            told(_logger, logging.INFO, "job_taken", words, job=job.id, attempt=job.attempts)
+            taken = {child.slot for child in self._children}
+            slot = next(slot for slot in range(self._processes) if slot not in taken)
+            self._children.append(_Child(slot, claim, self._started(claim, slot)))
+        return not self._children
+
+    def _share(self, slot: int) -> int | None:
+        """Return the calls of the process in a slot; the first slots get the remainder."""
+        if self._calls is None:
+            return None
+        return self._calls // self._processes + (slot < self._calls % self._processes)
+
+    def _started(self, claim: Claim, slot: int) -> subprocess.Popen[bytes]:
+        project = self._projects[claim.job.project]
+        task = {
+            "url": self._database.secret_url,
+            "prefix": self._database.prefix,
+            "project": str(project.path.absolute()),
+            "job": claim.job.number,
+            "fence": claim.fence,
+            "calls": self._share(slot),
+            "log": form_of_logs(),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "promptgraft.service.jobs.child"],
+            stdin=subprocess.PIPE,
+            # Ctrl+C in the terminal must reach the worker alone, which then interrupts the child.
+            start_new_session=True,
+        )
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        # The URL may hold a password, and every user of the machine can read arguments.
+        with process.stdin as pipe:
+            pipe.write(json.dumps(task).encode())
+        return process
+
+    def _reap(self) -> None:
+        for child in tuple(self._children):
+            code = child.process.poll()
+            if code is not None:
+                if code == HAS_CHANGED:
+                    self._forget(child.claim.job)
+                if code:
+                    self._put_back(child.claim, _exit_reason(code))
+                self._children.remove(child)
+                self._tell_end(child.claim.job, _exit_reason(code) if code else "")
+
+    def _tell_end(self, job: Job, lost: str) -> None:
+        """Log what became of a job whose process has ended."""
+        if lost:
+            told(_logger, logging.WARNING, "job_lost", lost, job=job.id, attempt=job.attempts)
+            return
+        with contextlib.suppress(JobNotFoundError), self._database.reading() as connection:
+            now = self._rows.load(connection, job.number)
+            level = logging.ERROR if now.state is JobState.FAILED else logging.INFO
+            words = f"{now.state}{now.reason and f': {now.reason}'}"
+            told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
+
+    def _forget(self, job: Job) -> None:
+        """Stop claiming jobs of a project version that is gone, without blaming this job."""
+        self._digests = [one for one in self._digests if one != (job.project, job.digest)]
+        self._database.write(lambda connection: self._rows.put(connection, job.number, barren=0))
+
+    def _put_back(self, claim: Claim, why: str) -> None:
+        def put_back(connection: Connection) -> None:
+            # By then another worker may have recovered the job.
+            self._rows.check(connection, claim)
+            job = self._rows.load(connection, claim.job.number)
+            self._rows.put_back(connection, job, why)
+
+        # A child that settled its job before it exited has given up the lease.
+        with contextlib.suppress(LeaseLostError):
+            self._database.write(put_back)
+
+    def _recover(self, connection: Connection) -> Sequence[Job]:
+        expired = self._rows.expired(connection)
+        for job in expired:
+            self._rows.put_back(connection, job, _lost(job))
+        return expired
+
+    def _end_children(self) -> None:
+        for child in self._children:
+            # To all of them before waiting for any, so that they pause side by side.
+            child.process.send_signal(signal.SIGTERM)
+        for child in self._children:
+            try:
+                child.process.wait(_SECONDS_TO_PAUSE)
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+        # Without the database, the jobs are put back by others when their leases are over.
+        with contextlib.suppress(DatabaseError):
+            self._reap()
+
+
+def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
+    return [
+        (name, submitted_digest(project, prompt))
+        for name, project in projects.items()
+        for prompt in project.names
+    ]
+
+
+def _lost(job: Job) -> str:
+    return f"its worker {job.worker} was lost"
+
+
+def _exit_reason(code: int) -> str:
+    if code == HAS_CHANGED:
+        return "the project has changed since its worker began; start the worker again"
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"

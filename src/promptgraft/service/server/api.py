@@ -1,0 +1,375 @@
+"""The API: handlers for jobs and their results, and the table of all routes."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import STRING, TEXT, Kind
+from promptgraft.ground.strict.kinds import Key, named, record
+from promptgraft.journal.records import decode_record
+from promptgraft.runs import RunFolder
+from promptgraft.runs.report.page import write_report
+from promptgraft.search.events import CandidateAdded
+from promptgraft.service.jobs import JobFilter, JobState
+from promptgraft.service.jobs.preparing import job_json, planned
+from promptgraft.service.jobs.promoting import Expected
+from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
+from promptgraft.service.server.access import Scope
+from promptgraft.service.server.api_projects import (
+    PROMOTION,
+    ROLLBACK,
+    list_projects,
+    list_tags,
+    project_of,
+    promote,
+    roll_back,
+    show_history,
+    show_structure,
+    show_tag,
+)
+from promptgraft.service.server.calls import Call, Reply, Route, natural, reply
+from promptgraft.service.server.problems import Problem
+
+_logger = logging.getLogger("promptgraft.service.server")
+_LONGEST_WAIT = 60
+_SMALL: Mapping[str, Json] = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+_DETAIL: Mapping[str, Json] = {"enum": ["all", "short"], "default": "all"}
+
+
+@attrs.frozen(kw_only=True)
+class _Submission:
+    project: str
+    prompt: str | None = None
+    changes: JobChanges = attrs.field(factory=JobChanges)
+
+
+_SUBMISSION: Kind[_Submission] = record(
+    _Submission,
+    {
+        "project": Key(TEXT, "The project, as `projects` lists it.", required=True),
+        "prompt": Key(TEXT, "The prompt; the only one of the project when it is left out."),
+        "changes": Key(JOB_CHANGES, "What the job changes of the project."),
+    },
+)
+
+
+def make_plan(call: Call) -> Reply:
+    """Return what a job could use, without submitting it."""
+    asked = call.read(_SUBMISSION)
+    project = project_of(call, asked.project)
+    plan = planned(project, project.prompt(asked.prompt).name, asked.changes)
+    return reply({"line": plan.line, **plan.as_json()})
+
+
+def create_job(call: Call) -> Reply:
+    """Submit a job; with an idempotency key that was used before, return the job it made."""
+    asked = call.read(_SUBMISSION)
+    made = call.manager.submit(
+        call.project(asked.project),
+        asked.prompt,
+        asked.changes,
+        key=call.headers.get("idempotency-key"),
+    )
+    location = f"/api/v1/jobs/{made.job.id}"
+    answer = reply(job_json(made.job), 201 if made.is_new else 200, Location=location)
+    return attrs.evolve(answer, job=made.job.id, seconds=_preference(call))
+
+
+def _preference(call: Call) -> float:
+    name, _, value = call.headers.get("prefer", "").partition("=")
+    if name.strip() != "wait":
+        return 0.0
+    return float(min(_LONGEST_WAIT, natural(value.strip()) or 0))
+
+
+def list_jobs(call: Call) -> Reply:
+    """Return jobs, the newest first, and the cursor of the next page."""
+    query = call.query
+    limit = call.integer("limit", 20, least=1, most=100)
+    project = query.get("project")
+    if project is not None:
+        call.project(project)
+    names = ("state", "project", "prompt", "tag", "text")
+    where = JobFilter(
+        **{name: query.get(name) for name in names},
+        since=call.integer("since", 0, least=0, most=10**11) or None,
+    )
+    jobs = call.manager.list(
+        where,
+        before=call.integer("cursor", 0, least=0, most=10**11) or None,
+        limit=limit,
+        projects=call.caller.projects,
+    )
+    # A number and not an offset: new jobs at the top do not move the pages.
+    following = f"{jobs[-1].number}" if len(jobs) == limit else None
+    return reply({"jobs": [job_json(job) for job in jobs], "next": following})
+
+
+def show_job(call: Call) -> Reply:
+    """Return a job with its attempts."""
+    job = call.job
+    attempts: list[Json] = [attrs.asdict(one) for one in call.manager.attempts(job.id)]
+    return reply({**job_json(job), "tries": attempts})
+
+
+def change_job(call: Call) -> Reply:
+    """Change the limits of a job; a running job applies them when it is resumed."""
+    return reply(job_json(call.manager.change(call.job.id, call.object())))
+
+
+def delete_job(call: Call) -> Reply:
+    """Delete a job that has ended, with its answers and events."""
+    job = call.job
+    call.manager.delete(job.id)
+    # The events that record who did what are deleted with the job.
+    _logger.warning("job %s was deleted by %s", job.id, call.caller.name)
+    return Reply(status=204)
+
+
+def pause_job(call: Call) -> Reply:
+    """Ask a running job to pause after its step."""
+    return reply(job_json(call.manager.pause(call.job.id)), 202)
+
+
+def resume_job(call: Call) -> Reply:
+    """Let a paused job continue."""
+    return reply(job_json(call.manager.resume(call.job.id)), 202)
+
+
+def cancel_job(call: Call) -> Reply:
+    """End a job for good."""
+    return reply(job_json(call.manager.cancel(call.job.id)), 202)
+
+
+def fork_job(call: Call) -> Reply:
+    """Submit a job that starts with the answers of this one."""
+    made = call.manager.fork(call.job.id, call.object())
+    return reply(job_json(made), 201, Location=f"/api/v1/jobs/{made.id}")
+
+
+@attrs.frozen(kw_only=True)
+class _Application:
+    to: str | None = None
+    expected: Expected | None = None
+
+
+_APPLICATION: Kind[_Application] = record(
+    _Application,
+    {
+        "to": Key(TEXT, "The tag that gets the winner; by default that of the job."),
+        "expected": Key(named(STRING), "Revisions that the tag must point at now, by prompt."),
+    },
+)
+
+
+def apply_winner(call: Call) -> Reply:
+    """Point a tag at the winner of a job, which is only a candidate before."""
+    wanted = call.read(_APPLICATION)
+    job = call.job
+    now = call.manager.apply(job.id, to=wanted.to, expected=wanted.expected)
+    prompts: list[Json] = [{"prompt": name, "id": id_} for name, id_ in now.items()]
+    return reply({"tag": wanted.to or job.tag, "prompts": prompts})
+
+
+def list_events(call: Call) -> Reply:
+    """Return events of a job after a number; as a stream if server-sent events are accepted."""
+    after = call.integer("after", 0, least=0, most=10**11)
+    limit = call.integer("limit", 100, least=1, most=500)
+    events = call.manager.events(call.job.id, after=after, limit=limit)
+    lines: list[Json] = [{"number": number, **json.loads(line)} for number, _, line in events]
+    return reply({"events": lines, "last": events[-1][0] if events else after})
+
+
+# Results
+
+
+def show_result(call: Call) -> Reply:
+    """Return the result of a job; ``detail=short`` leaves out texts and the ledger."""
+    job = call.job
+    found = call.manager.result(job.id)
+    if found is None:
+        raise Problem(409, f"job {job.id} is {job.state}; there is no result yet")
+    if _is_short(call):
+        for name in ("parts", "ledger", "winner", "held_out"):
+            found.pop(name, None)
+    return reply(found)
+
+
+def _is_short(call: Call) -> bool:
+    detail = call.query.get("detail", "all")
+    if detail not in ("all", "short"):
+        raise Problem(422, f"detail: expected `all` or `short`, found {detail[:40]!r}")
+    return detail == "short"
+
+
+def list_candidates(call: Call) -> Reply:
+    """Return the candidates of a job; ``detail=short`` leaves out texts and scores."""
+    found = [_candidate(one, short=_is_short(call)) for one in call.view.candidates]
+    return reply({"candidates": found})
+
+
+def show_candidate(call: Call) -> Reply:
+    """Return one candidate of a job with its texts."""
+    return reply(_candidate(candidate_of(call), short=False))
+
+
+def candidate_of(call: Call) -> CandidateAdded:
+    """Return the candidate in the path."""
+    candidates = {f"{one.candidate}": one for one in call.view.candidates}
+    found = candidates.get(call.path["number"])
+    if found is None:
+        raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
+    return found
+
+
+def _candidate(one: CandidateAdded, *, short: bool) -> Json:
+    plain: dict[str, Json] = {
+        "candidate": one.candidate,
+        "step": one.step,
+        "parents": list(one.parents),
+        "changed": one.changed,
+        "mean": one.mean,
+        "estimated": one.estimated,
+    }
+    if not short:
+        plain |= {"texts": dict(one.texts), "scores": list(one.scores)}
+    return plain
+
+
+def list_rollouts(call: Call) -> Reply:
+    """Return recorded rollouts of a job, in the order of their recording."""
+    after = call.integer("after", 0, least=0, most=10**11)
+    limit = call.integer("limit", 20, least=1, most=100)
+    short = _is_short(call)
+    found: list[Json] = []
+    last = after
+    for position, line in call.manager.lines(call.job.id, after=after, limit=limit):
+        last = position
+        record_ = decode_record(line)
+        if record_.kind == "rollout" and isinstance(record_.answer, dict):
+            answer = dict(record_.answer)
+            if short:
+                for name in ("inputs_repr", "output_repr", "tool_trace_repr", "steps"):
+                    answer.pop(name, None)
+            found.append({"position": position, "key": record_.key, **answer})
+    return reply({"rollouts": found, "last": last})
+
+
+def show_report(call: Call) -> Reply:
+    """Return the report of a job as one HTML page."""
+    with mirrored(call) as folder, folder.held():
+        if not _is_newer(folder.report, folder.events):
+            write_report(folder)
+        content = folder.report.read_bytes()
+    return Reply(content=content, media="text/html; charset=utf-8")
+
+
+def _is_newer(page: Path, events: Path) -> bool:
+    # Equal times may hide a change, so that the page is written once too often instead.
+    return page.exists() and page.stat().st_mtime_ns > events.stat().st_mtime_ns
+
+
+def show_archive(call: Call) -> Reply:
+    """Return the run directory of a job as one compressed archive."""
+    packed = io.BytesIO()
+    with (
+        mirrored(call) as folder,
+        tarfile.open(fileobj=packed, mode="w:gz") as archive,
+    ):
+        archive.add(folder.path, arcname=folder.id, filter=_plain_file)
+    named = {"Content-Disposition": f'attachment; filename="{folder.id}.tar.gz"'}
+    return Reply(content=packed.getvalue(), media="application/gzip", headers=named)
+
+
+def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    # Keep the accounts of the server out of the archive.
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return None if entry.name.endswith(".lock") else entry
+
+
+@contextmanager
+def mirrored(call: Call) -> Iterator[RunFolder]:
+    """Give the up-to-date run directory of a job, to one request at a time."""
+    job = call.job
+    if not job.attempts:
+        raise Problem(409, f"job {job.id} has not started; there is nothing to show yet")
+    # Held while the folder is read, too: another request might write it anew.
+    with call.mirroring:
+        yield RunFolder(call.manager.mirror(job.id, call.mirrors))
+
+
+_STRING: Mapping[str, Json] = {"type": "string"}
+_KEY: Mapping[str, Json] = {"type": "string", "maxLength": 200, "pattern": "^[!-~]*$"}
+_AFTER: Mapping[str, Json] = {"type": "integer", "minimum": 0, "default": 0}
+_EVENTS: Mapping[str, Mapping[str, Json]] = {
+    "after": _AFTER,
+    "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 100},
+}
+_TAGS = "/projects/{project}/prompts/{prompt}/tags"
+
+R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+
+
+ROUTES: Sequence[Route] = (
+    Route("GET /projects", R, list_projects),
+    Route("GET /projects/{project}/prompts/{prompt}/structure", R, show_structure),
+    Route("POST /plans", S, make_plan, body=_SUBMISSION),
+    Route(
+        "POST /jobs",
+        S,
+        create_job,
+        headers={"Idempotency-Key": _KEY, "Prefer": _STRING},
+        body=_SUBMISSION,
+        statuses=(200, 201),
+    ),
+    Route(
+        "GET /jobs",
+        R,
+        list_jobs,
+        query={
+            "state": {"enum": [str(state) for state in JobState]},
+            **dict.fromkeys(("project", "prompt", "tag", "text"), _STRING),
+            "since": _AFTER,
+            "cursor": _AFTER,
+            "limit": _SMALL,
+        },
+    ),
+    Route("GET /jobs/{job}", R, show_job),
+    Route("PATCH /jobs/{job}", S, change_job, body=JOB_CHANGES),
+    Route("DELETE /jobs/{job}", S, delete_job, statuses=(204,)),
+    Route("POST /jobs/{job}/pause", S, pause_job, statuses=(202,)),
+    Route("POST /jobs/{job}/resume", S, resume_job, statuses=(202,)),
+    Route("POST /jobs/{job}/cancel", S, cancel_job, statuses=(202,)),
+    Route("POST /jobs/{job}/fork", S, fork_job, body=JOB_CHANGES, statuses=(201,)),
+    Route("POST /jobs/{job}/apply", P, apply_winner, body=_APPLICATION),
+    Route(
+        "GET /jobs/{job}/events", R, list_events, query=_EVENTS, headers={"Last-Event-ID": _AFTER}
+    ),
+    Route("GET /jobs/{job}/result", R, show_result, query={"detail": _DETAIL}),
+    Route("GET /jobs/{job}/candidates", R, list_candidates, query={"detail": _DETAIL}),
+    Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
+    Route(
+        "GET /jobs/{job}/rollouts",
+        R,
+        list_rollouts,
+        query={"after": _AFTER, "limit": _SMALL, "detail": _DETAIL},
+    ),
+    Route("GET /jobs/{job}/report", R, show_report, media="text/html"),
+    Route("GET /jobs/{job}/archive", R, show_archive, media="application/gzip"),
+    Route(f"GET {_TAGS}", R, list_tags),
+    Route(f"GET {_TAGS}/{{tag}}", R, show_tag),
+    Route(f"GET {_TAGS}/{{tag}}/history", R, show_history),
+    Route(f"POST {_TAGS}/{{tag}}/promote", P, promote, body=PROMOTION),
+    Route(f"POST {_TAGS}/{{tag}}/rollback", P, roll_back, body=ROLLBACK),
+)
+"""All operations of the API, below ``/api/v1``."""

@@ -1,0 +1,220 @@
+"""API handlers for projects: structure of prompts; history, promotion and rollback of tags."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.graphs.describing import (
+    GraphDescription,
+    NodeDescription,
+    PartDescription,
+    source_view,
+)
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import STRING, TEXT, Kind
+from promptgraft.ground.strict.kinds import Key, named, record
+from promptgraft.overrides import RevisionedStore
+from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.resolution import parts_json
+from promptgraft.parts.descriptors import section_part
+from promptgraft.project import Project
+from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.python_source import beside
+from promptgraft.prompt.texts import takes_cases
+from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
+from promptgraft.service.server.calls import Call, Reply, reply
+from promptgraft.service.server.problems import Problem
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.prompts import address_of
+
+
+@attrs.frozen(kw_only=True)
+class _Promotion:
+    to: str
+    expected: Expected | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Rollback:
+    revision: str | None = None
+
+
+PROMOTION: Kind[_Promotion] = record(
+    _Promotion,
+    {
+        "to": Key(TEXT, "The tag that gets what this one holds.", required=True),
+        "expected": Key(named(STRING), "Revisions that `to` must point at now, by their prompts."),
+    },
+)
+ROLLBACK: Kind[_Rollback] = record(
+    _Rollback, {"revision": Key(STRING, "Its id; by default the parent of the current one.")}
+)
+
+
+def project_of(call: Call, name: str | None = None) -> Project:
+    """Return a project, by default the one in the path."""
+    name = call.project(call.path["project"] if name is None else name)
+    if name not in call.manager.projects:
+        raise Problem(404, f"there is no project `{name}`")
+    return call.manager.projects[name]
+
+
+def prompt_of(call: Call) -> ProjectPrompt:
+    """Return the prompt or graph in the path."""
+    project, name = project_of(call), call.path["prompt"]
+    if name not in project.names:
+        raise Problem(404, f"the project has no prompt `{name}`; there: {', '.join(project.names)}")
+    # Loading a prompt may run Python of the project.
+    with beside(project.folder):
+        return project.prompt(name)
+
+
+def _tagged(call: Call) -> tuple[RevisionedStore, list[TaggedRevision]]:
+    """Return the store, and what the tag in the path holds."""
+    store = project_of(call).store()
+    return store, held(store, prompt_of(call), call.path["tag"])
+
+
+# Projects
+
+
+def list_projects(call: Call) -> Reply:
+    """Return the projects that the caller sees, with their prompts."""
+    return reply(
+        {
+            "projects": [
+                {"name": name, "prompts": list(project.names)}
+                for name, project in call.manager.projects.items()
+                if call.caller.sees(name)
+            ]
+        }
+    )
+
+
+def show_structure(call: Call) -> Reply:
+    """Return the structure of a prompt or graph: nodes, edges, and parts."""
+    found = prompt_of(call)
+    described = _alone(found) if found.graph is None else found.graph.describe()
+    prompts: dict[str, Json] = {
+        address_of(prompt): {
+            "tools": [tool.name for tool in prompt.descriptor.tools],
+            "output_fields": [field.name for field in prompt.descriptor.output_fields],
+        }
+        for prompt in found.prompts
+    }
+    plain = described.as_json()
+    return reply({**(plain if isinstance(plain, dict) else {}), "prompts": prompts})
+
+
+def _alone(found: ProjectPrompt) -> GraphDescription:
+    """Describe a prompt, or the texts of an agent, as a graph of one node."""
+    prompt = found.prompt
+    view = source_view(prompt.template)
+    parts = tuple(
+        PartDescription(
+            id=section_part(one.path),
+            chars=len(SectionModule(one.path).text(view)),
+            may_change=one.overridable,
+        )
+        for one in prompt.descriptor.sections
+    )
+    kind = "agent" if takes_cases(prompt) else "prompt"
+    node = NodeDescription(id=found.address, kind=kind, prompt=found.address, model="", parts=parts)
+    return GraphDescription(name=found.address, nodes=(node,), edges=(), declared=True)
+
+
+# Tags
+
+
+def list_tags(call: Call) -> Reply:
+    """Return the tags of a prompt or graph with the revisions that they point at."""
+    store, found = project_of(call).store(), prompt_of(call)
+    rows: list[Json] = [
+        {"tag": tag, "prompts": [_revision(one) for one in held(store, found, tag)]}
+        for tag in tags_of(store, found)
+    ]
+    return reply({"tags": rows})
+
+
+def show_tag(call: Call) -> Reply:
+    """Return what a tag holds, and its differences from the source."""
+    _, found = _tagged(call)
+    prompts: list[Json] = [
+        {
+            **_revision(one),
+            "entries": plain_entries(one.revision.override),
+            "parts": parts_json(one.parts, checked=True),
+        }
+        for one in found
+    ]
+    return reply({"tag": call.path["tag"], "prompts": prompts})
+
+
+def show_history(call: Call) -> Reply:
+    """Return every revision of a tag, the oldest first."""
+    store, tag = project_of(call).store(), call.path["tag"]
+    rows: list[Json] = [
+        _revision(TaggedRevision(prompt=prompt, revision=one))
+        for prompt in prompt_of(call).prompts
+        for one in store.history(ns=prompt.descriptor.ns, prompt_key=prompt.descriptor.key, tag=tag)
+    ]
+    return reply({"tag": tag, "revisions": rows})
+
+
+def promote(call: Call) -> Reply:
+    """Promote what this tag holds to another tag; stale entries are refused."""
+    asked = call.read(PROMOTION)
+    return promote_to(call, asked.to, asked.expected)
+
+
+def promote_to(call: Call, to: str, expected: Expected | None = None) -> Reply:
+    """Promote the tag in the path to the tag ``to``, if that points at ``expected`` now."""
+    # Checked here, because the manager does not know what the caller may see.
+    prompt_of(call)
+    names = (call.path["project"], call.path["prompt"], call.path["tag"])
+    call.manager.promote(*names, to=to, expected=expected)
+    return _now(call, to)
+
+
+def roll_back(call: Call) -> Reply:
+    """Point a tag at an earlier revision."""
+    return roll_back_to(call, call.read(ROLLBACK).revision)
+
+
+def roll_back_to(call: Call, revision: str | None) -> Reply:
+    """Point a tag at a revision, by default at the parent of the current one.
+
+    In a graph, every prompt that the tag holds goes back to its own parent.
+    """
+    store, found = _tagged(call)
+    if revision is not None and len(found) > 1:
+        # A revision belongs to one prompt; what is meant for the others would be a guess.
+        raise Problem(422, "revision: a graph has one for each prompt; leave it out")
+    tag = call.path["tag"]
+    for one in found:
+        at = address(one.prompt, tag)
+        store.rollback(ns=at.ns, prompt_key=at.prompt_key, tag=tag, revision=revision)
+    names = {"project": call.path["project"], "prompt": call.path["prompt"], "tag": tag}
+    call.manager.record_move(found, "rollback", **names)
+    return _now(call, tag)
+
+
+def _now(call: Call, tag: str) -> Reply:
+    store, found = project_of(call).store(), prompt_of(call)
+    rows: list[Json] = []
+    if tag in tags_of(store, found):
+        rows += [_revision(one) for one in held(store, found, tag)]
+    return reply({"tag": tag, "prompts": rows})
+
+
+def _revision(one: TaggedRevision) -> dict[str, Json]:
+    revision = one.revision
+    return {
+        "prompt": one.name,
+        "id": revision.id,
+        "number": revision.number,
+        "parent": revision.parent,
+        "time": revision.time.isoformat(),
+        "run_id": revision.provenance.run_id,
+        "note": revision.provenance.note,
+    }

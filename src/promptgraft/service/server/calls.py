@@ -1,0 +1,313 @@
+"""Requests and replies of handlers, routes, and the OpenAPI document of a table of routes."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from promptgraft import __version__
+from promptgraft.errors import ConfigError
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
+from promptgraft.ground.strict.checks import Kind
+from promptgraft.ground.strict.nodes import Source
+from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
+from promptgraft.service.server.access import Caller, Scope
+from promptgraft.service.server.problems import TITLES, Problem
+from promptgraft.service.server.views import JobView, JobViews
+
+T = TypeVar("T")
+
+PREFIX = "/api/v1"
+# 256 KiB: far above the largest request, which changes some settings of a job.
+MOST_BODY_BYTES = 262_144
+MOST_DEPTH = 32
+
+_NO_TEXTS: Mapping[str, str] = FrozenMap()
+_PLACEHOLDER = re.compile(r"{(\w+)}")
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """A request as handlers see it.
+
+    Attributes:
+        manager: the jobs; it acts under the caller's name.
+        mirrors: the folder in which jobs are mirrored for reports and archives.
+        mirroring: lock for writing and reading mirrors.
+        views: cached views of jobs.
+        streams: number of open streams of events.
+        caller: where the request comes from.
+        path: values of the placeholders of the path.
+        query: parameters of the query string.
+        headers: headers by lower-case name.
+        body: the body; empty if there is none.
+    """
+
+    manager: JobManager
+    mirrors: Path
+    mirroring: threading.Lock
+    views: JobViews
+    streams: int
+    caller: Caller
+    path: Mapping[str, str] = _NO_TEXTS
+    query: Mapping[str, str] = _NO_TEXTS
+    headers: Mapping[str, str] = _NO_TEXTS
+    body: bytes = b""
+
+    @property
+    def job(self) -> Job:
+        """The job in the path.
+
+        Raises:
+            JobNotFoundError: there is none, or the caller cannot see its project.
+        """
+        job = self.manager.get(self.path["job"])
+        if not self.caller.sees(job.project):
+            # As if it did not exist: the ids of other teams' jobs are none of the caller's
+            # business.
+            raise JobNotFoundError(f"no job has an id that begins with `{self.path['job'][:40]}`")
+        return job
+
+    @property
+    def view(self) -> JobView:
+        """View of the job in the path.
+
+        Raises:
+            JobNotFoundError: as :attr:`job`.
+        """
+        return self.views.of(self.manager, self.job)
+
+    def project(self, name: str) -> str:
+        """Return the name of a project that the caller can see.
+
+        Raises:
+            ConfigError: the caller cannot see it.
+        """
+        if not self.caller.sees(name):
+            raise ConfigError(f"there is no project `{name}` for this token")
+        return name
+
+    def read(self, kind: Kind[T]) -> T:
+        """Return the validated body.
+
+        Raises:
+            Problem: 400, 415: it is not acceptable JSON.
+            DataFormatError: it is invalid; with the path of each fault.
+        """
+        source = Source.of(self._document())
+        found = kind.read(source.root)
+        source.raise_all()
+        assert found is not None  # noqa: S101 - what has no fault is read
+        return found
+
+    def object(self) -> dict[str, Json]:
+        """Return the body as it was sent, including defaults that it names.
+
+        Raises:
+            Problem: as :meth:`read`.
+            ConfigError: it is not an object.
+        """
+        value = self._document()
+        if not isinstance(value, dict):
+            raise ConfigError(f"body: expected an object, found {shown(value)}")
+        return value
+
+    def _document(self) -> Json:
+        media = self.headers.get("content-type", "application/json").partition(";")[0]
+        if media.strip().lower() != "application/json":
+            raise Problem(415, f"expected application/json, found {media[:100]}")
+        try:
+            # Actions such as a rollback need no body.
+            value = parse_json(self.body or b"{}", where="body")
+        except (ConfigError, ValueError) as error:
+            raise Problem(400, str(error)) from None
+        # Later code recurses over the value.
+        if is_deeper(value, MOST_DEPTH):
+            raise Problem(400, f"body: nested more than {MOST_DEPTH} deep")
+        return value
+
+    def integer(self, name: str, default: int, *, least: int, most: int) -> int:
+        """Return an integer parameter of the query.
+
+        Raises:
+            Problem: 422: it is not an integer, or out of range.
+        """
+        given = self.query.get(name)
+        if given is None:
+            return default
+        number = natural(given)
+        if number is not None and least <= number <= most:
+            return number
+        raise Problem(
+            422, f"{name}: expected an integer from {least} to {most}, found {given[:40]!r}"
+        )
+
+
+def natural(given: str) -> int | None:
+    """Parse a natural number of up to 11 digits; None for anything else."""
+    # `isdigit` alone accepts digits of any script.
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 12 else None
+
+
+@attrs.frozen(kw_only=True)
+class Reply:
+    """Reply of a handler.
+
+    Attributes:
+        status: the HTTP status.
+        content: the body.
+        media: its media type.
+        headers: further headers.
+        job: id of a job to wait for: the reply is sent, with that job, when it is at rest.
+        seconds: longest time to wait; 0 sends the reply at once.
+    """
+
+    status: int = 200
+    content: bytes = b""
+    media: str = "application/json"
+    headers: Mapping[str, str] = _NO_TEXTS
+    job: str = ""
+    seconds: float = 0.0
+
+
+def reply(document: Json, status: int = 200, **headers: str) -> Reply:
+    """Return a reply with JSON; ``_`` stands for ``-`` in names of headers."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=status, content=json.dumps(document).encode(), headers=named)
+
+
+@attrs.frozen
+class Route:
+    """A route: dispatch, access control and documentation of an operation.
+
+    Attributes:
+        at: HTTP method and path after the prefix, such as ``GET /jobs/{job}``.
+        scope: the scope that a token needs.
+        handler: the function that replies.
+        query: query parameters with their JSON Schemas.
+        headers: request headers with their JSON Schemas.
+        body: kind of the body; None if there is none.
+        statuses: statuses of success.
+        media: media type of the reply.
+    """
+
+    at: str
+    scope: Scope
+    handler: Callable[[Call], Reply]
+    query: Mapping[str, Mapping[str, Json]] = attrs.field(
+        default=FrozenMap(), kw_only=True, hash=False
+    )
+    headers: Mapping[str, Mapping[str, Json]] = attrs.field(
+        default=FrozenMap(), kw_only=True, hash=False
+    )
+    body: Kind[object] | None = attrs.field(default=None, kw_only=True)
+    statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
+    media: str = attrs.field(default="application/json", kw_only=True)
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return self.at.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path after the prefix, with placeholders."""
+        return self.at.partition(" ")[2]
+
+    @property
+    def summary(self) -> str:
+        """Summary for the documentation: the first line of the handler's docstring."""
+        return (self.handler.__doc__ or "").splitlines()[0]
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of the placeholders."""
+        return tuple(_PLACEHOLDER.findall(self.path))
+
+
+_SUCCESS = {200: "Done", 201: "Made", 202: "Accepted", 204: "Removed"}
+_ALWAYS = (400, 401, 403, 404, 429, 503)
+_WITH_BODY = (409, 413, 415, 422)
+
+
+def openapi(routes: Sequence[Route]) -> dict[str, Json]:
+    """Return the OpenAPI 3.1 document of a table of routes."""
+    paths: dict[str, Json] = {}
+    for route in routes:
+        at = paths.setdefault(f"{PREFIX}{route.path}", {})
+        assert isinstance(at, dict)  # noqa: S101 - made in the line before
+        at[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "promptgraft",
+            "version": __version__,
+            "description": "Optimization jobs: submit, watch, pause, resume, promote.",
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Problem": _PROBLEM},
+        },
+        "security": [{"token": []}],
+    }
+
+
+_PROBLEM: dict[str, Json] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One line that says what to do."},
+        "faults": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def _operation(route: Route) -> dict[str, Json]:
+    parameters: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in route.placeholders
+    ]
+    parameters += [
+        {"name": name, "in": place, "schema": dict(schema)}
+        for place, given in (("query", route.query), ("header", route.headers))
+        for name, schema in given.items()
+    ]
+    statuses = sorted({*_ALWAYS, *_WITH_BODY})
+    problem: Json = {"$ref": "#/components/schemas/Problem"}
+    responses: dict[str, Json] = {
+        f"{status}": {
+            "description": TITLES[status],
+            "content": {"application/problem+json": {"schema": problem}},
+        }
+        for status in statuses
+    }
+    for status in route.statuses:
+        answer: dict[str, Json] = {"description": _SUCCESS[status]}
+        if status != 204:
+            schema: dict[str, Json] = {"type": "object"} if "json" in route.media else {}
+            answer["content"] = {route.media: {"schema": schema}}
+        responses[f"{status}"] = answer
+    found: dict[str, Json] = {
+        "operationId": route.handler.__name__,
+        "summary": route.summary,
+        "description": f"Needs the scope `{route.scope}`.",
+        "parameters": parameters,
+        "responses": responses,
+    }
+    if route.body is not None:
+        found["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": route.body.schema}},
+        }
+    return found

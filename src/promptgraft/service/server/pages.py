@@ -1,0 +1,361 @@
+"""The dashboard: pages rendered on the server, which work without the script."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
+
+import attrs
+
+from promptgraft import __version__
+from promptgraft.errors import PromptgraftError
+from promptgraft.ground.text import dollars, duration, moment, score
+from promptgraft.overrides import RevisionedStore
+from promptgraft.project.parts import ProjectPrompt
+from promptgraft.runs import read_run
+from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
+from promptgraft.runs.report.page import asset as report_asset
+from promptgraft.runs.report.page import comparison_page, make_environment
+from promptgraft.runs.report.texts import changes_between
+from promptgraft.service.jobs import Job, JobFilter, JobState
+from promptgraft.service.jobs.interface import LARGEST_PAGE
+from promptgraft.service.jobs.preparing import planned, read_changes, written_changes
+from promptgraft.service.jobs.promoting import held, tags_of
+from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
+from promptgraft.service.server import api, api_projects
+from promptgraft.service.server.access import Scope
+from promptgraft.service.server.calls import Call, Reply, Route, natural
+from promptgraft.service.server.problems import Problem, problem_of
+from promptgraft.service.server.views import Headline
+from promptgraft.targets.part import named_in
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_AT = {"jobs.html": "/", "new.html": "/new", "tags.html": "/tags", "workers.html": "/workers"}
+_ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
+_MOST_CANDIDATES = 50
+_NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = make_environment(_TEMPLATES)
+    environment.filters["moment"] = lambda seconds: (
+        "" if seconds is None else moment(datetime.fromtimestamp(seconds, UTC))
+    )
+    environment.filters["verdict"] = Headline.of
+    environment.filters["duration"] = duration
+    environment.filters["money"] = lambda cost: dollars(None if cost is None else Decimal(cost))
+    environment.filters["known"] = lambda value: "–" if value is None else score(value)
+    return environment
+
+
+def _page(name: str, status: int = 200, **values: object) -> Reply:
+    here = _AT.get(name, "")
+    text = _environment().get_template(name).render(version=__version__, here=here, **values)
+    headers = {"Content-Security-Policy": POLICY}
+    return Reply(
+        status=status, content=text.encode(), media="text/html; charset=utf-8", headers=headers
+    )
+
+
+def _to(path: str) -> Reply:
+    return Reply(status=303, headers={"Location": path})
+
+
+def problem_page(problem: Problem) -> bytes:
+    """Return the page of a problem."""
+    return _page("problem.html", problem=problem).content
+
+
+def asset(call: Call) -> Reply:
+    """Return a style sheet or the script of the pages."""
+    # Only known names become part of a path, so that none leads out of the folder.
+    name = call.path["name"]
+    if name == "report.css":
+        return Reply(content=report_asset(name).encode(), media="text/css")
+    if name not in _ASSETS:
+        raise Problem(404, "nothing found at this path")
+    return Reply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
+
+
+# Jobs
+
+
+def show_jobs(call: Call) -> Reply:
+    """List jobs."""
+    query = {
+        name: call.query[name] for name in ("state", "project", "text") if call.query.get(name)
+    }
+    cursor = call.integer("cursor", 0, least=0, most=10**11) or None
+    jobs = call.manager.list(
+        JobFilter(state=query.get("state"), project=query.get("project"), text=query.get("text")),
+        before=cursor,
+        limit=50,
+        projects=call.caller.projects,
+    )
+    following = f"?{urlencode({**query, 'cursor': jobs[-1].number})}" if len(jobs) == 50 else ""
+    name = "jobs_table.html" if call.path.get("part") else "jobs.html"
+    return _page(
+        name,
+        jobs=jobs,
+        by=call.manager.submitters(jobs),
+        query=query,
+        counts=call.manager.counts(projects=call.caller.projects),
+        states=list(JobState),
+        projects=list(_prompts(call)),
+        following=following,
+    )
+
+
+def _prompts(call: Call) -> dict[str, Sequence[str]]:
+    """Return the prompts of each project that the caller can see."""
+    projects = call.manager.projects.items()
+    return {name: project.names for name, project in projects if call.caller.sees(name)}
+
+
+def show_job(call: Call) -> Reply:
+    """Show a job, live."""
+    return _page("job.html", 200, **_job_values(call))
+
+
+def show_live(call: Call) -> Reply:
+    """Return the live part of the page of a job."""
+    return _page("job_live.html", 200, **_job_values(call))
+
+
+def _job_values(call: Call) -> dict[str, object]:
+    job, view = call.job, call.view
+    winner = view.candidates[view.data.winner] if view.candidates else None
+    return {
+        "job": job,
+        "by": call.manager.submitters([job])[job.id],
+        "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
+        "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
+        "last": view.last,
+        "changes": written_changes(job.changes),
+        "allowed": ALLOWED[job.state],
+        "attempts": call.manager.attempts(job.id),
+        "candidates": view.candidates[::-1][:_MOST_CANDIDATES],
+        "winner": winner,
+        "charts": _charts(view.data),
+        "acts": view.acts,
+        "budget": view.data.rollout_budget,
+        "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
+        "may": {str(scope) for scope in call.caller.scopes},
+        "has_report": job.attempts > 0,
+    }
+
+
+def _charts(data: ReportData) -> list[tuple[str, Chart]]:
+    """Return charts of the means over rollouts and money, with their titles."""
+    drawn = [rollouts_chart(data), spending_chart(data)[0]]
+    return [(f"Mean on the validation set against {one.what}", one) for one in drawn if one]
+
+
+def show_candidate(call: Call) -> Reply:
+    """Show a candidate and its differences from its parent."""
+    job, one = call.job, api.candidate_of(call)
+    parent = call.view.candidates[one.parents[0]] if one.parents else None
+    changes = list(changes_between(parent.texts, one.texts)) if parent else []
+    return _page("candidate.html", job=job, one=one, parent=parent, changes=changes)
+
+
+def show_report(call: Call) -> Reply:
+    """Show the full report of a job."""
+    # `frame-ancestors` has no effect in the `meta` element that holds the policy of a report.
+    return attrs.evolve(api.show_report(call), headers={"X-Frame-Options": "DENY"})
+
+
+def compare(call: Call) -> Reply:
+    """Compare the winners of two jobs."""
+    records = []
+    for name in ("first", "second"):
+        one = attrs.evolve(call, path={"job": call.query.get(name, "")})
+        with api.mirrored(one) as folder:
+            records.append(read_run(folder))
+    return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
+
+
+def act(call: Call) -> Reply:
+    """Carry out the action of a button on the page of a job."""
+    form, job = _form(call), call.job
+    manager = call.manager
+    match form.get("what"):
+        case "pause":
+            manager.pause(job.id)
+        case "resume":
+            manager.resume(job.id)
+        case "cancel":
+            manager.cancel(job.id)
+        case "apply":
+            call.caller.check(Scope.PROMOTE)
+            manager.apply(job.id)
+        case "change":
+            manager.change(job.id, _changes(form))
+        case "fork":
+            return _to(f"/jobs/{manager.fork(job.id, _changes(form)).id}")
+        case _:
+            raise Problem(422, "what: expected pause, resume, cancel, apply, change or fork")
+    # A redirect: reloading the page must not repeat the action.
+    return _to(f"/jobs/{job.id}")
+
+
+def show_new(call: Call) -> Reply:
+    """Show the form for a new job."""
+    return _page("new.html", prompts=_prompts(call), given={}, plan=None, fault="")
+
+
+def submit(call: Call) -> Reply:
+    """Submit the job in the form, or show its plan."""
+    form, prompts = _form(call), _prompts(call)
+    project, _, prompt = form.get("prompt", "").partition("/")
+    plan, fault = None, ""
+    try:
+        changes = read_changes(_changes(form))
+        if form.get("what") != "plan":
+            made = call.manager.create(call.project(project), prompt, changes)
+            return _to(f"/jobs/{made.id}")
+        # Only what the caller sees: a plan tells the size of the data.
+        if project in prompts:
+            plan = planned(call.manager.projects[project], prompt, changes)
+    except PromptgraftError as error:
+        fault = problem_of(error).detail
+    return _page(
+        "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
+    )
+
+
+def _form(call: Call) -> dict[str, str]:
+    media = call.headers.get("content-type", "").partition(";")[0]
+    if media != "application/x-www-form-urlencoded":
+        raise Problem(415, f"expected a form, found {media[:100]}")
+    try:
+        # Bounded, because parsing takes time for every field.
+        found = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+    except ValueError:
+        raise Problem(400, "expected a form of at most 50 fields, found more") from None
+    return {name: values[-1].strip() for name, values in found.items()}
+
+
+def _changes(form: Mapping[str, str]) -> dict[str, object]:
+    """Return the fields of a form that are filled in, with numbers parsed."""
+    names = (*_NUMBERS, "max_cost", "note", "tag", "target_score")
+    given = {name: form[name] for name in names if form.get(name)}
+    changes: dict[str, object] = dict(given)
+    for name in _NUMBERS & given.keys():
+        number = natural(given[name].removeprefix("-"))
+        if number is not None:
+            changes[name] = -number if given[name].startswith("-") else number
+    if "dry_run" in form:
+        changes["dry_run"] = True
+    return changes
+
+
+# Tags and workers
+
+
+def show_tags(call: Call) -> Reply:
+    """Show the tags of all prompts with their histories."""
+    rows = [
+        _tag_row(call, project, prompt, tag)
+        for project, prompts in _prompts(call).items()
+        for prompt in prompts
+        for tag in tags_of(*_stored(call, project, prompt))
+        # Candidates are on the pages of their jobs.
+        if not tag.startswith(CANDIDATE_PREFIX)
+    ]
+    return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
+
+
+def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
+    found = attrs.evolve(call, path={"project": project, "prompt": prompt})
+    return api_projects.project_of(found).store(), api_projects.prompt_of(found)
+
+
+def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, object]:
+    """Return what a tag holds and changes, and its history if it holds one prompt."""
+    store, found = _stored(call, project, prompt)
+    rows = held(store, found, tag)
+    is_graph = found.graph is not None
+    parts = [
+        (named_in(one.name, part.part) if is_graph else part.part, part)
+        for one in rows
+        for part in one.parts
+    ]
+    before, after = (
+        {name: getattr(part, side) or "" for name, part in parts} for side in ("before", "after")
+    )
+    only = rows[0].prompt.descriptor if len(rows) == 1 else None
+    history = store.history(ns=only.ns, prompt_key=only.key, tag=tag) if only else ()
+    return {
+        "project": project,
+        "prompt": prompt,
+        "tag": tag,
+        "held": rows,
+        "history": history[::-1],
+        "stale": [name for name, part in parts if part.state is not None],
+        "changes": list(changes_between(before, after)),
+    }
+
+
+def move_tag(call: Call) -> Reply:
+    """Promote a tag, or roll it back."""
+    form = _form(call)
+    path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
+    one = attrs.evolve(call, path=path)
+    if form.get("what") == "promote":
+        api_projects.promote_to(one, form.get("to", ""))
+    elif form.get("what") == "rollback":
+        api_projects.roll_back_to(one, form.get("revision") or None)
+    else:
+        raise Problem(422, "what: expected promote or rollback")
+    return _to("/tags")
+
+
+def show_workers(call: Call) -> Reply:
+    """Show the workers and the jobs that they run."""
+    jobs = call.manager.list(
+        JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
+    )
+    workers: dict[str, list[Job]] = {}
+    for job in jobs:
+        workers.setdefault(job.worker, []).append(job)
+    return _page(
+        "workers.html",
+        workers=sorted(workers.items()),
+        counts=call.manager.counts(projects=call.caller.projects),
+    )
+
+
+R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+
+ROUTES: Sequence[Route] = (
+    Route("GET /", R, show_jobs),
+    Route("GET /live/{part}", R, show_jobs),
+    Route("GET /new", S, show_new),
+    Route("POST /new", S, submit),
+    Route("GET /jobs/{job}", R, show_job),
+    Route("POST /jobs/{job}", S, act),
+    Route("GET /jobs/{job}/live", R, show_live),
+    Route("GET /jobs/{job}/report", R, show_report),
+    Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
+    Route("GET /compare", R, compare),
+    Route("GET /tags", R, show_tags),
+    Route("POST /tags", P, move_tag),
+    Route("GET /workers", R, show_workers),
+)
+"""The pages."""

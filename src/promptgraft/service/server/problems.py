@@ -1,0 +1,94 @@
+"""Problem documents (RFC 9457): errors as a status and a line that a user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from promptgraft.errors import (
+    CallerError,
+    DataFormatError,
+    JournalLockedError,
+    OverrideConflictError,
+    PromptgraftError,
+    RevisionNotFoundError,
+)
+from promptgraft.ground.serde import Json
+from promptgraft.service.database import DatabaseError
+from promptgraft.service.jobs import JobConflictError, JobNotFoundError, JobsFullError
+from promptgraft.service.jobs.types import PROBLEM_TYPES
+
+TITLES: Mapping[int, str] = {
+    400: "Bad request",
+    401: "Unauthorized",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Invalid",
+    429: "Too many requests",
+    500: "A fault in promptgraft",
+    503: "The database is unavailable",
+}
+
+
+class Problem(Exception):  # noqa: N818 - the word of the RFC
+    """An error reply.
+
+    Attributes:
+        status: the HTTP status.
+        detail: one line: what happened, where, what was expected and found, what to do.
+        faults: further lines, if there are several faults.
+        headers: headers of the reply.
+        type: URI of the kind of problem, for statuses that have several causes.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        faults: tuple[str, ...] = (),
+        headers: Mapping[str, str] | None = None,
+        type: str = "about:blank",  # noqa: A002 - the word of the RFC
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.faults = faults
+        self.headers = dict(headers or {})
+        self.type = type
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the problem document."""
+        more: dict[str, Json] = {"faults": list(self.faults)} if self.faults else {}
+        return {
+            "type": self.type,
+            "title": TITLES[self.status],
+            "status": self.status,
+            "detail": self.detail,
+            **more,
+        }
+
+
+def problem_of(error: PromptgraftError) -> Problem:
+    """Return the problem document of an error."""
+    said = str(error)
+    # The exact class: a subclass that has no type of its own must not pass for its base.
+    kind = next((name for name, one in PROBLEM_TYPES.items() if one is type(error)), "about:blank")
+    match error:
+        case JobNotFoundError() | RevisionNotFoundError():
+            return Problem(404, said, type=kind)
+        case JobsFullError():
+            return Problem(429, said, headers={"Retry-After": "60"}, type=kind)
+        case JobConflictError() | OverrideConflictError() | JournalLockedError():
+            return Problem(409, said, type=kind)
+        case DatabaseError():
+            return Problem(503, said, headers={"Retry-After": "5"})
+        case DataFormatError():
+            first, *more = error.faults
+            return Problem(422, first, faults=tuple(more))
+        case CallerError():
+            return Problem(422, said)
+    return Problem(500, said)

@@ -1,0 +1,228 @@
+"""Views of jobs for the dashboard, which are updated by new events only."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.ground.serde import Json
+from promptgraft.runs.history import RunHistory
+from promptgraft.runs.report.data import ReportData
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.fresh import RunVerdict
+from promptgraft.search.notices import Event, Unknown
+from promptgraft.service.jobs import Job, JobManager, JobState
+from promptgraft.service.jobs.reporting import run_events
+
+_MOST_JOBS = 64
+_MOST_LINES = 60
+_PAGE = 500
+
+_WHAT = {
+    "job_queued": "queued",
+    "job_started": "started",
+    "job_resumed": "taken up again",
+    "job_paused": "paused",
+    "job_recovered": "put back",
+    "job_completed": "completed",
+    "job_failed": "failed",
+    "job_cancelled": "cancelled",
+    "pause": "asked to pause",
+    "resume": "resumed",
+    "cancel": "asked to cancel",
+    "change": "changed",
+    "fork": "forked as",
+    "apply": "applied to",
+    "promote": "promoted to",
+    "rollback": "rolled back",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Act:
+    """An entry in the history of a job: an action of a user, or a change of state.
+
+    Attributes:
+        time: the time of its event.
+        what: what happened, in a few words.
+        by: name of a token or a worker; empty if there is none.
+        asked: the action, or the name of the event.
+    """
+
+    time: str
+    what: str
+    by: str
+    asked: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Json]) -> Act:
+        """Return the entry of an event."""
+        event = str(said["event"])
+        asked = str(said.get("what", event))
+        by = str(said.get("by") or said.get("worker") or "")
+        what = "submitted" if event == "job_queued" and "by" in said else _WHAT.get(asked, asked)
+        place, reason = said.get("tag") or said.get("to"), said.get("reason")
+        detail = f" {place}" if place else f": {reason}" if reason else ""
+        time = str(said.get("time", ""))[:19].replace("T", " ")
+        return cls(time=time, what=f"{what}{detail}", by=by, asked=asked)
+
+
+_VERDICTS: Mapping[str, tuple[str, str]] = {
+    RunVerdict.IMPROVED: ("good", "Better on cases that the search has not seen."),
+    RunVerdict.NOT_SHOWN: (
+        "mark",
+        "Better on the cases that chose it; on unseen cases the difference may be luck.",
+    ),
+    RunVerdict.WORSE: ("bad", "Better on the cases that chose it, but worse on unseen cases."),
+    RunVerdict.NOT_CHECKED: (
+        "mark",
+        "Better on the cases that chose it; it was not tested on unseen cases.",
+    ),
+    RunVerdict.NOT_IMPROVED: ("plain", "No new text was better: the prompt stays as it is."),
+}
+
+_STATES: Mapping[JobState, tuple[str, str]] = {
+    JobState.QUEUED: ("plain", "Waits for a worker."),
+    JobState.RUNNING: ("running", "The verdict comes at the end, from cases that are kept unseen."),
+    JobState.PAUSED: ("mark", "Paused; what it has paid for is kept."),
+    JobState.COMPLETED: ("plain", "Its run has ended."),
+    JobState.FAILED: ("bad", "It ended with an error."),
+    JobState.CANCELLED: ("plain", "It was ended before it had a result."),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Headline:
+    """What a job has to say first: the verdict, or its state while there is none.
+
+    Attributes:
+        kind: the style; `good` only for a gain that is proven on held-out cases.
+        word: the verdict or the state.
+        sentence: the same in a sentence.
+    """
+
+    kind: str
+    word: str
+    sentence: str
+
+    @classmethod
+    def of(cls, job: Job) -> Headline:
+        """Return the headline of a job."""
+        verdict = job.status.verdict
+        is_final = job.state is JobState.COMPLETED and verdict in _VERDICTS
+        kind, sentence = _VERDICTS[verdict] if is_final else _STATES[job.state]
+        return cls(kind=kind, word=verdict if is_final else str(job.state), sentence=sentence)
+
+
+@attrs.frozen(kw_only=True)
+class JobView:
+    """A job according to its events.
+
+    Attributes:
+        last: number of the latest event.
+        data: data of charts and tables.
+        lines: the latest events with their numbers, the newest first.
+        acts: the latest entries of its history, the newest first.
+    """
+
+    last: int
+    data: ReportData
+    lines: tuple[tuple[int, bytes], ...]
+    acts: tuple[Act, ...]
+
+    @property
+    def candidates(self) -> tuple[CandidateAdded, ...]:
+        """The candidates, the baseline first."""
+        return self.data.candidates
+
+
+class JobViews:
+    """Cache of views; safe to share between threads.
+
+    A view that is in the cache costs only the events that are new since its last use.
+
+    Args:
+        most: size of the cache; the least recently used views are dropped.
+    """
+
+    def __init__(self, most: int = _MOST_JOBS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Following] = OrderedDict()
+
+    def of(self, manager: JobManager, job: Job) -> JobView:
+        """Return the up-to-date view of a job.
+
+        Raises:
+            DataFormatError: its events are damaged.
+        """
+        with self._lock:
+            following = self._kept.setdefault(job.id, _Following())
+            self._kept.move_to_end(job.id)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return following.view(manager, job)
+
+
+class _Following:
+    """Incremental reader of one job's events."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = self._told = 0
+        self._history = RunHistory()
+        self._acts: deque[Act] = deque(maxlen=_MOST_LINES)
+        self._lines: deque[tuple[int, bytes]] = deque(maxlen=_MOST_LINES)
+        self._view: JobView | None = None
+
+    def view(self, manager: JobManager, job: Job) -> JobView:
+        with self._lock:
+            while page := manager.events(job.id, after=self._last, limit=_PAGE):
+                for number, event, line in page:
+                    # After a rewind the history already holds the events up to `_told`.
+                    if number > self._told or isinstance(event, Unknown):
+                        self._add(manager, job, event, line)
+                    self._lines.append((number, line))
+                    self._last = number
+                if len(page) < _PAGE:
+                    break
+            if self._view is None or self._view.last != self._last:
+                self._view = JobView(
+                    last=self._last,
+                    data=self._data(job),
+                    lines=tuple(reversed(self._lines)),
+                    acts=tuple(reversed(self._acts)),
+                )
+            return self._view
+
+    def _add(self, manager: JobManager, job: Job, event: Event, line: bytes) -> None:
+        if not isinstance(event, Unknown):
+            self._history.add(event)
+            return
+        said = json.loads(line)
+        if str(said["event"]).startswith("job_"):
+            self._acts.append(Act.of(said))
+        elif said["event"] == "rewound":
+            # Events were retracted, and a history cannot be rewound: read it again.
+            self._history = RunHistory()
+            for at, earlier, _ in run_events(manager.database, job.number):
+                self._history.add(earlier)
+                self._told = at
+
+    def _data(self, job: Job) -> ReportData:
+        history = self._history
+        return ReportData(
+            run_id=job.id,
+            prompt=job.prompt,
+            case_ids=history.pareto_ids,
+            candidates=tuple(history.candidates),
+            winner=history.best,
+            rejections=tuple(history.rejections),
+            rollouts=history.rollouts,
+            rollout_budget=history.budget,
+            reflections=history.reflections,
+        )
