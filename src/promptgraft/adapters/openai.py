@@ -11,6 +11,7 @@ import msgspec
 
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.parts import chat_content, check_seen
 from promptgraft.adapters.calling.schemas import (
     THOUGHTS,
     ModelProfile,
@@ -123,6 +124,8 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
         thinking=THOUGHTS if facts.may_think else 0,
         assumed=facts.thinks is None,
         efforts=facts.efforts,
+        vision=facts.vision,
+        image_rate=facts.image_rate,
     )
 
 
@@ -143,10 +146,11 @@ class OpenAIWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
-        content = content_of(rendered, say_format=native is None)
-        messages: list[Json] = [{"role": "user", "content": content.user}]
-        if content.system:
-            messages.insert(0, {"role": "system", "content": content.system})
+        sent = content_of(rendered, say_format=native is None)
+        check_seen(sent.content, sees=self.profile.sees, model=self.model)
+        messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
+        if sent.system:
+            messages.insert(0, {"role": "system", "content": sent.system})
         body: JsonObject = {"model": self.model, "messages": messages, **self.options}
         if rendered.tools:
             body["tools"] = [_tool(tool) for tool in rendered.tools]
