@@ -14,6 +14,7 @@ import attrs
 
 from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import did_you_mean, looks_like_a_key
@@ -191,18 +192,8 @@ _SPECIAL: Mapping[str, Kind[object]] = {
 
 HOSTED = ("anthropic", "azure", "bedrock", "gemini", "litellm", "openai", "vertex")
 """The providers with an adapter in ``promptgraft.adapters.hosted``."""
-COMPATIBLE: Mapping[str, tuple[str, str]] = {
-    "deepseek": ("https://api.deepseek.com/v1", "${DEEPSEEK_API_KEY}"),
-    "fireworks": ("https://api.fireworks.ai/inference/v1", "${FIREWORKS_API_KEY}"),
-    "groq": ("https://api.groq.com/openai/v1", "${GROQ_API_KEY}"),
-    "lmstudio": ("http://localhost:1234/v1", NO_KEY),
-    "mistral": ("https://api.mistral.ai/v1", "${MISTRAL_API_KEY}"),
-    "ollama": ("http://localhost:11434/v1", NO_KEY),
-    "openrouter": ("https://openrouter.ai/api/v1", "${OPENROUTER_API_KEY}"),
-    "together": ("https://api.together.xyz/v1", "${TOGETHER_API_KEY}"),
-    "vllm": ("http://localhost:8000/v1", NO_KEY),
-}
-"""Address and key of servers with the API of ``openai``, by the name of the provider."""
+COMPATIBLE = tuple(name for name, provider in KNOWN.items() if provider.address)
+"""The names of servers with the API of ``openai``."""
 PROVIDERS = ("offline", *HOSTED, *COMPATIBLE)
 
 
@@ -229,10 +220,11 @@ def _options(provider: str) -> Keys:
 def _model(provider: str, **options: object) -> ModelConfig:
     key, headers = options.pop("api_key", None), options.pop("headers", None)
     if provider in COMPATIBLE:
-        address, usual = COMPATIBLE[provider]
+        known = KNOWN[provider]
         # A server at another address does not get the key of this one.
-        key = key or Secret(NO_KEY if "base_url" in options else usual)
-        options, provider = {"base_url": address, **options}, "openai"
+        is_elsewhere = "base_url" in options or not known.keys
+        key = key or Secret(NO_KEY if is_elsewhere else f"${{{known.keys[0]}}}")
+        options, provider = {"base_url": known.address, **options}, "openai"
     return ModelConfig(
         provider=provider,
         options=options,
