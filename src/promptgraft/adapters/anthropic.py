@@ -34,6 +34,7 @@ from promptgraft.adapters.calling.turns import (
     usage_of,
 )
 from promptgraft.adapters.facts import facts_of
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import SHARE, instance, number
@@ -44,7 +45,7 @@ MESSAGES = Api(
     adapter="AnthropicAdapter",
     provider="anthropic",
     packages=("anthropic", "genai_prices", "stamina"),
-    variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    variables=KNOWN["anthropic"].keys,
     address_variable="ANTHROPIC_BASE_URL",
     client="AsyncAnthropic",
     path="/v1/messages",

@@ -34,6 +34,7 @@ from promptgraft.adapters.calling.turns import (
     usage_of,
 )
 from promptgraft.adapters.facts import facts_of
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number
@@ -44,7 +45,7 @@ CHAT = Api(
     adapter="OpenAIAdapter",
     provider="openai",
     packages=("openai", "genai_prices", "stamina"),
-    variables=("OPENAI_API_KEY",),
+    variables=KNOWN["openai"].keys,
     address_variable="OPENAI_BASE_URL",
     client="AsyncOpenAI",
     path="/chat/completions",
