@@ -22,6 +22,7 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
+from promptgraft.ground.content import Image
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import raised_at
@@ -247,6 +248,19 @@ class ForeseenAdapter(Protocol):
 
     @property
     def is_thinking_assumed(self) -> bool: ...
+
+
+@runtime_checkable
+class SeeingAdapter(Protocol):
+    """An adapter that knows whether its model sees images, and how many tokens one is.
+
+    ``sees`` is None if that is not known.
+    """
+
+    @property
+    def sees(self) -> bool | None: ...
+
+    def tokens_of_image(self, image: Image) -> int: ...
 
 
 @runtime_checkable

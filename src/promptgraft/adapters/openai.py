@@ -12,6 +12,7 @@ import msgspec
 from promptgraft.adapters import responses
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.parts import chat_content, check_seen
 from promptgraft.adapters.calling.schemas import (
     THOUGHTS,
     ModelProfile,
@@ -34,6 +35,7 @@ from promptgraft.adapters.calling.turns import (
     usage_of,
 )
 from promptgraft.adapters.facts import facts_of, is_chat_only
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
@@ -45,7 +47,7 @@ CHAT = Api(
     adapter="OpenAIAdapter",
     provider="openai",
     packages=("openai", "genai_prices", "stamina"),
-    variables=("OPENAI_API_KEY",),
+    variables=KNOWN["openai"].keys,
     address_variable="OPENAI_BASE_URL",
     client="AsyncOpenAI",
     path="/chat/completions",
@@ -128,6 +130,8 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
         thinking=THOUGHTS if facts.may_think else 0,
         assumed=facts.thinks is None,
         efforts=facts.efforts,
+        vision=facts.vision,
+        image_rate=facts.image_rate,
     )
 
 
@@ -148,10 +152,11 @@ class ChatWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
-        content = content_of(rendered, say_format=native is None)
-        messages: list[Json] = [{"role": "user", "content": content.user}]
-        if content.system:
-            messages.insert(0, {"role": "system", "content": content.system})
+        sent = content_of(rendered, say_format=native is None)
+        check_seen(sent.content, sees=self.profile.sees, model=self.model)
+        messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
+        if sent.system:
+            messages.insert(0, {"role": "system", "content": sent.system})
         body: JsonObject = {"model": self.model, "messages": messages, **self.options}
         if rendered.tools:
             body["tools"] = [_tool(tool) for tool in rendered.tools]
@@ -373,7 +378,10 @@ class OpenAIAdapter(ModelAdapter):
                 thoughts = options.get("reasoning")
                 further = thoughts if isinstance(thoughts, dict) else {}
                 options["reasoning"] = {**further, "effort": self.effort}
-            return ResponsesWire(model=self.model, rules=self._known.rules, options=options)
+            known = self._known
+            return ResponsesWire(
+                model=self.model, rules=known.rules, sees=known.sees, options=options
+            )
         options = {
             self._known.output_limit: self.longest_answer,
             **sampling,

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from promptgraft.adapters.calling.parts import check_seen, responses_content
 from promptgraft.adapters.calling.schemas import SchemaRules, native_schema, with_object_root
 from promptgraft.adapters.calling.turns import (
     Finish,
@@ -81,17 +82,20 @@ class ResponsesWire:
     Attributes:
         model: the model.
         rules: what it accepts as the schema of its answer; None if it accepts none.
+        sees: whether it sees images; None if that is not known.
         options: further fields of each request.
     """
 
     model: str
     rules: SchemaRules | None
+    sees: bool | None
     options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.rules)
         content = content_of(rendered, say_format=native is None)
-        asked: Json = [{"role": "user", "content": content.user}]
+        check_seen(content.content, sees=self.sees, model=self.model)
+        asked: Json = [{"role": "user", "content": responses_content(content.content)}]
         body: JsonObject = {"model": self.model, "input": asked, **self.options}
         if content.system:
             body["instructions"] = content.system

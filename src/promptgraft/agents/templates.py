@@ -153,15 +153,23 @@ class Templated(ABC):
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that it needs."""
+        return self._secret_names
+
+    @property
+    def _secret_names(self) -> tuple[str, ...]:
+        """The variables whose values are blanked in messages and answers."""
         return tuple(dict.fromkeys(name for one in self._templates for name in one.variables))
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """The values of these variables, which are blanked in messages and answers."""
-        return tuple(filter(None, map(os.environ.get, self.variables)))
+        return tuple(filter(None, map(os.environ.get, self._secret_names)))
 
-    def _check_places(self, names: Collection[str], where: str, needed: str) -> None:
+    def _check_places(
+        self, names: Collection[str], where: str, needed: str, *, is_reached: bool = False
+    ) -> None:
         """Check that the templates contain the query, and the place ``needed`` if it is not empty.
+
+        With ``is_reached`` the texts reach the agent in another way too.
 
         Raises:
             ConfigError: a place is missing; the message begins with ``where``.
@@ -172,7 +180,7 @@ class Templated(ABC):
             raise ConfigError(
                 f"{where} contains `{{query}}`, so every request would be the same; add it"
             )
-        if needed and not any(one.names(needed) for one in self._templates):
+        if needed and not is_reached and not any(one.names(needed) for one in self._templates):
             place = "{folder}" if needed == "folder" else "{texts.NAME}"
             raise ConfigError(
                 f"{where} contains `{place}`, so the texts of a candidate never reach the agent; "

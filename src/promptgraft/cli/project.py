@@ -176,6 +176,7 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
                 "warnings": list(checked.warnings),
                 "unchecked": list(checked.unchecked),
                 "protected": list(checked.protected),
+                "sent": list(checked.sent),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
             }
@@ -195,6 +196,8 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
             screen.line(f"{path} has no faults in what was checked without code", bold=True)
         for line in checked.protected:
             screen.line(f"protected: {line}")
+        for line in checked.sent:
+            screen.line(f"sent: {line}")
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
         for line in checked.unchecked:

@@ -19,6 +19,7 @@ from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
 from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.python_source import NOT_RUN, without_code
+from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
 
 
@@ -32,6 +33,8 @@ class Checked:
         warnings: one line each.
         protected: what no search changes although it is in the files of texts, one line each.
         unchecked: what was not tried, and why; one line each.
+        sent: the variables that a run sends, and to whom, one line each; only of a check without
+            code.
         plans: the plan of a run of each prompt, by name.
     """
 
@@ -40,6 +43,7 @@ class Checked:
     warnings: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
 
 
@@ -128,14 +132,16 @@ def check_without_code(path: str | Path) -> Checked:
         except DataFormatError as error:
             lines.extend(error.faults)
             warnings = []
+        sent = tuple(sent_variables(project))
         unrun = [line for line in (*lines, *warnings) if line.endswith(NOT_RUN)]
         if not unrun:
-            return check_project(path)
+            return attrs.evolve(check_project(path), sent=sent)
     unrun.append("what needs this Python: cases against prompts and metrics, targets, plans")
     return Checked(
         faults=tuple(line for line in dict.fromkeys(lines) if line not in unrun),
         warnings=tuple(line for line in warnings if line not in unrun),
         unchecked=tuple(dict.fromkeys(unrun)),
+        sent=sent,
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import Lasting, TransientProviderError
+from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
@@ -194,30 +195,35 @@ class Endpoint(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Content:
-    """The two texts sent to a model; ``system`` does not depend on bound values."""
+class Sent:
+    """What is sent to a model; ``system`` does not depend on bound values.
+
+    ``user`` is the text with the names of images and files, ``content`` has these themselves.
+    """
 
     system: str
     user: str
+    content: Content
 
 
-def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content:
+def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     """Split a prompt before the first section that shows a bound value.
 
-    If no section does, all of it is the user text. With ``say_format`` the expected form of the
+    If no section does, all of it is the user's. With ``say_format`` the expected form of the
     answer is stated in the text, for models that accept no schema.
     """
     # The system text is the same for all examples, so that the provider can cache it.
     first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
     system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
-    user = attrs.evolve(rendered, sections=rendered.sections[first:]).text
+    shown = attrs.evolve(rendered, sections=rendered.sections[first:])
+    user, content = shown.text, shown.content
     schema = rendered.output_schema if say_format else None
     if schema is None:
-        return Content(system=system, user=user)
+        return Sent(system=system, user=user, content=content)
     wanted = _wanted(schema)
     if system:
-        return Content(system=f"{system}\n\n{wanted}", user=user)
-    return Content(system="", user=f"{user}\n\n{wanted}")
+        return Sent(system=f"{system}\n\n{wanted}", user=user, content=content)
+    return Sent(system="", user=f"{user}\n\n{wanted}", content=(*content, f"\n\n{wanted}"))
 
 
 def _is_bound(section: RenderedSection) -> bool:
