@@ -11,6 +11,7 @@ from typing import Self
 import attrs
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalMismatchError
+from promptgraft.ground.content import File
 from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, shown
 from promptgraft.journal.records import (
     Record,
@@ -221,6 +222,13 @@ class Journal(ABC):
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record one answer, as :meth:`append_all` does."""
         self.append_all([Record(key, digest, kind, answer)])
+
+    def keep_files(self, files: Iterable[File]) -> None:  # noqa: B027 - only files have a place
+        """Keep the bytes of images and files; a journal that is no file keeps only their digests.
+
+        Raises ``JournalWriteError`` when the system refuses, and ``DataFormatError`` for a file
+        that cannot be read any more.
+        """
 
     def sync(self) -> None:
         """Make all appended records survive a power loss.

@@ -30,6 +30,7 @@ from promptgraft.prompt.rendering import (
     Bindings,
     Resolved,
     by_class,
+    check_values,
     render_prompt,
     resolve,
     values_of,
@@ -148,6 +149,11 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         """Return the template with ``override`` applied, before anything is bound."""
         return self._recently.of(self.descriptor, self.walked, override)
 
+    @property
+    def shown_names(self) -> frozenset[str]:
+        """The names of the values that placeholders show."""
+        return frozenset([name for _, section in self.walked for name in section.source.variables])
+
     def section(self, path: SectionPath) -> MarkdownSection:
         """Return the section at ``path``.
 
@@ -243,12 +249,13 @@ class Prompt(Shown, Generic[OutputT_co]):
 
         Raises:
             BindingError: two of ``params`` have the same class, or one is neither an attrs or
-                dataclass instance nor a mapping.
+                dataclass instance nor a mapping; or a placeholder shows a value that has no text,
+                such as bytes.
         """
         bound, new = by_class(self.params), by_class(params)
         for param in params:
             # Only to refuse it here, at the call that passed it.
-            values_of(param)
+            check_values(values_of(param), self.template.shown_names)
         if dict in bound and dict in new:
             new[dict] = {**values_of(bound[dict]), **values_of(new[dict])}
         return Prompt(

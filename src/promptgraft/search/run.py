@@ -20,6 +20,7 @@ from promptgraft.errors import (
     WinnerNotStoredError,
     user_errors,
 )
+from promptgraft.ground.content import files_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, digest, shown
 from promptgraft.ground.text import raised
@@ -140,6 +141,10 @@ class Run:
     def complete(self) -> RunResult:
         """Run the search and store the winner."""
         context, bus = self._context, self._context.event_bus
+        if context.journal is not None:
+            examples = (*self._config.training_examples, *self._config.held_out)
+            bound = [prompt.params for prompt in self._prompts.values()]
+            context.journal.keep_files(files_in([bound, [one.params for one in examples]]))
         rehearsed(
             self._target,
             self._config,
