@@ -46,17 +46,20 @@ class Usage:
         input_tokens: tokens sent, including cached ones.
         output_tokens: tokens received.
         cached_tokens: the part of the input tokens that the provider read from its cache.
+        reasoning_tokens: the part of the output tokens that the model thought and did not show.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
