@@ -1,117 +1,123 @@
-"""``plan --probe``: the first test calls of a run, planned by and kept for it."""
+"""``check --probe`` calls an agent once; without it nothing is called."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import attrs
 import pytest
 
 from cli.console import Console
-from cli.priced_projects import SHAPES, Shape
-from servers.loopback import KEY, LoopbackServer
-from servers.openai_responses import OpenAIResponses
 
-MODELS = ("gpt-6-luna", "gpt-5.4-mini")
-SHAPE = attrs.evolve(
-    SHAPES["labels"],
-    task="openai gpt-6-luna",
-    reflection="openai gpt-6-luna",
-    thinks=3_000,
-    optimizer={"rollout_budget": 60, "targets": {"sections": ["rules"]}},
+CODE = """
+import pathlib
+
+def call(query, call):
+    with pathlib.Path(__file__).with_name("calls.txt").open("a") as file:
+        file.write(f"{query} {call.texts['role']}\\n")
+    return ANSWER
+"""
+PROJECT = """\
+version: 1
+prompts: {desk: {files: {role: role.md}}}
+agent: AGENT
+dataset: {path: cases.jsonl}
+metrics: [{name: json_match}]
+models: {reflection: offline}
+"""
+PYTHON = "{python: 'agent.py:call'}"
+COMMAND = "{command: [sh, -c, SCRIPT, agent, '{query}', '{folder}']}\ndelivery: folder"
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    monkeypatch.chdir(tmp_path)
+
+    def write(agent: str = PYTHON, answer: str = "5") -> Path:
+        rows = ({"id": f"c{n}", "input": f"q{n}", "expected": {"n": n}} for n in range(40))
+        Path("cases.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        Path("role.md").write_text("Be brief.")
+        Path("agent.py").write_text(CODE.replace("ANSWER", answer))
+        Path("promptgraft.yaml").write_text(PROJECT.replace("AGENT", agent))
+        return tmp_path / "calls.txt"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("'four\\x1b[31m'", 'a text: "four\\u001b[31m"'),
+        ("5", "a number: 5"),
+        ("False", "a truth value: false"),
+        ("[1, 'b']", 'a list: [1,"b"]'),
+        ("{'a': None}", 'an object: {"a":null}'),
+    ],
 )
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(OpenAIResponses(), brain=SHAPE.brain(), models=MODELS) as running:
-        yield running
-
-
-@pytest.fixture
-def written(
-    project: Path, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> LoopbackServer:
-    write(SHAPE, project, server)
-    monkeypatch.setenv("LOOPBACK_KEY", KEY)
-    return server
-
-
-def write(shape: Shape, project: Path, server: LoopbackServer, **model: Any) -> None:
-    shape.write(project, {"openai": server.base_url})
-    path = project / "promptgraft.yaml"
-    data = json.loads(path.read_text("utf-8"))
-    for role in ("task", "reflection"):
-        data["models"][role] |= {"api": "responses", **model}
-    path.write_text(json.dumps(data), "utf-8")
-
-
-def test_a_probe_replaces_the_guess_by_what_it_measured(
-    console: Console, written: LoopbackServer
+def test_a_probe_calls_the_agent_once_and_tells_what_came_back(
+    answer: str, said: str, written: Callable[..., Path], console: Console
 ) -> None:
-    before = json.loads(console("plan", "--json").out)
-    assert before["probe"] is None
-    assert written.counts.requests == 0
-    after = json.loads(console("plan", "--probe", "3", "--json").out)
-    assert written.counts.requests == after["probe"]["rollouts"] == 3
-    task = after["roles"][0]["expected"]
-    assert task["thinking_from"] == f"as in the probe {after['probe']['run']}"
-    assert before["roles"][0]["expected"]["thinking"] == 500
-    assert task["thinking"] == 3_000
-    assert task["output_tokens"] >= 3_000
-    used = written.counts.input_tokens / 3
-    assert used <= task["input_tokens"] <= used + 100
-    assert float(after["probe"]["cost"]) < float(after["expected"]["cost"])
+    calls = written(answer=answer)
+    assert console("check").code == 0
+    assert not calls.exists()
+
+    shown = console("check", "--probe")
+    assert (shown.code, shown.err) == (0, "")
+    [line] = [line for line in shown.out.splitlines() if line.startswith("probe: ")]
+    [asked] = calls.read_text().splitlines()
+    query, _, text = asked.partition(" ")
+    assert text == "Be brief."
+    called = f"called agent `agent.call` once, with case `{query.replace('q', 'c')}`"
+    assert line == f"probe: {called}; it answered with {said}"
 
 
-def test_the_run_that_follows_does_not_pay_for_the_probe_again(
-    console: Console, written: LoopbackServer
+def test_a_probe_is_in_the_document(written: Callable[..., Path], console: Console) -> None:
+    written(answer="{'n': 4}")
+    probe = json.loads(console("check", "--probe", "--json").out)["probe"]
+    assert probe.pop("case").startswith("c")
+    assert probe == {"agent": "agent.call", "text": '{"n":4}', "output": {"n": 4}}
+    assert "probe" not in json.loads(console("check", "--json").out)
+
+
+@pytest.mark.parametrize(
+    ("agent", "answer", "said"),
+    [
+        (PYTHON, "1 / 0", "agent `agent.call` failed on `c"),
+        (PYTHON, "object()", "an agent returns a value of JSON or an AgentAnswer; fix it first"),
+        (COMMAND.replace("SCRIPT", "'echo no >&2; exit 3'"), "", "exit code 3: no; fix it first"),
+    ],
+)
+def test_an_agent_that_fails_is_told_with_its_case(
+    agent: str, answer: str, said: str, written: Callable[..., Path], console: Console
 ) -> None:
-    shown = console("plan", "--probe", "3")
-    assert "probe: 3 test calls for $0.0" in shown.out
-    [run] = json.loads(console("runs", "--json").out)["runs"]
-    assert f"promptgraft resume {run['id']}" in shown.out
-    first = [asked.texts for asked in written.asked]
-    ended = console("resume", run["id"], "--json", "-q")
-    assert ended.code in {0, 1}, ended.err
-    assert not [asked for asked in written.asked[3:] if asked.texts in first[:1]]
-    result = json.loads(ended.out.splitlines()[-1])
-    [task] = [row for row in result["ledger"] if row["role"] == "task"]
-    assert task["calls"] + sum(
-        row["calls"] for row in result["ledger"] if row["role"] != "task"
-    ) == len(written.asked)
-    assert task["reasoning_tokens"] == 3_000 * task["calls"]
+    written(agent, answer)
+    shown = console("check", "--probe")
+    assert shown.code == 2
+    [line] = shown.err.splitlines()
+    assert "cases.jsonl:" in line
+    assert said in line
 
 
-def test_the_text_names_the_thinking_that_was_measured(
-    console: Console, written: LoopbackServer
+def test_a_probe_of_a_command_leaves_nothing_behind(
+    written: Callable[..., Path], console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del written
-    assert "about 500 tokens a call of task, usual for the model" in console("plan").out
-    assert "about 3,000 tokens a call of task, as in the probe" in (
-        console("plan", "--probe", "2").out
-    )
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    written(COMMAND.replace("SCRIPT", "'cat \"$2/role.md\"'"))
+    assert 'a text: "Be brief."' in console("check", "--probe").out
+    assert not [*(tmp_path / "tmp").iterdir()]
 
 
-def test_a_probe_in_batches_is_refused_before_a_call(
-    console: Console, project: Path, written: LoopbackServer
-) -> None:
-    write(SHAPE, project, written, mode="batch")
-    found = console("plan", "--probe", "2")
-    assert found.code == 2
-    assert "set `mode: call` for it" in found.err
-    assert written.counts.requests == 0
-
-
-def test_a_model_without_a_price_is_offered_the_line_to_add(
-    console: Console, project: Path, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(attrs.evolve(SHAPE, task="openai gpt-9-vega"), project, server)
-    monkeypatch.setenv("LOOPBACK_KEY", KEY)
-    shown = console("plan").out
-    assert "price unknown: openai/1 gpt-9-vega" in shown
-    assert "\n  prices: {input: IN, output: OUT}\n" in shown
-    assert "prices:" not in console("plan", "--json").out
+def test_what_has_no_agent_is_not_probed(written: Callable[..., Path], console: Console) -> None:
+    written()
+    text = Path("promptgraft.yaml").read_text()
+    text = text.replace("{desk: {files: {role: role.md}}}", "{desk: role.md}")
+    text = text.replace(f"agent: {PYTHON}\n", "")
+    Path("role.md").write_text("# Role\n\nAnswer $query.\n")
+    Path("promptgraft.yaml").write_text(text.replace("reflection: offline", "task: openai/m"))
+    shown = console("check", "--probe")
+    assert shown.code == 2
+    assert "--probe: promptgraft.yaml names no `agent` to call" in shown.err
+    assert console("check", "--probe", "--no-code").code == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from promptgraft.cli.choosing import runs_of, shipped
@@ -23,7 +24,7 @@ from promptgraft.ground.text import counted, dollars
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
-    from promptgraft.project.checking import Checked
+    from promptgraft.project.checking import Checked, Probed
     from promptgraft.project.running import Probe
     from promptgraft.search.plan import RolePlan, RunPlan, Use
 
@@ -136,16 +137,27 @@ def _write(path: Path, text: bytes) -> None:
     is_flag=True,
     help="Import and run no Python of the project; name what stays unchecked.",
 )
+@click.option(
+    "--probe",
+    "is_probed",
+    is_flag=True,
+    help="Also call the agent of the project once, with one case, and show its answer.",
+)
 @json_option
-def check_command(*, project: str | None, schema: bool, no_code: bool, as_json: bool) -> ExitCode:
+def check_command(
+    *, project: str | None, schema: bool, no_code: bool, is_probed: bool, as_json: bool
+) -> ExitCode:
     """Check a project without calling a model.
 
     Checks everything that the project file names: prompts, cases, metrics, models, settings.
     Prompts are rendered, metrics are tried on an empty answer and on an expected one, and a
     model is asked whether it takes the prompt. What cannot be tried is named as not checked.
     Each fault is one line with its place, and the exit code is then 2. A secret that is not set
-    is a warning. Python code that the project names is run, unless --no-code is given.
+    is a warning. Python code that the project names is run, unless --no-code is given. Nothing is
+    called unless --probe is given, which calls an agent once.
     """
+    if is_probed and (schema or no_code):
+        raise click.UsageError("--probe calls the agent; leave --schema and --no-code out")
     if schema and no_code:
         raise click.UsageError("--schema runs no code; leave --no-code out")
     if schema and project is not None:
@@ -155,14 +167,16 @@ def check_command(*, project: str | None, schema: bool, no_code: bool, as_json: 
 
         print_json(project_schema())
         return ExitCode.OK
-    from promptgraft.project.checking import check_project, check_without_code
+    from promptgraft.project.checking import check_project, check_without_code, probe_agent
 
     path = project_path(project)
     checked = check_without_code(path) if no_code else check_project(path)
-    return _show_check(path, checked, as_json=as_json)
+    found = checked.project
+    probed = probe_agent(found) if is_probed and found is not None else None
+    return _show_check(path, checked, probed, as_json=as_json)
 
 
-def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
+def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json: bool) -> ExitCode:
     """Show the result of a check as lines or as one document, and return the exit code."""
     from promptgraft.ground.strict.nodes import count_faults
 
@@ -181,6 +195,7 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
                 "sent": list(checked.sent),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
+                **({} if probed is None else {"probe": attrs.asdict(probed)}),
             }
         )
     else:
@@ -198,6 +213,8 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
             screen.line(f"{path} has no faults in what was checked without code", bold=True)
         for line in checked.protected:
             screen.line(f"protected: {line}")
+        if probed is not None:
+            screen.line(f"probe: {probed.line}")
         for line in checked.sent:
             screen.line(f"sent: {line}")
         for warning in checked.warnings:
