@@ -38,6 +38,7 @@ from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
 from servers.shapes import misfit
 
 PHOTO = picture("photo.png")
@@ -97,6 +98,28 @@ def test_openai_is_sent_images_files_and_texts() -> None:
                 {"type": "text", "text": "notes.txt:\n\nPaid in cash."},
             ],
         },
+    ]
+
+
+def test_responses_is_sent_images_files_and_texts() -> None:
+    server = LoopbackServer(OpenAIResponses(), brain=seen)
+    with server:
+        evaluated(openai(server, api="responses"), PROMPT, session=Session())
+        [asked] = server.asked
+    assert server.counts.refused == ()
+    assert asked.body["instructions"] == "## Task\n\nSay what it is."
+    address = f"data:image/png;base64,{DATA}"
+    file = {"filename": "contract.pdf", "file_data": f"data:application/pdf;base64,{PDF_DATA}"}
+    assert asked.body["input"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "## Case\n\n"},
+                {"type": "input_image", "image_url": address, "detail": "auto"},
+                {"type": "input_file", **file},
+                {"type": "input_text", "text": "notes.txt:\n\nPaid in cash."},
+            ],
+        }
     ]
 
 
@@ -172,7 +195,8 @@ def test_a_file_of_another_type_is_refused_before_a_call(bound: dict[str, object
 def test_chat_completions_takes_no_address_of_a_file() -> None:
     rendered = PROMPT.bind({"contract": ADDRESSES[2]}).render()
     with pytest.raises(ConfigError, match="takes no address of a file; give its bytes"):
-        OpenAIAdapter("m", api_key=KEY).check_prompt(rendered)
+        OpenAIAdapter("m", api="chat", api_key=KEY).check_prompt(rendered)
+    OpenAIAdapter("m", api="responses", api_key=KEY).check_prompt(rendered)
 
 
 @pytest.mark.parametrize(

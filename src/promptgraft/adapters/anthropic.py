@@ -202,12 +202,13 @@ class AnthropicWire:
                 # Anthropic's input tokens leave out those of the cache; ours include them.
                 None if usage.input_tokens is None else usage.input_tokens + read + written,
                 usage.output_tokens,
-                read,
-                written,
+                cached=read,
+                written=written,
+                reasoning=(usage.output_tokens_details or _Thought()).thinking_tokens or 0,
             ),
             cache_write_tokens=written,
             model=answer.model,
-            message={"role": "assistant", "content": _repeatable(answer.content)},
+            messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
@@ -215,11 +216,16 @@ class AnthropicWire:
         return extended(request, turn, [{"role": "user", "content": results}] if results else [])
 
 
+class _Thought(msgspec.Struct, frozen=True):
+    thinking_tokens: Tokens | None = None
+
+
 class _Tokens(msgspec.Struct, frozen=True):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
     cache_read_input_tokens: Tokens | None = None
     cache_creation_input_tokens: Tokens | None = None
+    output_tokens_details: _Thought | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):

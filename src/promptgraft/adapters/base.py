@@ -46,17 +46,20 @@ class Usage:
         input_tokens: tokens sent, including cached ones.
         output_tokens: tokens received.
         cached_tokens: the part of the input tokens that the provider read from its cache.
+        reasoning_tokens: the part of the output tokens that the model thought and did not show.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -217,9 +220,12 @@ def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
         adapter.check_prompt(rendered)
 
 
+PRICES_LINE = "prices: {input: IN, output: OUT}"
+"""The line of a project file that gives a model its prices, in US dollars for a million tokens."""
+
 GIVE_PRICES = (
-    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
-    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
+    f"give the model the line `{PRICES_LINE}` in the project file, or the adapter `prices=` in "
+    "Python, in US dollars for a million tokens; or leave max_cost out"
 )
 """Advice for a run with ``max_cost`` and a model without a known price."""
 

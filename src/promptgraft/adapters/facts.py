@@ -113,6 +113,11 @@ def end_of(provider: str, model: str) -> ModelEnd | None:
     return None
 
 
+def is_chat_only(model: str) -> bool:
+    """Return whether OpenAI serves a model through Chat Completions but not through Responses."""
+    return re.match(_tables()["openai"]["chat_only"], model) is not None
+
+
 def current_of(provider: str, model: str) -> str | None:
     """Return the current model of the line of a model; None for an unknown line."""
     lines = _tables()[provider]["lines"]

@@ -8,17 +8,20 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import ForeseenAdapter
+from promptgraft.agents.adapter import AgentAdapter, probe
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.evaluate import check_served
+from promptgraft.evals.metrics.reading import brief
 from promptgraft.evals.trial import Trial, tried_metrics
 from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
 from promptgraft.project.project import Project, load_project, open_project
-from promptgraft.project.python_source import NOT_RUN, without_code
+from promptgraft.project.python_source import NOT_RUN, beside, without_code
 from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
 
@@ -112,6 +115,60 @@ def check_project(path: str | Path) -> Checked:
         protected=tuple(_protected(project)),
         unchecked=unchecked,
         plans=plans,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Probed:
+    """One call of an agent: the case that it was asked, and its answer as text and as data."""
+
+    agent: str
+    case: str
+    text: str
+    output: Json = None
+
+    @property
+    def line(self) -> str:
+        """What was called, and what came back."""
+        value = self.text if self.output is None else self.output
+        what = next(what for kind, what in _KINDS if isinstance(value, kind))
+        return (
+            f"called agent `{self.agent}` once, with case `{self.case}`; it answered with {what}: "
+            f"{brief(value)}"
+        )
+
+
+# A bool is an int, too.
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (str, "a text"),
+    (bool, "a truth value"),
+    ((int, float), "a number"),
+    (list, "a list"),
+    (dict, "an object"),
+)
+
+
+def probe_agent(project: Project) -> Probed:
+    """Call the agent of a project once, with the first turn of its first case.
+
+    Raises:
+        ConfigError: the project has no agent that is called.
+        CallerError: the agent failed, or what it needs is not there.
+        ProviderError: it was unreachable.
+    """
+    adapter = project.asking
+    if not isinstance(adapter, AgentAdapter):
+        raise ConfigError(
+            f"--probe: {project.path} names no `agent` to call; `promptgraft eval` calls a model"
+        )
+    case = next(case for part in project.parts.values() for case in part)
+    with beside(project.folder):
+        answer = probe(adapter, project.prompt().prompt, case)
+    return Probed(
+        agent=adapter.agent.name,
+        case=case.id,
+        text=answer.text,
+        output=plain_output(answer.output),
     )
 
 

@@ -191,7 +191,7 @@ class ModelAdapter(ABC):
                 "like a key (not shown)"
             )
         for field in self.extra_body:
-            if setter := self.service.taken.get(field):
+            if setter := self._api.taken.get(field):
                 raise ConfigError(
                     f"{self.service.adapter}: extra_body: `{field}` is set by {setter}"
                 )
@@ -320,9 +320,17 @@ class ModelAdapter(ABC):
     def wire(self) -> Wire: ...
 
     @property
+    def _api(self) -> Api:
+        """The API that is spoken, of those of the provider."""
+        return self.service
+
+    @property
     def _access(self) -> Access:
+        return self._access_to(self._api)
+
+    def _access_to(self, api: Api) -> Access:
         return Access(
-            api=self.service,
+            api=api,
             api_key=self.api_key,
             base_url=self.base_url,
             headers=self.headers,

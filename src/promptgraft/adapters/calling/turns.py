@@ -67,7 +67,7 @@ class Turn:
         cache_write_tokens: the part of the input tokens written to the provider's cache, which have
             a price of their own.
         model: the provider's name of the model that answered.
-        message: the reply in the form in which the next request must repeat it.
+        messages: the reply as the next request must repeat it: one message, or several items.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Turn:
     usage: Usage
     cache_write_tokens: int = 0
     model: str
-    message: JsonObject = attrs.field(hash=False)
+    messages: tuple[JsonObject, ...] = attrs.field(hash=False)
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
@@ -95,14 +95,23 @@ def counted_in(kind: type[T], usage: object) -> T:
         return kind()
 
 
-def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:
+def usage_of(
+    sent: int | None, received: int | None, *, cached: int, written: int, reasoning: int
+) -> Usage:
     """Return the tokens of an answer; ``NO_USAGE`` if counts are missing or contradictory.
 
-    ``sent`` includes ``cached`` and ``written``, the tokens read from and written to the cache.
+    ``sent`` includes ``cached`` and ``written``, the tokens read from and written to the cache;
+    ``received`` includes ``reasoning``.
     """
     if sent is None or received is None or cached + written > sent:
         return NO_USAGE
-    return Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
+    return Usage(
+        input_tokens=sent,
+        output_tokens=received,
+        cached_tokens=cached,
+        # Some servers count them beside the answer; the bill is what they say of the whole.
+        reasoning_tokens=min(reasoning, received),
+    )
 
 
 class UnreadableTurnError(TransientProviderError):
@@ -240,12 +249,14 @@ def sendable(body: JsonObject) -> JsonObject:
     return {_text(key): map_texts(value, _text, keys=True) for key, value in body.items()}
 
 
-def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> JsonObject:
-    """Return a request extended by a turn and the replies to it."""
-    messages = request["messages"]
+def extended(
+    request: JsonObject, turn: Turn, told: Sequence[JsonObject], *, field: str = "messages"
+) -> JsonObject:
+    """Return a request extended by a turn and the replies to it, in the list ``field``."""
+    messages = request[field]
     before = messages if isinstance(messages, list) else []
     # Results of tools may hold lone surrogates, which no HTTP body can carry.
-    return {**request, **sendable({"messages": [*before, turn.message, *told]})}
+    return {**request, **sendable({field: [*before, *turn.messages, *told]})}
 
 
 def _text(text: str) -> str:
