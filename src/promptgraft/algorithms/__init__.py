@@ -17,7 +17,12 @@ DEFAULT = "gepa"
 """The algorithm of those who name none."""
 
 _OWN = {DEFAULT: ("gepa.config", "GepaConfig"), "gradient": ("gradient.config", "GradientConfig")}
-_GROUP = Group("promptgraft.algorithms", "algorithm", RunConfig, _OWN)
+_GROUP = Group[RunConfig](
+    "promptgraft.algorithms",
+    "algorithm",
+    RunConfig,  # type: ignore[type-abstract] # only its subclasses are called
+    _OWN,
+)
 
 
 def algorithm(name: str = DEFAULT) -> type[RunConfig]:
