@@ -228,7 +228,18 @@ def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:
     """Print calls, tokens, money and time by role and model, without columns of zeros."""
-    head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
+    head = (
+        "",
+        "calls",
+        "retries",
+        "in",
+        "cached",
+        "out",
+        "thinking",
+        "dollars",
+        "seconds",
+        "model",
+    )
     rows = [_ledger_row(entry) for entry in result.ledger]
     columns = [
         column
@@ -247,6 +258,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
         f"{usage.input_tokens:,}",
         f"{usage.cached_tokens:,}",
         f"{usage.output_tokens:,}",
+        f"{usage.reasoning_tokens:,}",
         "unknown" if entry.unpriced_calls else f"{entry.cost:,.4f}",
         f"{entry.seconds:,.1f}",
         entry.model,

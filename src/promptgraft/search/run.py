@@ -34,6 +34,7 @@ from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
+from promptgraft.search.contents import contents_of
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.course import Course, Remarks
 from promptgraft.search.driver import Driver
@@ -129,6 +130,9 @@ class Run:
             warn_of_nameless(asked)
             self._fingerprint = context.journal.begin(
                 fingerprint,
+                contents=contents_of(
+                    self._prompts, config, examples=self._digests, questions=self._questions
+                ),
                 reuse_scores=context.reuse_scores,
                 translated=self._config.translated,
             )

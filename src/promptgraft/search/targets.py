@@ -333,7 +333,7 @@ def fingerprint_of(
         "acceptance": described(config.acceptance),
         "reflection_model": adapter_identity(context.proposing_adapter),
         **({} if context.teacher is None else {"teacher": dict(context.teacher.identity)}),
-        "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
+        "meta_prompts": digest([meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():
         found[f"target {name}" if name in found else name] = detail
@@ -361,7 +361,8 @@ def _unplaced(value: object) -> object:
     return attrs.evolve(value, origin="") if isinstance(value, Case) else value
 
 
-def _meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
+def meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
+    """Return a digest of a question to the reflection model, with its present overrides."""
     store = prompt.overrides_store
     override = store.resolve(prompt.descriptor) if store is not None else None
     return digest([template_digest(prompt.template), plain_entries(override) if override else None])
