@@ -106,6 +106,37 @@ def without(text: str, dropped: Iterable[Line]) -> str:
     return left if left.strip() else text
 
 
+def extended(text: str, line: str, *, label: str = "", replaces: str = "") -> str:
+    """Return a text with one more line; unchanged if it says that already in other words.
+
+    A definition takes the place of the wording that it replaced elsewhere. If the text defines the
+    label otherwise, the text is left as it is.
+
+    Args:
+        text: the text.
+        line: the line, with its continuation lines.
+        label: what it defines; empty if it is no definition.
+        replaces: the key of the definition that it replaced; empty if there was none.
+    """
+    lines, longer = lines_of(text), f"{text}\n{line}"
+    if label:
+        defined = [one for one in lines if one.label == label]
+        if not defined and not replaces:
+            return text if _is_opened(text, label) else longer
+        is_old = [one.key for one in defined] == [replaces]
+        return exchanged(text, defined[0], line) if is_old else text
+    rows = text.count("\n") + 1
+    own = [one for one in lines_of(longer) if one.places[0] >= rows]
+    return text if any(is_said(one, lines) for one in own) else longer
+
+
+def _is_opened(text: str, label: str) -> bool:
+    """Return whether a line of a text names a label and defines nothing yet."""
+    name = label.partition("\n")[2].split()
+    rows = (row.rstrip() for row in text.split("\n"))
+    return any(folded_words(row) == name for row in rows if row.endswith(":"))
+
+
 def exchanged(text: str, line: Line, other: str) -> str:
     """Return a text with another wording of one of its lines."""
     rows = text.split("\n")
