@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -20,13 +21,13 @@ from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, MismatchError
-from promptgraft.ground.text import counted
+from promptgraft.ground.text import counted, listed
 from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
 from promptgraft.project.foreign import Foreign, Notes
 from promptgraft.project.imported import ImportedProject
-from promptgraft.project.importing import import_optimizer
+from promptgraft.project.importing import TOP, import_optimizer
 from promptgraft.project.inspect_data import FIELDS, import_inspect
 from promptgraft.project.promptfoo import import_promptfoo
 
@@ -177,8 +178,18 @@ def _tool(path: Path) -> str:
     value = Foreign.of(path).source.document.value
     if isinstance(value, list):
         return "inspect_ai"
-    is_promptfoo = isinstance(value, dict) and _PROMPTFOO & value.keys()
-    return "promptfoo" if is_promptfoo else "optimizer"
+    keys = value.keys() if isinstance(value, dict) else set[str]()
+    if keys & _PROMPTFOO:
+        return "promptfoo"
+    if keys & set(TOP):
+        return "optimizer"
+    what = f"an object with {listed(islice(keys, 5))}" if keys else "none of them"
+    raise ConfigError(
+        f"{path}: expected a configuration of promptfoo (with `prompts` and `tests`), a list of "
+        "samples of inspect_ai, or an `optimizer.json` of trpc-agent (with `evaluate` and "
+        f"`optimize`), found {what}; for cases of your own, name the file as `dataset` in "
+        f"{FILE_NAME}: `promptgraft init` makes one"
+    )
 
 
 _PROMPTFOO = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}

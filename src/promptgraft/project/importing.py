@@ -41,7 +41,9 @@ _PARENTS: Mapping[str, dict[str, Json]] = {
     "top_k_pareto": {"exploration": 1.0, "explored": "leaders"},
 }
 _PARTS = {"round_robin": "turns", "all": "all", "random": "random"}
-_TOP = ("evaluate", "optimize")
+TOP = ("evaluate", "optimize")
+"""The keys of an ``optimizer.json``."""
+
 _EVALUATE = ("metrics", "criteria", "num_runs", "user_simulator_config")
 _SEARCH = ("eval_case_parallelism", "stop", "algorithm")
 _STOP = ("required_metrics",)
@@ -204,8 +206,8 @@ class _Reader:
 
     def read(self) -> Imported:
         root = self._source.root
-        top = known_members(root, _TOP, aliases={})
-        for name in _TOP:
+        top = known_members(root, TOP, aliases={})
+        for name in TOP:
             if name not in top:
                 root.fault(f"expected the key `{name}`, found none")
         self._source.raise_all()
@@ -239,7 +241,7 @@ class _Reader:
     def read_metrics(self) -> ImportedMetrics:
         root = self._source.root
         wrapped = isinstance(root.value, dict) and "evaluate" in map(snake_case, root.value)
-        top = known_members(root, _TOP, aliases={}) if wrapped else {"evaluate": root}
+        top = known_members(root, TOP, aliases={}) if wrapped else {"evaluate": root}
         cases = top["optimize"].member("eval_case_parallelism") if "optimize" in top else None
         if cases is not None and cases.value is None:
             cases = top["optimize"].member("evalCaseParallelism")
