@@ -23,7 +23,6 @@ ROWS = (
     {"runs"},
     {"algorithms"},
     {"search"},
-    {"bridges.baml"},
     {"agents", "graphs"},
     {"targets"},
     {"evals"},
