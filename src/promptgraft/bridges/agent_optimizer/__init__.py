@@ -26,11 +26,11 @@ __all__ = [
 
 # `promptgraft import` reads the configuration only.
 _NAMES = {
-    "evaluator": "AgentEvaluator",
-    "optimizer": "AgentOptimizer",
-    "registry": "OPTIMIZER_REGISTRY BaseOptimizer",
-    "result": "OptimizeResult RoundRecord",
-    "target": "TargetPrompt",
+    "bridges.agent_optimizer.evaluator": "AgentEvaluator",
+    "bridges.agent_optimizer.optimizer": "AgentOptimizer",
+    "bridges.agent_optimizer.registry": "OPTIMIZER_REGISTRY BaseOptimizer",
+    "bridges.agent_optimizer.result": "OptimizeResult RoundRecord",
+    "bridges.agent_optimizer.target": "TargetPrompt",
 }
 
 if not TYPE_CHECKING:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.project.files import FILE_NAME, ProjectFile
@@ -134,7 +132,7 @@ def _model(written: str) -> dict[str, Json]:
     if provider == "offline" and not model:
         return {"provider": provider}
     if provider not in ("openai", "anthropic") or not model:
-        raise click.UsageError(
+        raise ConfigError(
             "--reflection: expected `openai/MODEL`, `anthropic/MODEL`, `offline` or "
             f"`file.py:NAME`, found {written!r}"
         )

@@ -2,6 +2,8 @@
 
 from promptgraft.cli.adding import LateCommand
 
+__all__ = ["JOBS", "SERVE", "TOKENS", "WORKER"]
+
 _HERE = "promptgraft.service.commands"
 
 JOBS = LateCommand(
