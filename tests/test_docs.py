@@ -247,7 +247,17 @@ def exists(name: str) -> bool:
 GROUPS = {
     f"promptgraft.{name}"
     for name in (
-        "additions algorithms commands executors formats importers metrics stores trackers".split()
+        [
+            "additions",
+            "algorithms",
+            "commands",
+            "executors",
+            "formats",
+            "importers",
+            "metrics",
+            "stores",
+            "trackers",
+        ]
     )
 }
 """Entry point groups, which are no modules."""
