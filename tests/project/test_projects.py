@@ -502,6 +502,6 @@ def test_a_project_names_the_gradient_search_with_its_settings(folder: Path) -> 
 
 
 def test_of_an_algorithm_that_is_not_installed_only_the_name_is_a_fault(folder: Path) -> None:
-    with pytest.raises(DataFormatError, match="there is none called `rewrite`") as caught:
+    with pytest.raises(DataFormatError, match="unknown algorithm `rewrite`") as caught:
         project_of(folder, "optimizer: {algorithm: rewrite, rewrites: 3}")
     assert len(caught.value.faults) == 1

@@ -20,13 +20,13 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.strict import structure
 from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
+from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.project.services import ExecutorConfig, TrackersConfig
 from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
@@ -129,10 +129,10 @@ class Runnable:
     settings: Mapping[str, Json] = attrs.field(hash=False)
     runs: Path
     workers: int | None = None
-    executor: ExecutorConfig | None = None
+    executor: Workers | None = None
     code: Path | None = None
     to_source: bool = False
-    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
+    trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
     changes: Changes = attrs.field(factory=Changes)
 
     @classmethod
@@ -307,7 +307,7 @@ def loaded(
             found.stand_in()
         else:
             # Before the run directory is made, which would be left without a run.
-            found.config.trackers.check()
+            check_trackers(found.config.trackers)
             try_metrics(found)
         yield Runnable.of(found, name, found.job(name))
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import attrs
 
 from promptgraft.errors import BindingError, user_errors
-from promptgraft.ground.content import Content, File
+from promptgraft.ground.content import Content, File, cut_at
 from promptgraft.ground.serde import field_names, shown
 from promptgraft.ground.text import raised
 from promptgraft.overrides.resolution import Resolution, effective_parts
@@ -303,6 +303,24 @@ def _segments(content: str | Content, placeholder: str) -> tuple[Segment, ...]:
             for piece in content
         ]
     )
+
+
+def with_files(rendered: RenderedPrompt[OutputT], files: Iterable[File]) -> RenderedPrompt[OutputT]:
+    """Return a prompt that shows files where a bound text has their name for the first time."""
+    waiting = {str(file): file for file in files}
+    sections = []
+    for section in rendered.sections:
+        segments: list[Segment] = []
+        for segment in section.segments:
+            if segment.placeholder is None or segment.file is not None:
+                segments.append(segment)
+                continue
+            content = cut_at(segment.text, waiting.values())
+            segments += _segments(content, segment.placeholder)
+            for piece in content:
+                waiting.pop(str(piece), None)
+        sections.append(attrs.evolve(section, segments=tuple(segments)))
+    return attrs.evolve(rendered, sections=tuple(sections))
 
 
 def _tool(tool: Tool[Any, Any], effective: ToolDescriptor) -> RenderedTool:

@@ -59,6 +59,7 @@ from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
 from promptgraft.search.settings import PersistenceScope
+from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
@@ -210,6 +211,9 @@ class Run:
             in_batches=self._in_batches,
             max_example_chars=self._config.max_example_chars,
             max_trace_chars=self._config.max_trace_chars,
+            shown_images=ShownImages.of(
+                self._config.training_examples, self._config.data, self._context.proposing_adapter
+            ),
         )
 
     def _driver(self, books: Books, sources: Sources, publish: Emit) -> Driver:

@@ -326,6 +326,8 @@ def fingerprint_of(
         ),
         **{name: getattr(config, name) for name in _PLAIN_SETTINGS},
         "data.shuffle": config.data.shuffle,
+        # Only where they are set: runs that began before there were images are the same.
+        **config.data.showing,
         # `pick` chooses among the candidates when the search is over.
         **_plain("objectives", config.objectives, leave_out="pick"),
         **_plain("guards", config.guards),
