@@ -263,7 +263,8 @@ def seen_answers(
             calls=row.calls / max(1, rollouts),
             input_tokens=row.usage.input_tokens / row.calls,
             output_tokens=row.usage.output_tokens / row.calls,
-            cached_tokens=row.usage.cached_tokens / row.calls,
+            # The first call of a probe finds nothing in the cache, unlike most calls of a run.
+            cached_tokens=row.usage.cached_tokens / max(1, row.calls - is_probe),
             thinking=row.usage.reasoning_tokens / row.calls,
             cost=None if row.unpriced_calls else row.cost / row.calls,
         )
