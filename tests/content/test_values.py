@@ -11,7 +11,7 @@ import pytest
 from image_files import PDF, picture, png
 from promptgraft import File, Image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
-from promptgraft.ground.content import cut_at, files_in, from_data_url, named
+from promptgraft.ground.content import Input, cut_at, files_in, from_data_url, named
 from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.image_headers import caption_of, media_type_of, size_of
 from promptgraft.ground.serde import canonical_json, digest
@@ -148,7 +148,7 @@ def test_damaged_headers_are_harmless(data: bytes) -> None:
 
 def test_names_stand_for_files_and_files_for_names() -> None:
     one, two = picture("a.png"), picture("b.png", red=1)
-    value = {"photos": [one, two], "sides": ["left", one], "count": 2}
+    value: Input = {"photos": [one, two], "sides": ["left", one], "count": 2}
     assert [*files_in(value)] == [one, two]
     assert named(value) == {
         "photos": f"{one}\n{two}",

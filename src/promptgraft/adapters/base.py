@@ -220,9 +220,12 @@ def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
         adapter.check_prompt(rendered)
 
 
+PRICES_LINE = "prices: {input: IN, output: OUT}"
+"""The line of a project file that gives a model its prices, in US dollars for a million tokens."""
+
 GIVE_PRICES = (
-    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
-    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
+    f"give the model the line `{PRICES_LINE}` in the project file, or the adapter `prices=` in "
+    "Python, in US dollars for a million tokens; or leave max_cost out"
 )
 """Advice for a run with ``max_cost`` and a model without a known price."""
 
@@ -233,6 +236,17 @@ class ThinkingAdapter(Protocol):
 
     @property
     def thinking(self) -> int: ...
+
+
+@runtime_checkable
+class CachingAdapter(Protocol):
+    """An adapter whose provider caches the beginnings of prompts.
+
+    ``cached_from`` is the length of the shortest beginning that is cached, in tokens; 0 for none.
+    """
+
+    @property
+    def cached_from(self) -> int: ...
 
 
 @runtime_checkable

@@ -36,6 +36,7 @@ from promptgraft.errors import (
 from promptgraft.evals.attempt import plain_output
 from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
+from promptgraft.ground.content import in_words, named
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import canonical_json, digest_text, shown
 from promptgraft.ground.strict.checks import COUNT, one_of
@@ -173,7 +174,7 @@ class _Playing:
         """Ask turn by turn and return the last answer."""
         case, history = self.case, list[PastTurn]()
         is_alone = not case.turns and case.scenario is None
-        query = case.turns[0].user if case.turns else query_of(case)
+        query = in_words(case.turns[0].user) if case.turns else query_of(case)
         while True:
             answer = self.ask(query, tuple(history))
             if is_alone:
@@ -195,7 +196,7 @@ class _Playing:
         """Return the user's next message; empty if the conversation is over."""
         turns, scenario, user = self.case.turns, self.case.scenario, self.adapter.user
         if turns:
-            return turns[len(history)].user if len(history) < len(turns) else ""
+            return in_words(turns[len(history)].user) if len(history) < len(turns) else ""
         if scenario is None or user is None or len(history) >= self.adapter.max_turns:
             return ""
         return next_message(user, self.adapter.question, (scenario, history), self.call.session)
@@ -326,12 +327,13 @@ class BlackBox:
 
 def query_of(case: Case) -> str:
     """Return the query of a case of one turn, as text."""
-    return case.input if isinstance(case.input, str) else canonical_json(case.input)
+    query = named(case.input)
+    return query if isinstance(query, str) else canonical_json(query)
 
 
 def _first_turn(prompt: Prompt[object], case: Case) -> Prompt[object]:
     """Return the prompt bound to the first turn of a case alone, which needs no simulated user."""
-    first = case.turns[0].user if case.turns else query_of(case)
+    first = case.turns[0].user if case.turns else case.input
     return prompt.bind(attrs.evolve(case, input=first, turns=(), fields={}))
 
 

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptgraft.cli.choosing import shipped
+from promptgraft.cli.choosing import runs_of, shipped
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.options import command, json_option, project_option
+from promptgraft.cli.options import at_least, command, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.cli.summary import print_next
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import did_you_mean
-from promptgraft.ground.text import counted
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.text import counted, dollars
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
     from promptgraft.project.checking import Checked, Probed
+    from promptgraft.project.running import Probe
     from promptgraft.search.plan import RolePlan, RunPlan, Use
 
 _COMMON = (
@@ -226,30 +228,64 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
     return ExitCode.OK
 
 
-@command("plan", "plan", "plan optimize.py:job", "plan my_agent.jobs:JOB")
+@command("plan", "plan", "plan --probe 5", "plan optimize.py:job", "plan my_agent.jobs:JOB")
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
 @project_option
+@runs_option
+@click.option(
+    "--probe",
+    type=at_least(1),
+    metavar="N",
+    help="Make the first N test calls of the run, which costs money, and plan by what they used; "
+    "`promptgraft resume` goes on from them.",
+)
 @json_option
-def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
+def plan_command(
+    target: str | None, *, project: str | None, runs: str | None, probe: int | None, as_json: bool
+) -> None:
     """Show the expected and the maximum usage of a run.
 
     Shows test calls, rewrites, tokens and money; no API key is needed. PROMPT is a name in
     `promptgraft.yaml`; it may be left out if there is only one. JOB is `file.py:NAME` or
     `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
-    code is run, but no model is called.
+    code is run, but no model is called without `--probe`.
     """
     from promptgraft.project.running import loaded
 
-    with loaded(target, project, to_plan=True) as found:
+    made: Probe | None = None
+    with loaded(target, project, to_plan=probe is None) as found:
         name = found.job.name
-        plan = found.plan()
+        kept_in = runs_of(found.runs, runs=runs, project=project)
+        if probe is None:
+            plan = found.plan()
+        else:
+            made = found.probed(probe, kept_in.root)
+            plan = made.plan
     if as_json:
-        print_json({"prompt": name, **plan.as_json()})
-    else:
-        _print_plan(Screen(), name, plan)
+        print_json({"prompt": name, **plan.as_json(), "probe": _probe_json(made)})
+        return
+    screen = Screen()
+    _print_plan(screen, name, plan)
+    if made is not None:
+        screen.line()
+        screen.line(
+            f"probe: {counted(made.rollouts, 'test call')} for {dollars(made.cost)}, kept in run "
+            f"{made.folder.id}"
+        )
+        print_next(screen, kept_in.command("resume", made.folder))
+
+
+def _probe_json(probe: Probe | None) -> dict[str, Json] | None:
+    from promptgraft.search.ledger import money
+
+    if probe is None:
+        return None
+    return {"run": probe.folder.id, "rollouts": probe.rollouts, "cost": money(probe.cost)}
 
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
+    from promptgraft.adapters.base import PRICES_LINE  # loads much
+
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
     screen.line(f"{name}: usage of a run", bold=True)
     screen.fields(
@@ -276,6 +312,14 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
         total = "total", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
         screen.line()
         screen.table([head, *rows, total])
+    unknown = [role.model for role in plan.roles if role.is_unpriced]
+    for model in dict.fromkeys(unknown):
+        screen.line()
+        screen.line(
+            f"price unknown: {model}; for US dollars in the plan and max_cost, add this line to "
+            "the model, with its prices for a million tokens:"
+        )
+        screen.line(f"  {PRICES_LINE}")
     if plan.first_call:
         screen.line()
         screen.line(plan.first_call)

@@ -12,9 +12,9 @@ import hashlib
 import mimetypes
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard, cast
 from urllib.parse import unquote, urlsplit
 
 import attrs
@@ -27,6 +27,7 @@ MOST_BYTES = 32 * 1024 * 1024
 """The largest file: no provider takes more in one request."""
 
 _SHORT = 16
+_NAME = re.compile(r"\[(?:image|file) [^\[\]\n]{1,60} [0-9a-f]{16}\]")
 _NAME_CHARS = 60
 _UNNAMED = re.compile(r"[^\w.() +-]+")
 _DATA_URL = re.compile(
@@ -86,7 +87,10 @@ class File(PlainForm):
             start = content = self._content()
             size, named = len(content), self.path or ""
         name = _UNNAMED.sub("_", self.name or Path(named).name)[-_NAME_CHARS:] or what.lower()
-        kind = media_type_of(start) or self.media_type or _KINDS.guess_type(name)[0] or ""
+        kind = media_type_of(start)
+        if kind is None and not (start and self.kind == "image"):
+            # Of an image only its bytes say what it is.
+            kind = self.media_type or _KINDS.guess_type(name)[0]
         for field, value in (
             ("name", name),
             ("media_type", kind or "application/octet-stream"),
@@ -192,7 +196,7 @@ class Image(File):
 Input: TypeAlias = "Json | File | Sequence[Input] | Mapping[str, Input]"
 """Plain data in which images and files may stand."""
 
-Content: TypeAlias = "tuple[str | File, ...]"
+Content: TypeAlias = tuple[str | File, ...]
 """Texts, images and files in order."""
 
 
@@ -219,26 +223,22 @@ def _files_in(value: object) -> Iterator[File]:
             yield from _files_in(getattr(value, name))
 
 
-def with_files_as(value: object, change: Callable[[File], object]) -> object:
-    """Return plain data with ``change`` applied to each image and file in it."""
-    if isinstance(value, File):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: with_files_as(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [with_files_as(item, change) for item in value]
-    return value
-
-
-def named(value: object) -> object:
+def named(value: Input) -> Json:
     """Return plain data with the names of images and files in their place; content as one text."""
+    if isinstance(value, File):
+        return str(value)
     if is_content(value):
-        return "\n".join(map(str, value))
+        return in_words(value)
     if isinstance(value, Mapping):
         return {key: named(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [named(item) for item in value]
-    return str(value) if isinstance(value, File) else value
+    return cast("Json", value)
+
+
+def in_words(content: str | Sequence[str | File]) -> str:
+    """Return content as one text, with the names of images and files on lines of their own."""
+    return content if isinstance(content, str) else "\n".join(map(str, content))
 
 
 def is_content(value: object) -> TypeGuard[Sequence[str | File]]:
@@ -248,6 +248,11 @@ def is_content(value: object) -> TypeGuard[Sequence[str | File]]:
     return any(isinstance(item, File) for item in value) and all(
         isinstance(item, (str, File)) for item in value
     )
+
+
+def names_in(text: str) -> list[str]:
+    """Return what may be names of images and files in a text, in order."""
+    return _NAME.findall(text)
 
 
 def cut_at(text: str, files: Iterable[File]) -> Content:

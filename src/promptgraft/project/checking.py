@@ -17,6 +17,7 @@ from promptgraft.evals.trial import Trial, tried_metrics
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted
+from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
@@ -83,7 +84,7 @@ def check_project(path: str | Path) -> Checked:
         faults.extend(error.faults)
     around = project.surroundings
     try:
-        project.config.trackers.check()
+        check_trackers(project.config.trackers)
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))

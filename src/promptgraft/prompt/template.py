@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, UnknownPartError
+from promptgraft.ground.content import File
 from promptgraft.ground.notebook import Card, LongText, Shown, Table
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import counted
@@ -34,6 +35,7 @@ from promptgraft.prompt.rendering import (
     render_prompt,
     resolve,
     values_of,
+    with_files,
 )
 from promptgraft.prompt.sections import (
     MarkdownSection,
@@ -220,12 +222,14 @@ class Prompt(Shown, Generic[OutputT_co]):
         overrides_store: the store of overrides; None for the plain source.
         overrides_tag: the tag of overrides in the store.
         params: the bound parameters.
+        files: images and files that are shown where a bound text first has their name.
     """
 
     template: PromptTemplate[OutputT_co]
     overrides_store: PromptOverridesStore | None = attrs.field(default=None, kw_only=True)
     overrides_tag: str = attrs.field(default=DEFAULT_TAG, kw_only=True)
     params: tuple[object, ...] = attrs.field(default=(), kw_only=True, hash=False)
+    files: tuple[File, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         given: object = self.template
@@ -263,6 +267,7 @@ class Prompt(Shown, Generic[OutputT_co]):
             overrides_store=self.overrides_store,
             overrides_tag=self.overrides_tag,
             params=tuple({**bound, **new}.values()),
+            files=self.files,
         )
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[OutputT_co]:
@@ -276,6 +281,8 @@ class Prompt(Shown, Generic[OutputT_co]):
             StoreError: the store cannot be read.
         """
         rendered = self._rendered(Bindings(self.params))
+        if self.files:
+            rendered = with_files(rendered, self.files)
         if session is not None:
             session.dispatch(PromptRendered(rendered))
         return rendered

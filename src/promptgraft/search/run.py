@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import attrs
 
@@ -24,7 +25,8 @@ from promptgraft.ground.content import files_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, digest, shown
 from promptgraft.ground.text import raised
-from promptgraft.journal.base import NoJournal
+from promptgraft.journal.base import Journal, NoJournal
+from promptgraft.journal.records import Contents
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.runtime.deadline import Deadline, remove_left_over
@@ -34,11 +36,13 @@ from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
+from promptgraft.search.contents import contents_of
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.course import Course, Remarks
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
+    check_answering,
     check_metrics,
     check_overlap,
     check_prices,
@@ -58,6 +62,7 @@ from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
 from promptgraft.search.settings import PersistenceScope
+from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
@@ -67,6 +72,12 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 
 _logger = logging.getLogger("promptgraft")
+
+
+class _OfJournal(TypedDict):
+    contents: Contents
+    reuse_scores: bool
+    translated: Callable[[Mapping[str, Json]], Mapping[str, Json]]
 
 
 class Run:
@@ -106,6 +117,7 @@ class Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
         check_metrics(config, context.adapter)
+        check_answering(context.adapter, subject, config.training_examples)
         pareto, training = config.split
         check_overlap(
             {
@@ -127,16 +139,27 @@ class Run:
         self._fingerprint: Mapping[str, Json] = fingerprint
         if context.journal is not None:
             warn_of_nameless(asked)
-            self._fingerprint = context.journal.begin(
-                fingerprint,
-                reuse_scores=context.reuse_scores,
-                translated=self._config.translated,
-            )
+            self._fingerprint = context.journal.begin(fingerprint, **self._of_journal())
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]
         self._answers = Answers(NoJournal() if context.journal is None else context.journal)
         self._target = self._as_begun(target)
         self._ledger = Ledger(config.budget, max_reflections=limits.max_reflections, budget=budget)
+
+    def _of_journal(self) -> _OfJournal:
+        """Return what a journal is told besides the fingerprint of the run."""
+        contents = contents_of(
+            self._prompts, self._config, examples=self._digests, questions=self._questions
+        )
+        return {
+            "contents": contents,
+            "reuse_scores": self._context.reuse_scores,
+            "translated": self._config.translated,
+        }
+
+    def check_journal(self, journal: Journal) -> None:
+        """Raise ``JournalMismatchError`` if a journal belongs to another run; change nothing."""
+        journal.check(self._fingerprint, **self._of_journal())
 
     def complete(self) -> RunResult:
         """Run the search and store the winner."""
@@ -206,6 +229,9 @@ class Run:
             in_batches=self._in_batches,
             max_example_chars=self._config.max_example_chars,
             max_trace_chars=self._config.max_trace_chars,
+            shown_images=ShownImages.of(
+                self._config.training_examples, self._config.data, self._context.proposing_adapter
+            ),
         )
 
     def _driver(self, books: Books, sources: Sources, publish: Emit) -> Driver:

@@ -1,0 +1,360 @@
+"""``AgentOptimizer``: improves the texts of an agent as another optimizer would, files included."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import attrs
+
+from promptgraft.agents.adapter import BlackBox
+from promptgraft.agents.live import LiveFiles
+from promptgraft.agents.sources import Sources
+from promptgraft.algorithms import algorithm
+from promptgraft.bridges.agent_optimizer.configuration import (
+    Imported,
+    algorithm_name,
+    config_of,
+    import_optimizer,
+)
+from promptgraft.bridges.agent_optimizer.listeners import (
+    RoundFiles,
+    listening,
+    warn_of_unheard,
+    write_rounds,
+)
+from promptgraft.bridges.agent_optimizer.models import adapter_of, metrics_of, read_as
+from promptgraft.bridges.agent_optimizer.registry import OPTIMIZER_REGISTRY, BaseOptimizer
+from promptgraft.bridges.agent_optimizer.result import (
+    Names,
+    OptimizeResult,
+    best_outputs,
+    canceled,
+    result_of,
+)
+from promptgraft.bridges.agent_optimizer.target import TargetPrompt, file_names
+from promptgraft.errors import ConfigError, PromptgraftError, RunCancelledError
+from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.splits import Splits
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.files import write_atomically
+from promptgraft.ground.functions import function_name
+from promptgraft.ground.serde import Json, shown
+from promptgraft.project.format_search import OPTIMIZER
+from promptgraft.project.settings import Judging, data_settings
+from promptgraft.runs import RunFolder, read_run
+from promptgraft.runs.configuration import described_job, run_config
+from promptgraft.runs.folder import make_run, write_text, write_texts
+from promptgraft.runs.recorder import recorded
+from promptgraft.runtime.deadline import Cancellation
+from promptgraft.runtime.event_loop import beside
+from promptgraft.runtime.session import EventBus
+from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
+from promptgraft.search.notices import QuestionAsked
+from promptgraft.search.settings import Data, Limits
+from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
+
+
+class AgentOptimizer:
+    """Improves the texts of a black-box agent."""
+
+    @staticmethod
+    async def optimize(
+        *,
+        config_path: str,
+        call_agent: Callable[..., Any],
+        target_prompt: TargetPrompt,
+        train_dataset_path: str,
+        validation_dataset_path: str,
+        output_dir: str,
+        callbacks: object = None,
+        update_source: bool = False,
+        verbose: int = 1,
+        extra_stop_callbacks: Sequence[Callable[..., bool]] | None = None,
+        extra_gepa_callbacks: Sequence[object] | None = None,
+    ) -> OptimizeResult:
+        """Improve the texts of an agent. During the run, their sources hold candidates.
+
+        Ctrl+C ends the run with the result ``CANCELED`` and the best texts so far; a second one
+        interrupts the program.
+
+        Args:
+            config_path: the ``optimizer.json``; its ``algorithm.name`` may be one that is
+                registered in ``OPTIMIZER_REGISTRY``.
+            call_agent: answers a query with a text, plain or ``async``; must read its texts anew
+                for each query.
+            target_prompt: the texts.
+            train_dataset_path: the training set.
+            validation_dataset_path: the validation set.
+            output_dir: the folder of the result, which also holds the run directory.
+            callbacks: must be None; use ``extra_gepa_callbacks``.
+            update_source: whether to write the best texts to their sources.
+            verbose: 0 prints nothing, 1 one line per candidate, 2 also the questions to the
+                reflection model.
+            extra_stop_callbacks: functions that end the run by returning true.
+            extra_gepa_callbacks: objects with methods such as ``on_candidate_accepted(event)``; a
+                warning names methods that are never called.
+
+        Raises:
+            ConfigError, DataFormatError: an argument, the configuration, the data or a source is
+                unusable; raised before the first call.
+        """
+        if callbacks is not None:
+            raise ConfigError(
+                "callbacks: expected None; `extra_gepa_callbacks` receive the events of a run"
+            )
+        if not output_dir:
+            raise ConfigError("output_dir: expected a folder, found an empty text")
+        if not target_prompt.names():
+            raise ConfigError("target_prompt: expected at least one text, found none")
+        data = Path(train_dataset_path), Path(validation_dataset_path)
+        if data[0].resolve() == data[1].resolve():
+            raise ConfigError(f"train and validation are the same file, {data[0]}; give two")
+        given = _Given(
+            path=Path(config_path),
+            agent=call_agent,
+            target=target_prompt,
+            data=data,
+            output=Path(output_dir),
+            writes=update_source,
+            verbose=verbose,
+            stops=tuple(extra_stop_callbacks or ()),
+            listeners=tuple(extra_gepa_callbacks or ()),
+        )
+        name = algorithm_name(config_path, OPTIMIZER_REGISTRY.names)
+        if (registered := OPTIMIZER_REGISTRY.get(name)) is not None:
+            return await given.run_registered(registered, name)
+        warn_of_unheard(given.listeners)
+        stop = Cancellation()
+        with _stopped_by_ctrl_c(stop):
+            # In a worker thread: the caller's event loop stays free for the agent's coroutines.
+            return await beside(partial(given.optimize, stop), stop=stop)
+
+
+@contextlib.contextmanager
+def _stopped_by_ctrl_c(stop: Cancellation) -> Iterator[None]:
+    """Let the first Ctrl+C set ``stop``, and the second do what it did before.
+
+    Outside the main thread, where Python delivers no signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if not stop.is_set:
+            stop.set("interrupted (Ctrl+C)")
+        elif callable(before):
+            before(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@attrs.frozen(kw_only=True)
+class _Given:
+    """The arguments of :meth:`AgentOptimizer.optimize`, which it passes to a worker thread."""
+
+    path: Path
+    agent: Callable[..., Any]
+    target: TargetPrompt
+    data: tuple[Path, Path]
+    output: Path
+    writes: bool
+    verbose: int
+    stops: tuple[Callable[..., bool], ...]
+    listeners: tuple[object, ...] = attrs.field(hash=False)
+
+    @property
+    def names(self) -> Names:
+        return Names({key: name for name, key in self.target.keys.items()})
+
+    def optimize(self, stop: Cancellation) -> OptimizeResult:
+        began = SystemClock().now()
+        imported, sources = import_optimizer(self.path), self.target.sources()
+        self._warn_of_merging(imported)
+        bus, error = EventBus(), ""
+        with ThreadPoolExecutor(imported.workers) as executor:
+            reflection = imported.models["reflection"]
+            context = OptimizationContext(
+                reflection_adapter=adapter_of(reflection, "reflection_lm", path=self.path),
+                executor=executor,
+                event_bus=bus,
+                cancellation=stop,
+            )
+            job = self._job(imported, sources, context)
+            folder = self._begin(job, sources)
+            try:
+                with recorded(folder, job) as (kept, _), self._listening(bus, folder):
+                    kept.run()
+            except RunCancelledError:
+                pass  # the run directory says so, and the result too
+            except PromptgraftError as failure:
+                # An error with a result ends the run, but that optimizer reports it instead of
+                # raising.
+                if failure.result is None:
+                    raise
+                error = str(failure)
+        result = self._result(folder, job, sources, began=began, error=error)
+        # After `recorded` has closed, so that the live delivery has restored the sources.
+        if self.writes and result.status == "SUCCEEDED":
+            by_key = {self.target.keys[name]: text for name, text in result.best_prompts.items()}
+            sources.write(by_key, by=f"run {folder.id}")
+        self._conclude(result)
+        if imported.tracks_outputs:
+            outputs = json.dumps(best_outputs(read_run(folder)), indent=2, ensure_ascii=False)
+            write_atomically(self.output / "best_outputs.json", f"{outputs}\n".encode())
+        return result
+
+    async def run_registered(self, kind: type[BaseOptimizer], name: str) -> OptimizeResult:
+        """Run an algorithm of the user; the sources hold their texts again when it has ended."""
+        texts = await self.target.read_all()
+        optimizer = kind(
+            config=config_of(self.path),
+            call_agent=self.agent,
+            target_prompt=self.target,
+            train_dataset_path=str(self.data[0]),
+            validation_dataset_path=str(self.data[1]),
+            output_dir=str(self.output),
+            extra_stop_callbacks=self.stops,
+            extra_gepa_callbacks=self.listeners,
+        )
+        self._write_beginning(texts)
+        try:
+            result: object = await optimizer.run(reporter=None)
+        finally:
+            await self.target.write_all(texts)
+        if not isinstance(result, OptimizeResult):
+            raise ConfigError(
+                f"algorithm `{name}`: expected `run` to return an OptimizeResult, found "
+                f"{shown(result)}"
+            )
+        if self.writes and result.status == "SUCCEEDED":
+            await self.target.write_all(result.best_prompts)
+        self._conclude(result)
+        return result
+
+    def _warn_of_merging(self, imported: Imported) -> None:
+        if imported.optimizer["enable_merge"] and len(self.target.names()) == 1:
+            warnings.warn(
+                f"{self.path}: use_merge has no effect: merging combines changes of different "
+                f"texts, and `{self.target.names()[0]}` is the only one",
+                stacklevel=2,
+            )
+
+    def _begin(self, job: OptimizationJob, sources: Sources) -> RunFolder:
+        origin: dict[str, Json] = {"kind": "agent_optimizer", "config": str(self.path)}
+        config = run_config(job, origin=origin, settings=described_job(job), options={})
+        folder = make_run(self.output, "agent", config, now=SystemClock().now())
+        # Before the run, which puts candidates into the sources.
+        self._write_beginning(self.target.named(sources.texts))
+        return folder
+
+    def _write_beginning(self, texts: Mapping[str, str]) -> None:
+        self.output.mkdir(parents=True, exist_ok=True)
+        self._write_prompts("baseline_prompts", texts)
+        shutil.copyfile(self.path, self.output / "config.snapshot.json")
+
+    def _write_prompts(self, folder: str, texts: Mapping[str, str]) -> None:
+        files = file_names(self.target.names(), self.target.keys)
+        by_part = {f"section {files[name]}": text for name, text in texts.items()}
+        write_texts(self.output / folder, by_part)
+
+    @contextlib.contextmanager
+    def _listening(self, bus: EventBus, folder: RunFolder) -> Iterator[None]:
+        rounds = RoundFiles(self.output, folder, self.names)
+        with contextlib.ExitStack() as subscribed:
+            # First, so that the user's listeners find the files of earlier rounds.
+            subscribed.callback(bus.subscribe(QuestionAsked, rounds.on_question))
+            subscribed.callback(bus.subscribe(events.RolloutCompleted, rounds.on_rollout))
+            subscribed.enter_context(
+                listening(bus, listeners=self.listeners, verbose=self.verbose, names=self.names)
+            )
+            yield
+
+    def _job(
+        self, imported: Imported, sources: Sources, context: OptimizationContext
+    ) -> OptimizationJob:
+        subject = BlackBox(
+            sources.texts,
+            agent=self.agent,
+            delivery=LiveFiles(sources),
+            placeholders=self.target.placeholders,
+        )
+        train, validation = (Dataset.load(path) for path in self.data)
+        judges = imported.models.get("judges")
+        metrics = metrics_of(
+            imported.evaluate, judges if isinstance(judges, dict) else {}, path=self.path
+        )
+        judging = Judging(splits=Splits(train, validation), metrics=metrics)
+        optimizer = read_as(OPTIMIZER, imported.optimizer)
+        settings = {
+            **optimizer.settings,
+            **data_settings(subject.prompt, judging),
+            "data": Data(held_out=()),  # that optimizer holds nothing out
+            "persist": False,  # winners go to the sources of the texts, not to a store
+        }
+        limits = settings["limits"]
+        assert isinstance(limits, Limits)  # noqa: S101 - every import has some
+        by_file = StopFile(self.output / "optimize.stop")
+        asked = [partial(_asked_to_stop, stop) for stop in self.stops]
+        stoppers: tuple[Stopper, ...] = (*limits.stoppers, by_file, *asked)
+        settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
+        make: Callable[..., RunConfig] = algorithm(optimizer.algorithm)
+        return OptimizationJob(subject, context, make(**settings))
+
+    def _result(
+        self,
+        folder: RunFolder,
+        job: OptimizationJob,
+        sources: Sources,
+        *,
+        began: datetime,
+        error: str,
+    ) -> OptimizeResult:
+        record = read_run(folder)
+        if not record.candidates:
+            texts = self.target.named(sources.texts)
+            return canceled(texts, began=began, ended=SystemClock().now())
+        stoppers = job.config.limits.stoppers
+        requires = any(isinstance(stopper, RequiredObjectives) for stopper in stoppers)
+        return result_of(record, requires=requires, names=self.names, error=error)
+
+    def _conclude(self, result: OptimizeResult) -> None:
+        """Write the files of the output folder."""
+        output, succeeded = self.output, result.status == "SUCCEEDED"
+        summary = result.format_summary(output_dir=output, update_source=self.writes)
+        if result.status != "FAILED":
+            self._write_prompts("best_prompts", result.best_prompts)
+        if succeeded:
+            write_text(output / "summary.txt", summary)
+        result.dump_to(output / "result.json")
+        write_rounds(output / "rounds", result.rounds)
+        rates = result.baseline_pass_rate, result.best_pass_rate
+        write_text(
+            output / "run.log",
+            f"{result.finished_at} status={result.status} algorithm={result.algorithm} "
+            f"baseline={rates[0]:.4f} best={rates[1]:.4f} delta={rates[1] - rates[0]:+.4f} "
+            f"rounds={result.total_rounds} duration_seconds={result.duration_seconds:.2f}\n",
+        )
+        if self.verbose:
+            sys.stderr.write(summary)
+
+
+def _asked_to_stop(stop: Callable[..., bool], state: RunState) -> str | None:
+    return f"`{function_name(stop)}` asked to stop" if stop(state) else None

@@ -1,0 +1,213 @@
+"""Import of inspect_ai data sets."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.text import listed
+from promptgraft.project.foreign import ROWS, Foreign, Notes
+from promptgraft.project.imported import (
+    CASES_FILE,
+    NO_MODEL,
+    OFFLINE,
+    USUAL,
+    ImportedProject,
+    Importer,
+    ImportOptions,
+    lines_of,
+    prompt_file,
+    questions_in,
+    splits_of,
+    texts_in,
+)
+
+FIELDS = ("input", "target", "choices", "id", "metadata")
+_FILE = "prompts/question.md"
+_MOST_LISTED = 20
+_LETTER = "Answer the question with the letter of the right choice, and nothing else."
+
+
+class InspectImporter(Importer):
+    """Converts data sets of inspect_ai."""
+
+    source = "a data set of inspect_ai"
+    takes = ("fields",)
+
+    @classmethod
+    def recognizes(cls, path: Path, value: Json) -> float:
+        return 1 if path.suffix.lower() in ROWS or isinstance(value, list) else 0
+
+    @classmethod
+    def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
+        fields = dict(_named_fields(options["fields"]))
+        return import_inspect(Foreign.of(path, notes=notes), fields)
+
+
+def _named_fields(options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for option in options:
+        name, sign, column = option.partition("=")
+        if not sign or name not in FIELDS:
+            raise ConfigError(
+                f"--field: expected NAME=COLUMN with one of {', '.join(FIELDS)}, found {option!r}"
+            )
+        yield name, column
+
+
+def import_inspect(files: Foreign, fields: Mapping[str, str]) -> ImportedProject:
+    """Convert an inspect_ai data set, in CSV, JSON or JSONL, to a project with a first prompt.
+
+    Targets are searched for in the answer, as ``includes()`` does; for choices, the letter counts.
+
+    Args:
+        files: the data set.
+        fields: the columns of fields that have other names, by field.
+
+    Raises:
+        DataFormatError: all faults, one line each.
+    """
+    source, notes = files.source, files.notes
+    root = source.root
+    if not isinstance(root.value, list):
+        root.expected("a list of samples")
+    _check_fields(root, fields)
+    source.raise_all()
+    cases = list(_cases(root, fields, notes))
+    source.raise_all()
+    splits = dict(splits_of(cases, root, notes))
+    most = max((len(_choices(row, fields)) for row in root.items()), default=0)
+    if not most:
+        notes.add(root, NO_MODEL)
+    metric: dict[str, Json] = {"any_of": True, "ignore_case": True}
+    prompt = [("system", "Answer the question."), ("user", "{{ question }}")]
+    choices: Sequence[str] = ()
+    if most:
+        letters = string.ascii_uppercase[:most]
+        several = any(isinstance(case["expected"], list) for case in cases)
+        choices = () if several else letters
+        metric = {"labels": list(letters), "within_text": True, "several": several}
+        prompt = [("system", _LETTER), ("user", "{{ question }}\n\n{{ choices }}")]
+    kind = "classification" if most else "contains"
+    path, prompt_path = files.free(CASES_FILE), files.free(_FILE)
+    return ImportedProject(
+        document={
+            "version": 1,
+            "prompts": {"question": prompt_path},
+            "dataset": {"path": path},
+            **splits,
+            "metrics": [{"name": "target", "kind": kind, **metric}],
+            "models": {"task": OFFLINE if most else USUAL},
+        },
+        files={path: lines_of(cases), prompt_path: prompt_file("question", prompt, choices)},
+        notes=notes.lines,
+        unwritten=(path,) if questions_in(cases) < 2 else (),
+    )
+
+
+def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict[str, Json]]:
+    names = {fields.get(name, name): name for name in FIELDS}
+    chooses = any(_choices(row, fields) for row in root.items())
+    for number, row in enumerate(root.items(), start=1):
+        sample: dict[str, Node] = {}
+        for key, member in row.members().items():
+            # An empty cell of a table, which has no other way to leave a field out.
+            if member.value == "":
+                continue
+            if key in names:
+                sample[names[key]] = member
+            elif key == "description":
+                sample[key] = member
+            else:
+                notes.add(
+                    member, f"`{key}` is left out: no prompt needs it; agents say it themselves"
+                )
+        found = _choices(row, fields)
+        if len(found) > len(string.ascii_uppercase):
+            sample["choices"].fault(
+                f"expected at most 26 choices, one a letter, found {len(found)}"
+            )
+        elif "input" not in sample:
+            row.fault(f"expected a value in `{fields.get('input', 'input')}`, found none")
+        elif "target" not in sample:
+            notes.add(row, "a sample without a target is left out")
+        else:
+            asked: dict[str, Json] = {"question": _question(sample["input"], notes)}
+            lettered = zip(string.ascii_uppercase, found, strict=False)
+            if chooses:
+                asked["choices"] = "\n".join(f"{letter}) {choice}" for letter, choice in lettered)
+            further: dict[str, Json] = {
+                key: _data(sample[key]) for key in ("metadata", "description") if key in sample
+            }
+            target = sample["target"].value
+            yield {
+                "id": str(sample["id"].value) if "id" in sample else str(number),
+                "input": asked,
+                "expected": list(map(str, target)) if isinstance(target, list) else str(target),
+                **({"fields": further} if further else {}),
+            }
+
+
+def _check_fields(root: Node, fields: Mapping[str, str]) -> None:
+    """Report once, and not for each sample, a column that no sample has."""
+    columns = list(dict.fromkeys(name for row in root.items() for name in row.members()))
+    for name in ("input", "target"):
+        column = fields.get(name, name)
+        if not columns or column in columns:
+            continue
+        near = did_you_mean(column, columns)
+        option = (
+            "--field input=COLUMN --field target=COLUMN"
+            if len(fields) < 1
+            else f"--field {name}=COLUMN"
+        )
+        there = listed(columns[:_MOST_LISTED])
+        root.fault(
+            f"no sample has the column `{column}`{near}; the columns are {there}: name the right "
+            f"one with `{option}`"
+        )
+        if not fields:
+            return
+
+
+def _data(node: Node) -> Json:
+    """Return metadata, which is JSON text in tables."""
+    if not isinstance(node.value, str) or node.path[-1] == "description":
+        return node.value
+    try:
+        value: Json = json.loads(node.value)
+    except ValueError:
+        node.expected("an object in JSON")
+        return None
+    return value
+
+
+def _question(node: Node, notes: Notes) -> str:
+    """Return the question: a text, or the messages of a conversation joined to one."""
+    if not isinstance(node.value, list):
+        return str(node.value)
+    told = []
+    for message in node.items():
+        texts = texts_in(message)
+        if None in texts:
+            notes.add(message, "a part of a message that is no text is left out")
+        text = "\n".join(text for text in texts if text is not None)
+        told.append((message.member("role").value, text))
+    if len(told) == 1:
+        return told[0][1]
+    notes.add(node, "several messages are asked as one text")
+    return "\n\n".join(f"{role}: {text}" for role, text in told)
+
+
+def _choices(row: Node, fields: Mapping[str, str]) -> list[str]:
+    """Return the choices of a sample, which are one text in tables."""
+    value = row.member(fields.get("choices", "choices")).value
+    if isinstance(value, str):
+        given: Sequence[Json] = value.split("," if "," in value else None)
+    else:
+        given = value if isinstance(value, list) else []
+    return [str(one).strip() for one in given if str(one).strip()]

@@ -1,0 +1,312 @@
+"""Conversion of promptfoo assertions to metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+import attrs
+
+from promptgraft.bridges.promptfoo.code import Stubs, code_reference
+from promptgraft.bridges.promptfoo.conditions import Condition, conditions_of
+from promptgraft.bridges.promptfoo.nunjucks import as_jinja
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.patterns import hold_pattern
+from promptgraft.ground.serde import Json, canonical_json, map_texts, shown
+from promptgraft.ground.strict.nodes import Node
+from promptgraft.project.foreign import Foreign
+from promptgraft.project.imported import filled, name_of
+
+_SHORT = re.compile(r"(not-)?([a-z][a-z0-9-]*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
+_LEGACY = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}
+_READ = frozenset(("type", "value", "threshold", "weight", "metric", "assert", "provider"))
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """One assertion as a metric.
+
+    Attributes:
+        kind: the kind of the metric.
+        options: its options.
+        reference: the value to compare with, for ``expected``; None if the options suffice.
+        name: the preferred name.
+        weight: its weight.
+        inverted: whether it must not hold.
+    """
+
+    kind: str
+    options: Mapping[str, Json] = attrs.field(hash=False)
+    reference: Json = attrs.field(default=None, hash=False)
+    name: str = ""
+    weight: float = 1.0
+    inverted: bool = False
+
+    @property
+    def key(self) -> str:
+        """Equal for assertions that can share one metric."""
+        # By content, so that a thousand tests with the same assertion share one metric.
+        return canonical_json(
+            [self.kind, dict(self.options), self.weight, self.inverted, self.name]
+        )
+
+
+def row_as_test(row: Node) -> Node:
+    """Convert a row of a table to a test."""
+    asserts: list[dict[str, Json]] = []
+    values: dict[str, Json] = {}
+    test: dict[str, Json] = {}
+    for key, cell in row.members().items():
+        name, text = key.removeprefix("__"), str(cell.value)
+        if name == key:
+            values[key] = text
+        elif key.startswith("__expected") and text.strip():
+            asserts.append(_of_text(text))
+        elif text:
+            test[name] = _number(text) if name == "threshold" else text
+    metric = {"metric": test.pop("metric")} if "metric" in test else {}
+    told: list[Json] = [{**one, **metric} for one in asserts]
+    return Node({**test, "vars": values, "assert": told}, row.path, row.source)
+
+
+def _of_text(text: str) -> dict[str, Json]:
+    """Convert a cell, such as ``contains: a``, to an assertion."""
+    found = _SHORT.fullmatch(text.strip())
+    kind = "" if found is None else _LEGACY.get(found[2], found[2])
+    if found is None or kind not in _KNOWN:
+        return {"type": "equals", "value": text}
+    value: Json = found[4]
+    if found[4] is not None and kind.endswith(("-all", "-any")):
+        value = [one.strip() for one in found[4].split(",")]
+    entry: dict[str, Json] = {"type": f"{found[1] or ''}{kind}", "value": value}
+    threshold = found[3] or (found[4] if kind in ("cost", "latency") else None)
+    return entry if threshold is None else {**entry, "threshold": _number(threshold)}
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@attrs.frozen(kw_only=True)
+class Asserting:
+    """What the conversion of assertions needs.
+
+    Attributes:
+        files: the files of the import.
+        stubs: takes the functions that the user has to write.
+        judge: returns the name of the judge for a provider.
+    """
+
+    files: Foreign
+    stubs: Stubs
+    judge: Callable[[Node], str]
+
+    def read(self, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+        """Convert an assertion of a test with these variables to metrics."""
+        notes, members = self.files.notes, node.members()
+        for key, member in members.items():
+            if key not in _READ:
+                notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
+        told = str(node.member("type").value)
+        kind = told.removeprefix("not-")
+        weight = node.member("weight").value
+        if kind == "assert-set":
+            if "threshold" in members:
+                what = "the `threshold` of an `assert-set` is left out: all of it has to hold"
+                notes.add(node, what)
+            for inner in node.member("assert").items():
+                yield from self.read(inner, values)
+            return
+        if weight == 0:
+            what = "an assertion of weight 0 is left out: it decides nothing"
+            notes.add(node.member("weight"), what)
+            return
+        found = list(
+            self._of_code(kind, node, values) if kind in _CODE else self._of(kind, node, values)
+        )
+        if not found:
+            why = _NONE.get(kind, "no metric does the same")
+            notes.add(node.member("type"), f"`{told}` is left out: {why}")
+        label = node.member("metric").value
+        for one in found:
+            yield attrs.evolve(
+                one,
+                name=name_of(str(label or one.name or told), joint="_"),
+                weight=float(weight) if isinstance(weight, (int, float)) else 1.0,
+                inverted=one.inverted is not (told != kind),
+            )
+
+    def _of(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+        value = self._value(node.member("value"), values)
+        threshold = node.member("threshold").value
+        judge = partial(self.judge, node.member("provider"))
+        if (made := _metric(kind, value, threshold, judge=judge)) is not None:
+            yield made
+
+    def _of_code(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+        """Convert code to metrics, or else to a function that the user has to write."""
+        value = node.member("value")
+        text = self._value(value, values)
+        conditions = conditions_of(kind, text) if isinstance(text, str) else None
+        made = [_of_condition(one, values) for one in conditions or ()]
+        if made and None not in made:
+            yield from (one for one in made if one is not None)
+            return
+        original = value.value if isinstance(value.value, str) else json.dumps(value.value)
+        named = code_reference(original)
+        name = str(node.member("metric").value or (named and named[1]) or kind)
+        where = self.stubs.metric(name, node, original)
+        self.files.notes.add(
+            node.member("type"), f"the `{kind}` code is not run here: write `{where}` in its place"
+        )
+        yield Asked(kind="python", options={"function": where}, name=name)
+
+    def _value(self, node: Node, values: Mapping[str, Json]) -> Json:
+        """Return the value of an assertion, rendered with the variables of its test."""
+
+        def change(text: str) -> str:
+            if "{{" not in text and "{%" not in text:
+                return text
+            found = filled(as_jinja(text).text, values)
+            if found is None:
+                what = f"{shown(text)} cannot be rendered by Jinja, and is kept as it is"
+                self.files.notes.add(node, what)
+                return text
+            self.files.budget.spend("characters", len(found), node.source.line(node.path, ""))
+            return found
+
+        value = node.value
+        if (
+            isinstance(value, str)
+            and value.startswith("file://")
+            and value.endswith((".txt", ".md", ".json", ".yaml", ".yml"))
+        ):
+            paths = self.files.named(node, value)
+            value = self.files.text(paths[0], node) if paths else None
+        return map_texts(value, change)
+
+
+def _of_condition(condition: Condition, values: Mapping[str, Json]) -> Asked | None:
+    reference = condition.reference(values)
+    if condition.variable and values.get(condition.variable) is None:
+        return None
+    if reference is not None and condition.kind != "json_match":
+        reference = _reference(condition.kind, reference)
+        if not reference:
+            return None
+    name = condition.path[-1] if condition.path else condition.kind
+    return Asked(
+        kind=condition.kind,
+        options=condition.options,
+        reference=reference,
+        name=name,
+        inverted=condition.inverted,
+    )
+
+
+_FACTS = "The answer says the same facts as this one, and none against it: {}"
+# Passing scores here and in `_COMPARED` are the defaults of promptfoo.
+_JUDGED: Mapping[str, tuple[str, float]] = {  # the rubric and the passing score
+    "llm-rubric": ("{}", 1.0),
+    "model-graded-closedqa": ("{}", 1.0),
+    "g-eval": ("{}", 0.7),
+    "factuality": (_FACTS, 1.0),
+    "model-graded-factuality": (_FACTS, 1.0),
+}
+_COMPARED: Mapping[str, tuple[str, Mapping[str, Json]]] = {
+    "equals": ("exact", {}),
+    "contains": ("contains", {}),
+    "icontains": ("contains", {"ignore_case": True}),
+    "contains-all": ("contains", {}),
+    "contains-any": ("contains", {"any_of": True}),
+    "icontains-all": ("contains", {"ignore_case": True}),
+    "icontains-any": ("contains", {"ignore_case": True, "any_of": True}),
+    "regex": ("regex", {}),
+    "starts-with": ("regex", {}),
+    "rouge-n": ("rouge", {"variant": "rouge1", "threshold": 0.75}),
+}
+_LIMITS = {"cost": 1.0, "latency": 0.001}  # ours in US dollars and seconds, by theirs
+_SCHEMAS: Mapping[str, Mapping[str, Json]] = {"is-json": {}, "contains-json": {"fenced": True}}
+_WORDS = "word-count"
+_NONE: Mapping[str, str] = {
+    "levenshtein": "its threshold counts characters; `edit_similarity` takes a share",
+    "similar": "there are no embeddings here; ask a judge",
+    "select-best": "candidates are compared by their scores",
+    "max-score": "candidates are compared by their scores",
+    "human": "an answer is judged while the search runs",
+}
+_CODE = ("javascript", "python", "ruby")
+_KNOWN = frozenset((*_CODE, *_JUDGED, *_COMPARED, *_LIMITS, *_SCHEMAS, _WORDS, *_NONE))
+
+
+def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]) -> Asked | None:
+    """Convert an assertion of a kind; return None if no metric corresponds to it."""
+    if kind in _COMPARED:
+        return _compared(kind, value, threshold)
+    if kind in _JUDGED and value:
+        text, least = _JUDGED[kind]
+        asked = value if isinstance(value, list) else [value]
+        told = [one if isinstance(one, str) else json.dumps(one) for one in asked]
+        rubrics: list[Json] = [
+            {"id": f"r{number}", "text": text.format(one)}
+            for number, one in enumerate(told, start=1)
+        ]
+        passing = least if threshold is None else threshold
+        return Asked(
+            kind="llm_rubric_response",
+            options={"judges": [judge()], "rubrics": rubrics, "threshold": passing},
+        )
+    if kind in _LIMITS and isinstance(threshold, (int, float)):
+        return Asked(kind=kind, options={"limit": threshold * _LIMITS[kind]})
+    if kind in _SCHEMAS:
+        return _schema(value, _SCHEMAS[kind])
+    if kind == _WORDS and isinstance(value, dict):
+        return Asked(kind="length", options={"unit": "words", **value})
+    if kind == _WORDS and str(value).strip().isdigit():
+        number = int(str(value))
+        return Asked(kind="length", options={"unit": "words", "min": number, "max": number})
+    return None
+
+
+def _compared(kind: str, value: Json, threshold: Json) -> Asked | None:
+    name, options = _COMPARED[kind]
+    if kind == "equals" and value == "":
+        return Asked(kind="length", options={"max": 0})
+    if kind == "equals" and isinstance(value, (dict, list, bool)):
+        return Asked(kind="json_match", options={}, reference=value)
+    if "threshold" in options and threshold is not None:
+        options = {**options, "threshold": threshold}
+    reference = _reference(kind, value)
+    return Asked(kind=name, options=options, reference=reference) if reference else None
+
+
+def _reference(kind: str, value: Json) -> Json:
+    """Return the value to compare answers with; None if it is unusable."""
+    if kind.endswith(("-all", "-any")):
+        given = value.split(",") if isinstance(value, str) else value
+        texts = [str(one).strip() for one in given] if isinstance(given, list) else []
+        return [text for text in texts if text]
+    if value is None or isinstance(value, (bool, dict, list)):
+        return None
+    if kind == "starts-with":
+        return rf"\A{re.escape(str(value))}"
+    if kind == "regex":
+        try:
+            hold_pattern(str(value))
+        except ConfigError:
+            return None
+    return str(value)
+
+
+def _schema(value: Json, further: Mapping[str, Json]) -> Asked | None:
+    try:
+        schema = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
+    except ValueError:
+        return None
+    is_schema = isinstance(schema, dict)
+    return Asked(kind="json_schema", options={"schema": schema, **further}) if is_schema else None

@@ -1,0 +1,233 @@
+"""Prompts of a promptfoo configuration: texts, files, chats, and functions that make them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.bridges.promptfoo.code import code_reference, python_prompt
+from promptgraft.bridges.promptfoo.nunjucks import as_jinja
+from promptgraft.errors import PromptgraftError
+from promptgraft.ground.files import is_file
+from promptgraft.ground.serde import Json, parse_json
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.ground.text import visible_line
+from promptgraft.ground.work import WorkBudget
+from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
+from promptgraft.project.foreign import DATA, TABLES, Foreign
+from promptgraft.project.imported import Messages, name_of, placeholders, texts_in
+
+TEXTS = (".txt", ".md", ".j2", ".jinja", ".njk", ".prompt")
+WRITE_HERE = "write_this_prompt"
+"""A placeholder that no case has, so that `check` names a prompt that is not written yet."""
+
+_MANAGED = re.compile(r"(langfuse|portkey|helicone)://")
+_A_FILE = re.compile(r"[^\s{}]+\.(txt|md|json|jsonl|yaml|yml|csv|j2|njk)")
+_LONGEST_NAME = 250
+_DUMPED = re.compile(r":\s*\{\{-?\s*([\w.]+)\s*\|\s*(?:dump|tojson)\s*-?\}\}")
+
+
+def reads(prompts: Iterable[Messages]) -> set[str]:
+    """Return the names that prompts read."""
+    return {name for messages in prompts for _, text in messages for name in placeholders(text)}
+
+
+@attrs.frozen(kw_only=True)
+class Read:
+    """A prompt; without messages it is one that the user has to write, and ``why`` says so."""
+
+    name: str
+    messages: Messages = attrs.field(hash=False)
+    why: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Prompts:
+    """Reads prompts; ``environment`` holds the values of `{{ env.NAME }}`."""
+
+    files: Foreign
+    environment: Mapping[str, str] = attrs.field(hash=False)
+
+    def read(self, node: Node) -> dict[str, Read]:
+        """Return the prompts by name, or the only one that the user has to write."""
+        found: dict[str, Read] = {}
+        unwritten: dict[str, Read] = {}
+        for entry in _entries(node):
+            for prompt in self._prompt(entry):
+                names = {*found, *unwritten}
+                if prompt.why:
+                    unwritten[name_of(prompt.name, list(names))] = prompt
+                    self.files.notes.add(entry, prompt.why)
+                elif found and reads([prompt.messages]) != reads(
+                    p.messages for p in found.values()
+                ):
+                    why = "is left out: prompts of a project have the same placeholders"
+                    text = f"the prompt `{prompt.name}` {why}; import it by itself"
+                    self.files.notes.add(entry, text)
+                else:
+                    found[name_of(prompt.name, list(names))] = prompt
+        # Beside a prompt that can be asked, one that cannot would stop everything.
+        return found or dict(list(unwritten.items())[:1])
+
+    def _prompt(self, node: Node) -> Iterator[Read]:
+        """Yield the prompts of an entry."""
+        for key, member in node.members().items():
+            if key not in ("id", "raw", "label"):
+                self.files.notes.add(member, f"`{key}` is left out: a prompt has no such key")
+        label, raw = str(node.member("label").value or ""), node.member("raw").value
+        text = node.value if isinstance(node.value, str) else raw or node.member("id").value
+        if not isinstance(text, str):
+            node.expected("the text of a prompt, a file, or an object with `raw` or `id`")
+        elif code := code_reference(text):
+            yield self._made_by_code(node, code, label)
+        elif _MANAGED.match(text):
+            why = f"`{text}` is kept by a service, which the import does not ask"
+            yield Read(name=label or "prompt", messages=[], why=f"{why}: {_unwritten()}")
+        elif self._is_file(text):
+            for path in self.files.named(node, text):
+                yield from self._file(path, node, label)
+        else:
+            yield self._of_text(label or "prompt", text, node)
+
+    def _is_file(self, text: str) -> bool:
+        if text.startswith("file://"):
+            return True
+        # Bounded, because asking the system about a longer name is an error.
+        is_short = "\n" not in text and len(text) < _LONGEST_NAME
+        return is_short and bool(_A_FILE.fullmatch(text) or is_file(self.files.path.parent / text))
+
+    def _file(self, path: Path, node: Node, label: str) -> Iterator[Read]:
+        name = label or path.stem
+        if code := code_reference(str(path)):
+            yield self._made_by_code(node, code, label)
+        elif path.suffix in TABLES:
+            for row in self.files.opened(path).root.items():
+                yield from self._prompt(
+                    Node({"raw": row.member("prompt").value}, row.path, row.source)
+                )
+        elif path.suffix in DATA:
+            yield from self._data(path, node, name)
+        elif path.suffix in (*TEXTS, ""):
+            for part in re.split(r"^---\s*$", self.files.text(path, node), flags=re.MULTILINE):
+                if part.strip():
+                    yield self._of_text(name, part, node)
+        else:
+            why = f"{path.name} is no text: {_unwritten()}"
+            yield Read(name=name, messages=[], why=why)
+
+    def _data(self, path: Path, node: Node, name: str) -> Iterator[Read]:
+        text = self.files.text(path, node)
+        if path.suffix == ".json" and "{" in text:
+            # The file is a template, which becomes JSON only when it is rendered.
+            yield self._of_text(name, text, node)
+            return
+        opened = self.files.opened(path).root
+        if any("role" in one.members() for one in opened.items() or [opened]):
+            yield Read(name=name, messages=list(self._chat(opened)))
+        else:
+            for one in opened.items():
+                yield from self._prompt(one)
+
+    def _made_by_code(self, node: Node, code: tuple[str, str], label: str) -> Read:
+        file, function = code
+        name = label or function or Path(file).stem
+        what = f"`{file}{':' if function else ''}{function}` is a function, which is not run here"
+        if file.endswith(".py") and self.files.has(node, file):
+            for path in self.files.named(node, file):
+                made = python_prompt(self.files.text(path, node), function)
+                if made is not None:
+                    self.files.notes.add(node, f"{what}: the text that it returns is the prompt")
+                    return Read(name=name, messages=made)
+        return Read(name=name, messages=[], why=f"{what}: {_unwritten()}")
+
+    def _of_text(self, name: str, text: str, node: Node) -> Read:
+        messages = self._messages(text, node)
+        if any(text.strip() for _, text in messages) or not node.is_right():
+            return Read(name=name, messages=messages)
+        return Read(name=name, messages=[], why=f"`{name}` holds no text: {_unwritten()}")
+
+    def _messages(self, text: str, node: Node) -> Messages:
+        """Return the messages of a chat in JSON or YAML, or the text as one."""
+        value = _as_chat(text, self.files.budget)
+        if value is None:
+            return [("text", self._checked(text, node))]
+        chat = Source(node.source.name, YamlDocument(value, {}, {}))
+        return list(self._chat(Node(value, node.path, chat), at=node))
+
+    def _chat(self, node: Node, at: Node | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the role and text of each message of a prompt."""
+        for message in node.items() or [node]:
+            role, texts = message.member("role").value, texts_in(message)
+            place = message if at is None else at
+            if None in texts:
+                self.files.notes.add(place, "a part of a message that is no text is left out")
+            if role not in ("system", "user"):
+                self.files.notes.add(
+                    place, f"a message by `{role}` is sent as a part of the user's"
+                )
+            joined = "\n".join(text for text in texts if text is not None)
+            yield str(role), self._checked(joined, place)
+
+    def _checked(self, text: str, node: Node) -> str:
+        """Return a template of nunjucks as one of Jinja; a fault is noted if it does not parse."""
+        converted = as_jinja(text, self.environment)
+        for name in converted.dropped:
+            what = f"the filter `{name}` is left out: code is not run here; apply it to the cases"
+            self.files.notes.add(node, what)
+        for name in converted.unset:
+            self.files.notes.add(node, f"`env.{name}` is left empty: write its value there")
+        try:
+            placeholders(converted.text)
+        except PromptgraftError as error:
+            node.fault(f"{error}; templates here are those of Jinja")
+            return ""
+        return converted.text
+
+
+def _unwritten() -> str:
+    return "write its text in the prompt file"
+
+
+def unwritten_text(why: str, variables: Iterable[str]) -> str:
+    """Return the text of a prompt that the user has to write, with the variables of the tests."""
+    what = re.sub(r"#\}|\{#", "", visible_line(why))
+    names = "\n\n".join(f"{{{{ {name} }}}}" for name in variables)
+    head = f"{{# {what}: put it in the place of the next line. #}}{{{{ {WRITE_HERE} }}}}"
+    return f"{head}\n\n{names}"
+
+
+def _entries(node: Node) -> list[Node]:
+    if isinstance(node.value, dict):
+        named = node.members().items()
+        return [Node({"id": key, "label": one.value}, one.path, one.source) for key, one in named]
+    if node.value is None:
+        return [Node("{{prompt}}", node.path, node.source)]
+    return node.items() or ([node] if isinstance(node.value, str) else [])
+
+
+def _as_chat(text: str, budget: WorkBudget) -> Json:
+    """Return the messages that a text spells in JSON or YAML; None if it is a plain text."""
+    bare = text.strip()
+    if bare.startswith(("[", "{")) and '"role"' in bare:
+        # `"content": {{ text | dump }}` is JSON only when it is rendered.
+        for spelling in (bare, _DUMPED.sub(r': "{{ \1 }}"', bare)):
+            try:
+                value = parse_json(spelling, where="")
+            except PromptgraftError:
+                continue
+            if _is_chat(value):
+                return value
+        return None
+    if re.match(r"-\s+role:", bare):
+        document = read_foreign_yaml(bare, lambda *_: None, budget)
+        if document is not None and _is_chat(document.value):
+            return document.value
+    return None
+
+
+def _is_chat(value: Json) -> bool:
+    messages = value if isinstance(value, list) else [value]
+    return bool(messages) and all(isinstance(one, dict) and "role" in one for one in messages)

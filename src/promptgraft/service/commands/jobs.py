@@ -1,0 +1,428 @@
+"""``promptgraft jobs``: optimization jobs in a database or on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from promptgraft.cli import options
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.output import Screen, echo, print_json, relative
+from promptgraft.cli.summary import exit_code_for
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import change, counted, duration
+from promptgraft.project.files import runs_folder_of
+from promptgraft.service.commands.options import (
+    Place,
+    jobs_option,
+    named_projects,
+    opened,
+    place_options,
+    projects_option,
+)
+
+if TYPE_CHECKING:
+    from promptgraft.service.jobs import Job
+
+job_argument = click.argument("job", metavar="JOB")
+
+_limits = options.together(
+    click.option("--budget", type=options.at_least(1), help="Rollouts that the job may use."),
+    click.option("--max-cost", type=options.dollars, help="US dollars at which the job pauses."),
+    click.option("--max-tokens", type=options.at_least(1), help="Tokens at which the job pauses."),
+    click.option(
+        "--priority", type=int, help="-100 to 100; jobs with a higher priority run first."
+    ),
+    click.option("--note", help="A note that lists and pages show."),
+    click.option(
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Any other setting of the job, its value in JSON: `--set patience=5`.",
+    ),
+)
+
+
+@click.group(
+    "jobs",
+    epilog=options.examples(
+        "jobs submit triage --jobs sqlite:///jobs.db",
+        "worker --until-idle --jobs sqlite:///jobs.db",
+        "jobs list --jobs sqlite:///jobs.db",
+    ),
+)
+def jobs_command() -> None:
+    """Submit and manage optimization jobs in a database or on a server.
+
+    Jobs are stored in SQLite, PostgreSQL or MySQL and run by `promptgraft worker`. JOB is an id,
+    or at least 4 leading digits that identify one.
+    """
+
+
+@jobs_command.command("submit", epilog=options.examples("jobs submit triage --budget 500"))
+@click.argument("prompt", metavar="[PROMPT]", required=False)
+@_limits
+@click.option("--seed", type=options.at_least(0), help="Seed of every random choice.")
+@click.option("--tag", type=options.tag, help="The tag that the winner may be applied to.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    default=None,
+    help="Use the embedded offline model, and store nothing.",
+)
+@click.option("--key", help="An idempotency key: the same key returns the same job.")
+@projects_option
+@place_options
+@options.json_option
+def submit_command(
+    prompt: str | None,
+    *,
+    key: str | None,
+    projects: tuple[str, ...],
+    place: Place,
+    as_json: bool,
+    **given: object,
+) -> None:
+    """Submit a job. Invalid settings are refused before it is queued."""
+    project = place.project(projects)
+    with place.opened(projects) as jobs:
+        made = jobs.submit(project, prompt, _changes_of(given), key=key)
+    if as_json:
+        print_json({**job_json(made.job), "new": made.is_new})
+        return
+    state = "queued" if made.is_new else f"there already, {made.job.state}"
+    echo(f"job {made.job.id} is {state}")
+
+
+def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that options change: those given, and the pairs of ``--set``."""
+    import json
+
+    found = {name: one for name, one in given.items() if one is not None and name != "settings"}
+    settings = given["settings"]
+    for one in settings if isinstance(settings, tuple) else ():
+        name, sign, text = str(one).partition("=")
+        if not sign:
+            raise ConfigError(f"--set: expected NAME=VALUE, found {one!r}")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+@jobs_command.command("list", epilog=options.examples("jobs list --state running"))
+@click.option("--state", help="Only jobs in this state.")
+@click.option("--prompt", help="Only jobs of this prompt.")
+@click.option("--limit", type=options.at_least(1), default="20", help="The number of jobs to list.")
+@place_options
+@options.json_option
+def list_command(
+    *, state: str | None, prompt: str | None, limit: int, place: Place, as_json: bool
+) -> None:
+    """List jobs, the newest first."""
+    found: list[Job] = []
+    with place.opened() as jobs:
+        from promptgraft.service.jobs import JobFilter
+        from promptgraft.service.jobs.interface import LARGEST_PAGE
+
+        where = JobFilter(state=state, prompt=prompt)
+        while len(found) < limit:
+            before = found[-1].number if found else None
+            asked = min(limit - len(found), LARGEST_PAGE)
+            page = jobs.list(where, limit=asked, before=before)
+            found += page
+            if len(page) < asked:
+                break
+    if as_json:
+        print_json({"jobs": [job_json(job) for job in found]})
+        return
+    screen = Screen()
+    screen.line(counted(len(found), "job"), bold=True)
+    if found:
+        screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, found)])
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    status = job.status
+    why = _said(job.reason) if job.state in ("queued", "paused") else ""
+    where = f"{job.id[:8]}  {job.project}/{job.prompt}, tag {job.tag}{why}"
+    verdict = status.verdict or ("" if job.has_ended else f"{job.progress:.0f} % done")
+    return str(job.state), verdict, status.gained, where
+
+
+@jobs_command.command("show", epilog=options.examples("jobs show 3f2a"))
+@job_argument
+@place_options
+@options.json_option
+def show_command(job: str, *, place: Place, as_json: bool) -> None:
+    """Show a job and its attempts."""
+    with place.opened() as jobs:
+        found, attempts = jobs.get(job), jobs.attempts(job)
+    if as_json:
+        print_json({**job_json(found), "tries": [attrs.asdict(one) for one in attempts]})
+        return
+    _print_job(found)
+    screen = Screen()
+    for one in attempts:
+        ended = "" if one.ended is None else f", {duration(one.ended - one.started)}"
+        screen.line(f"attempt {one.number} by {one.worker}{ended}{_said(one.error)}")
+
+
+def _said(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def _print_job(job: Job) -> None:
+    from promptgraft.service.jobs.preparing import written_changes
+
+    screen, status = Screen(), job.status
+    wish = f", asked to {job.wish}" if job.wish else ""
+    screen.line(f"job {job.id}: {job.state}{wish}", bold=True)
+    changes = ", ".join(f"{name}={one}" for name, one in written_changes(job.changes).items())
+    rows = [
+        ("prompt", f"{job.project}/{job.prompt}, tag {job.tag}"),
+        ("asked for", changes),
+        ("created", f"{datetime.fromtimestamp(job.created, UTC):%Y-%m-%d %H:%M:%SZ}"),
+        ("reason", job.reason),
+        ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} test calls"),
+        ("doing", status.stage),
+        ("waits for", status.waiting),
+        ("validation", "" if status.baseline is None else change(status.baseline, status.best)),
+        ("verdict", status.verdict),
+        ("held-out gain", status.gained),
+        ("candidate", f"promptgraft jobs apply {job.id[:8]}" if status.revisions else ""),
+        ("not stored", status.unstored),
+        ("forked from", job.origin or ""),
+    ]
+    screen.fields([(name, value) for name, value in rows if value])
+
+
+@jobs_command.command("events", epilog=options.examples("jobs events 3f2a --after 40"))
+@job_argument
+@click.option(
+    "--after", type=options.at_least(0), default="0", help="Only events with a higher number."
+)
+@place_options
+def events_command(job: str, *, after: int, place: Place) -> None:
+    """Print the events of a job so far, one JSON object per line."""
+    with place.opened() as jobs:
+        while page := jobs.events(job, after=after):
+            after = page[-1][0]
+            for _, _, line in page:
+                echo(line.decode("ascii"))
+
+
+@jobs_command.command("wait", epilog=options.examples("jobs wait 3f2a --timeout 3600"))
+@job_argument
+@click.option("--timeout", type=options.seconds, help="How long to wait; by default forever.")
+@place_options
+@options.json_option
+def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
+    """Wait until a job pauses or ends. The exit code is that of its run."""
+    with place.opened() as jobs:
+        found = jobs.wait(job, timeout=timeout)
+        result = jobs.result(job) or {}
+    if as_json:
+        print_json(job_json(found))
+    else:
+        _print_job(found)
+    reason = found.reason.partition(":")[0]
+    if found.state == "completed":
+        return exit_code_for(reason, improved=result.get("improved") is True)
+    return ExitCode.WRONG_USE if found.state == "failed" else ExitCode.STOPPED_EARLY
+
+
+def _add_request(what: str, about: str) -> None:
+    """Add a command that requests a change of state of a job."""
+
+    @jobs_command.command(what, help=about, epilog=options.examples(f"jobs {what} 3f2a"))
+    @job_argument
+    @place_options
+    @options.json_option
+    def request_command(job: str, *, place: Place, as_json: bool) -> None:
+        with place.opened() as jobs:
+            request = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[what]
+            _print_state(request(job), as_json=as_json)
+
+
+_add_request("pause", "Pause a running job after its current step.")
+_add_request("resume", "Resume a paused job.")
+_add_request("cancel", "Cancel a job for good; calls in flight are dropped.")
+
+
+def _print_state(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job_json(job))
+        return
+    wish = f", asked to {job.wish}" if job.wish else ""
+    forked = f", forked from {job.origin}" if job.origin else ""
+    echo(f"job {job.id} is {job.state}{wish}{forked}")
+
+
+@jobs_command.command("change", epilog=options.examples("jobs change 3f2a --budget 2000"))
+@job_argument
+@_limits
+@place_options
+@options.json_option
+def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
+    """Change the limits of a job. A running job uses them once it is resumed."""
+    with place.opened() as jobs:
+        found = jobs.change(job, _changes_of(given))
+    _print_state(found, as_json=as_json)
+
+
+@jobs_command.command("fork", epilog=options.examples("jobs fork 3f2a --budget 2000"))
+@job_argument
+@_limits
+@projects_option
+@place_options
+@options.json_option
+def fork_command(
+    job: str, *, projects: tuple[str, ...], place: Place, as_json: bool, **given: object
+) -> None:
+    """Submit a job that starts from the answers of another. Its limits may differ."""
+    with place.opened(projects) as jobs:
+        made = jobs.fork(job, _changes_of(given))
+    _print_state(made, as_json=as_json)
+
+
+@jobs_command.command("result", epilog=options.examples("jobs result 3f2a"))
+@job_argument
+@place_options
+def result_command(job: str, *, place: Place) -> None:
+    """Print the result of a job as JSON. The format is that of `result.json`."""
+    with place.opened() as jobs:
+        found, result = jobs.get(job), jobs.result(job)
+    if result is None:
+        raise ConfigError(f"job {found.id} is {found.state}; there is no result yet")
+    print_json(result)
+
+
+@jobs_command.command(
+    "promote",
+    epilog=options.examples(
+        "jobs promote triage night --to prod",
+        "jobs promote triage night --to prod --expected support/triage=3f2a",
+    ),
+)
+@click.argument("prompt")
+@click.argument("tag", type=options.tag)
+@click.option("--to", type=options.tag, required=True, help="The tag to point at the winner.")
+@click.option(
+    "--expected",
+    metavar="NS/KEY=REV",
+    multiple=True,
+    help="The revision that the tag of a prompt must point at now; empty for none. May be "
+    "repeated for the prompts of a graph.",
+)
+@projects_option
+@place_options
+@options.json_option
+def promote_command(
+    prompt: str,
+    tag: str,
+    *,
+    to: str,
+    expected: tuple[str, ...],
+    projects: tuple[str, ...],
+    place: Place,
+    as_json: bool,
+) -> None:
+    """Point another tag at the winner under TAG.
+
+    Stale parts are refused. All prompts of a graph are promoted, or none.
+    """
+    wanted = {}
+    for one in expected:
+        name, sign, wanted[name] = one.partition("=")
+        if not sign:
+            raise ConfigError(f"--expected: expected NS/KEY=REV, found {one!r}")
+    project = place.project(projects)
+    with place.opened(projects) as jobs:
+        now = jobs.promote(project, prompt, tag, to=to, expected=wanted)
+    _print_moved(to, now, as_json=as_json)
+
+
+def _print_moved(tag: str, revisions: Mapping[str, str], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"tag": tag, "revisions": dict(revisions)})
+        return
+    for name, revision in revisions.items():
+        echo(f"tag {tag} of {name} points at {revision[:12]}")
+
+
+@jobs_command.command(
+    "apply", epilog=options.examples("jobs apply 3f2a", "jobs apply 3f2a --to prod")
+)
+@job_argument
+@click.option("--to", type=options.tag, help="The tag to point at it; by default that of the job.")
+@projects_option
+@place_options
+@options.json_option
+def apply_command(
+    job: str, *, to: str | None, projects: tuple[str, ...], place: Place, as_json: bool
+) -> None:
+    """Point the tag of a job at its winner, which is only a candidate before.
+
+    Refused if the tag has moved since the winner was found, or if the source of a part has
+    changed.
+    """
+    with place.opened(projects) as jobs:
+        tag = to or jobs.get(job).tag
+        now = jobs.apply(job, to=to)
+    _print_moved(tag, now, as_json=as_json)
+
+
+@jobs_command.command("export", epilog=options.examples("jobs export 3f2a --runs runs"))
+@job_argument
+@options.runs_option
+@projects_option
+@place_options
+def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], place: Place) -> None:
+    """Write a job to a run directory, or update that directory.
+
+    `show`, `compare`, `report` and `watch` read it like any other run.
+    """
+    if runs is not None:
+        root = Path(runs)
+    else:
+        # With a server `--project` names one of its projects, not a file here.
+        files = named_projects(() if place.server else projects)
+        root = runs_folder_of(next(iter(files.values())))
+    with place.opened(projects) as jobs:
+        folder = jobs.mirror(job, root)
+    echo(f"{relative(folder)}")
+
+
+@jobs_command.command("prune", epilog=options.examples("jobs prune 3f2a 77b0"))
+@click.argument("names", metavar="JOB...", nargs=-1, required=True)
+@place_options
+def prune_command(*, names: tuple[str, ...], place: Place) -> None:
+    """Remove jobs that have ended, with all their data."""
+    with place.opened() as jobs:
+        found = [jobs.get(name) for name in names]
+        for job in found:
+            jobs.delete(job.id)
+            echo(f"removed job {job.id}")
+
+
+@jobs_command.command("schema", epilog=options.examples("jobs schema --jobs sqlite:///jobs.db"))
+@jobs_option
+def schema_command(*, url: str | None) -> None:
+    """Print the SQL that creates the tables. For databases that are set up in advance."""
+    echo(opened(url).definition().rstrip())
+
+
+def job_json(job: Job) -> dict[str, Json]:
+    """Return a job as plain data."""
+    from promptgraft.service.jobs import preparing  # needs the extra `server`
+
+    return preparing.job_json(job)
