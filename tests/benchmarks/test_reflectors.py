@@ -36,6 +36,15 @@ class Listening:
         return self.writer.reply(question)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_no_search_doubles_a_definition_or_moves_it_away(seed: int) -> None:
+    world = SlotWorld(SHAPES["slots"], seed)
+    writer = SlotWriter(SlotHabits(), seed)
+    curve = ours.search(world, writer, budget=400, preset="lean", minibatch_size=6)
+    assert len(curve.pool) > 2
+    assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "search",
