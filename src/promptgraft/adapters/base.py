@@ -22,6 +22,7 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
+from promptgraft.ground.content import Image
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import raised_at
@@ -45,17 +46,20 @@ class Usage:
         input_tokens: tokens sent, including cached ones.
         output_tokens: tokens received.
         cached_tokens: the part of the input tokens that the provider read from its cache.
+        reasoning_tokens: the part of the output tokens that the model thought and did not show.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -216,9 +220,12 @@ def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
         adapter.check_prompt(rendered)
 
 
+PRICES_LINE = "prices: {input: IN, output: OUT}"
+"""The line of a project file that gives a model its prices, in US dollars for a million tokens."""
+
 GIVE_PRICES = (
-    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
-    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
+    f"give the model the line `{PRICES_LINE}` in the project file, or the adapter `prices=` in "
+    "Python, in US dollars for a million tokens; or leave max_cost out"
 )
 """Advice for a run with ``max_cost`` and a model without a known price."""
 
@@ -244,6 +251,19 @@ class ForeseenAdapter(Protocol):
 
     @property
     def is_thinking_assumed(self) -> bool: ...
+
+
+@runtime_checkable
+class SeeingAdapter(Protocol):
+    """An adapter that knows whether its model sees images, and how many tokens one is.
+
+    ``sees`` is None if that is not known.
+    """
+
+    @property
+    def sees(self) -> bool | None: ...
+
+    def tokens_of_image(self, image: Image) -> int: ...
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from functools import cached_property
 import attrs
 
 from promptgraft.adapters.calling.access import blanked
-from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall
+from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.case_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
@@ -204,12 +204,8 @@ class Templated(ABC):
             raise AgentFaultError(f"expected JSON from the agent, found {said}") from None
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
-        found = _at(data, self.answer or "$")
-        return AgentAnswer(
-            text=found if isinstance(found, str) else canonical_json(found),
-            output=None if isinstance(found, str) else found,
-            tools=None if self.tools is None else _tools(_at(data, self.tools)),
-        )
+        tools = None if self.tools is None else _tools(_at(data, self.tools))
+        return answer_of_data(_at(data, self.answer or "$"), tools)
 
 
 def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
@@ -232,7 +228,7 @@ def hidden(text: str, secrets: Collection[str]) -> str:
 def _at(data: Json, place: str) -> Json:
     found = [value for _, value in places(data, parse_path(place))]
     # A path with a wildcard may match several values, of which none is the answer.
-    if len(found) != 1 or found[0] is None:
+    if len(found) != 1:
         said = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
         raise AgentFaultError(f"expected a value at `{place}` of the agent's reply, found {said}")
     return found[0]
