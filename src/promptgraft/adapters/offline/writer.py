@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import TypeAlias
 
 import attrs
@@ -89,6 +89,12 @@ def _shortest(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _in_turn(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Return the first stem of each list, then the second of each, and so on, each once."""
+    turns = zip_longest(*lists, fillvalue="")
+    return list(dict.fromkeys(stem for turn in turns for stem in turn if stem))
+
+
 def rewrite(
     rules: str,
     tried: Sequence[Tried],
@@ -128,7 +134,7 @@ def rewrite(
     room = math.inf if max_chars is None else max_chars
     quota = min(words_per_failure, _NEW_WORDS)
     while quota:
-        text = _Rules(rules, choices).after(known, lesson, quota, room)
+        text = _Rules(rules, choices, lesson).after(known, quota, room)
         if text.strip("\n") not in known_texts and len(text) <= room:
             return text
         quota //= 2
@@ -150,8 +156,8 @@ class _Evidence:
         more: words that one input has, or that have misled once.
     """
 
-    sure: dict[str, str] = attrs.field(factory=dict)
-    more: dict[str, str] = attrs.field(factory=dict)
+    sure: dict[str, str] = attrs.field(factory=dict[str, str])
+    more: dict[str, str] = attrs.field(factory=dict[str, str])
 
     def read(self, sure: str | None, more: str | None) -> None:
         """Add the words of a rule; those that an earlier rule has as well are sure."""
@@ -183,8 +189,7 @@ class _Evidence:
         fresh = [stem for stem in new if stem not in self.sure]
         old = [stem for stem in self.more if stem not in self.sure and stem not in new]
         # In turn, because a word of an earlier input may yet prove itself.
-        mixed = filter(None, chain.from_iterable(zip_longest(fresh, old)))
-        self.more = {stem: known[stem] for stem in mixed}
+        self.more = {stem: known[stem] for stem in _in_turn([fresh, old])}
         self.keep(_MOST_WORDS)
 
     def doubt(self, stem: str) -> None:
@@ -213,7 +218,8 @@ class _Rules:
     as ``- refunds: money back``, or else of a line of its own below.
     """
 
-    def __init__(self, text: str, choices: tuple[str, ...]) -> None:
+    def __init__(self, text: str, choices: tuple[str, ...], lesson: Lesson) -> None:
+        self._lesson = lesson
         self._source, self._choices, self._names = text, choices, names_of(choices)
         self._evidence: defaultdict[int, _Evidence] = defaultdict(_Evidence)
         self._meanings: dict[int, str] = {}
@@ -242,7 +248,7 @@ class _Rules:
                 self._meanings[opening.choice] = meaning
             self._lines.append(line[: len(line) - len(opening.rest)] + rest)
 
-    def after(self, tried: Sequence[Tried], lesson: Lesson, quota: int, room: float) -> str:
+    def after(self, tried: Sequence[Tried], quota: int, room: float) -> str:
         """Return the text with the words that the inputs teach, and without those that misled.
 
         If the inputs teach nothing, the text is unchanged.
@@ -253,7 +259,7 @@ class _Rules:
             for stem in case.stems:
                 inputs[stem][case.wanted] += 1
         for choice in range(len(self._choices)):
-            self._learn(choice, tried, inputs, lesson, quota)
+            self._learn(choice, tried, inputs, quota)
         for case in tried:
             if case.failed and case.given in self._choices:
                 misled = self._evidence[self._choices.index(case.given)]
@@ -265,9 +271,7 @@ class _Rules:
         # Reading alone may normalize a line, which is no lesson.
         return after if after != before else self._source
 
-    def _learn(
-        self, choice: int, tried: Sequence[Tried], inputs: _Counts, lesson: Lesson, quota: int
-    ) -> None:
+    def _learn(self, choice: int, tried: Sequence[Tried], inputs: _Counts, quota: int) -> None:
         """Add to the evidence for a choice what its inputs have and others lack."""
         name = self._choices[choice]
         mine = [case for case in tried if case.wanted == name]
@@ -278,22 +282,21 @@ class _Rules:
             stems = [
                 stem
                 for stem, word in case.stems.items()
-                if surplus[stem] > 0 and self._tells(stem, word, choice, lesson)
+                if surplus[stem] > 0 and self._tells(stem, word, choice)
             ]
             stems.sort(key=lambda stem: (-surplus[stem], -min(case.counts[stem], _FEW)))
             telling.update((stem, surplus[stem]) for stem in stems)
             chosen.append(stems[: quota if case.failed else quota // 2])
         words = _shortest([word for case in mine for word in case.words])
         # In turn, so that each input gives some of its words.
-        new = list(dict.fromkeys(filter(None, chain.from_iterable(zip_longest(*chosen)))))
-        new.sort(key=lambda stem: -surplus[stem])
+        new = sorted(_in_turn(chosen), key=lambda stem: -surplus[stem])
         self._evidence[choice].learn(telling, new, words)
 
-    def _tells(self, stem: str, word: str, choice: int, lesson: Lesson) -> bool:
+    def _tells(self, stem: str, word: str, choice: int) -> bool:
         """Return whether a word can be evidence: no other choice has more weight on it."""
-        claim = lesson.weight(stem, choice)
+        claim = self._lesson.weight(stem, choice)
         return (
-            all(weight <= claim for _, weight in lesson.weights.get(stem, ()))
+            all(weight <= claim for _, weight in self._lesson.weights.get(stem, ()))
             and is_plain(word)
             # The name of another choice in the list would count as evidence for that choice.
             and {choice}.issuperset(self._names.named_in(word))
@@ -313,7 +316,7 @@ class _Rules:
 
     def _text(self) -> str:
         lines = [*self._lines]
-        below = []
+        below: list[str] = []
         for choice, words in sorted(self._evidence.items()):
             if choice in self._home:
                 place = self._home[choice]
