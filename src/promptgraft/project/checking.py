@@ -131,7 +131,7 @@ class Probed:
     agent: str
     case: str
     text: str
-    output: Json = None
+    output: Json = attrs.field(default=None, hash=False)
 
     @property
     def line(self) -> str:
