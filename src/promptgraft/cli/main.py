@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -19,7 +20,7 @@ from promptgraft.cli.options import command, examples
 from promptgraft.cli.output import echo, spell_for_encoding
 from promptgraft.errors import CallerError, PromptgraftError
 from promptgraft.ground.files import nearest_folder
-from promptgraft.ground.text import raised
+from promptgraft.ground.text import raised, visible, visible_line
 from promptgraft.ground.under_way import left_behind
 
 _GRACE = 0.5
@@ -59,14 +60,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "meta",
         "Change the meta-prompts for the reflection model and the simulated user.",
     ),
-    "jobs": ("jobs", "Submit and manage optimization jobs in a database or on a server."),
-    "worker": ("serve", "Run the jobs of a project."),
-    "serve": ("serve", "Serve jobs over HTTP, with a dashboard."),
-    "tokens": ("serve", "Create, list and revoke the tokens of a server."),
     "docs": ("project", "Print a page of the documentation."),
     "completion": ("main", "Print a shell completion script."),
 }
-"""The module and the summary of each command, in the order of the help."""
+"""The module and the summary of each command of the core, in the order of the help."""
 
 
 _WRITERS = frozenset({"optimize", "resume", "eval", "apply"})
@@ -78,15 +75,17 @@ class _LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(_COMMANDS)
+        return [*_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
-        command: object = getattr(module, f"{cmd_name}_command")
-        return command if isinstance(command, click.Command) else None
+        if cmd_name in _COMMANDS:
+            module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
+            command: object = getattr(module, f"{cmd_name}_command")
+            return command if isinstance(command, click.Command) else None
+        from promptgraft.cli.adding import added_command
+
+        return added_command(cmd_name) if cmd_name in _added() else None
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
@@ -94,7 +93,7 @@ class _LazyGroup(click.Group):
         # The inherited method would import every command while the shell waits.
         items = [
             click.shell_completion.CompletionItem(name, help=summary)
-            for name, (_, summary) in _COMMANDS.items()
+            for name, summary in _summaries().items()
             if name.startswith(incomplete)
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -103,16 +102,30 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in _COMMANDS and not name.startswith("-"):
+        if name not in _COMMANDS and not name.startswith("-") and name not in _added():
             from promptgraft.ground.serde import did_you_mean
 
-            ctx.fail(f"no such command `{name}`{did_you_mean(name, list(_COMMANDS))}")
+            ctx.fail(f"no such command `{name}`{did_you_mean(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+            summaries = _summaries()
+            formatter.write_dl([(name, summaries[name]) for name in self.list_commands(ctx)])
+
+
+def _added() -> tuple[str, ...]:
+    """Return the names of the commands that packages add, of ours the service's."""
+    from promptgraft.cli.adding import added_names  # entry points take 30 ms to read
+
+    return tuple(name for name in added_names() if name not in _COMMANDS)
+
+
+def _summaries() -> dict[str, str]:
+    from promptgraft.cli.adding import added_summaries
+
+    core = {name: summary for name, (_, summary) in _COMMANDS.items()}
+    return {**added_summaries(), **core}
 
 
 @click.group(
@@ -182,7 +195,7 @@ def run(arguments: Sequence[str]) -> int:
 
         if place := place_of(error, innermost=True):
             return conclude(CallerError(f"{place} raised {raised(error)}"))
-        traceback.print_exc()
+        echo(visible(traceback.format_exc()).removesuffix("\n"), error=True)
         complain("this is a bug in promptgraft; please report it with the lines above")
         return ExitCode.INTERNAL_ERROR
 
@@ -201,11 +214,23 @@ def _invoke(arguments: Sequence[str]) -> int:
     return code or ExitCode.OK
 
 
+class _VisibleLines(logging.Formatter):
+    """Formats messages, which may hold texts of others, as lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = visible_line(record.getMessage())
+        return (
+            f"{line}\n{visible(self.formatException(record.exc_info))}" if record.exc_info else line
+        )
+
+
 def main() -> None:
     """Run the command line of this process, and exit without waiting for stuck threads."""
     # Imports create hundreds of thousands of objects that all stay alive, so collecting is futile.
     gc.set_threshold(100_000, 50, 50)
     spell_for_encoding(sys.stdout, sys.stderr)
+    if logging.lastResort is not None:  # prints warnings of code that sets up no logs
+        logging.lastResort.setFormatter(_VisibleLines())
     if instruction := os.environ.get(_COMPLETE):
         from click.shell_completion import shell_complete
 

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.errors import BindingError, user_errors
 from promptgraft.ground.content import Content, File, cut_at
-from promptgraft.ground.serde import field_names, shown
+from promptgraft.ground.serde import did_you_mean, field_names, shown
 from promptgraft.ground.text import raised
 from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.parts.body import BodySyntax, Slot, spell
@@ -32,6 +32,7 @@ from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, Rendere
 from promptgraft.prompt.schema import FieldTexts, output_descriptions, shown_outcome
 from promptgraft.prompt.sections import (
     MarkdownSection,
+    Role,
     SectionVisibility,
     TaskExamplesSection,
     Tool,
@@ -74,12 +75,7 @@ class Bindings:
         # Only variables: an opaque block may test with `is defined`, else it fails when it renders.
         for name in section.source.variables:
             if name not in self._all:
-                bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
-                raise BindingError(
-                    f"{show_section(path)} needs a value for "
-                    f"`{spell(name, section.source.syntax)}`; bound values: {bound}; bind a "
-                    "parameter with that field"
-                )
+                self._refuse_unbound(name, section, path)
         for name in section.source.reads:
             if name in self._ambiguous:
                 raise BindingError(
@@ -87,6 +83,19 @@ class Bindings:
                     "give the section a params_type"
                 )
         return self._all
+
+    def _refuse_unbound(self, name: str, section: MarkdownSection, path: SectionPath) -> None:
+        """Raise a ``BindingError`` for a placeholder without a value, unless it is literal."""
+        alike = [known for known in self._all if known.casefold() == name.casefold()]
+        # Of a value in other letters it is a misspelled placeholder, not a variable of a shell.
+        if name in section.source.written and not alike:
+            return
+        near = f" (did you mean `{alike[0]}`?)" if alike else did_you_mean(name, [*self._all])
+        bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
+        raise BindingError(
+            f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`{near}; "
+            f"bound values: {bound}; bind a parameter with that field"
+        )
 
 
 def by_class(params: Sequence[object]) -> dict[type, object]:
@@ -193,7 +202,9 @@ def render_prompt(
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
     shown: set[str] = set()
+    roles: dict[SectionPath, Role | None] = {}
     for path, section, visibility in _visible(walked, bindings):
+        roles[path] = section.role or roles.get(path[:-1])
         if visibility is SectionVisibility.SUMMARY:
             summary = resolved.parts.summaries.get(path)
             text = (section.summary or "") if summary is None else summary
@@ -204,6 +215,7 @@ def render_prompt(
                     segments=(Segment(text),),
                     overridden=summary is not None,
                     summarized=True,
+                    lead=section.lead,
                 )
             )
             shown.add(summary_part(path))
@@ -219,11 +231,15 @@ def render_prompt(
             sections.extend(resolved.examples[path])
         if resolved.owners:
             shown.add(section_part(path))
+    placed = [
+        attrs.evolve(section, role=roles.get(section.path, roles.get(section.path[:-1])))
+        for section in sections
+    ]
     used = {part for part, owner in resolved.owners if owner is None or owner in shown}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
-        sections=tuple(sections),
+        sections=tuple(placed if any(roles.values()) else sections),
         tools=tuple(tools),
         output_type=output_type,
         described=resolved.said,
@@ -290,7 +306,11 @@ def _full(
             ]
         )
     return RenderedSection(
-        path=path, title=section.title, segments=segments, overridden=body is not None
+        path=path,
+        title=section.title,
+        segments=segments,
+        overridden=body is not None,
+        lead=section.lead,
     )
 
 
