@@ -93,37 +93,37 @@ def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
         raise _unreadable("edits: expected a list of objects", edits)
     if not edits:
         raise no_edit()
-    found: dict[str, Edit] = {}
+    edits_read: dict[str, Edit] = {}
     faults: list[InvalidProposalError] = []
-    left = set(marks)
-    for number, given in enumerate(edits, start=1):
+    unread_marks = set(marks)
+    for number, entry in enumerate(edits, start=1):
         where = f"edit {number}: "
         try:
-            mark, edit = _read_edit(given, where)
+            mark, edit = _read_edit(entry, where)
         except InvalidProposalError as error:
             faults.append(error)
             continue
-        if mark in left:
-            left.remove(mark)
-            found[mark] = edit
+        if mark in unread_marks:
+            unread_marks.remove(mark)
+            edits_read[mark] = edit
         else:
-            found.pop(mark, None)  # of two texts for a part neither is the one that is meant
+            edits_read.pop(mark, None)  # of two texts for a part neither is the one that is meant
             expected = f"{where}part: expected one of {listed(marks)}, each once"
             faults.append(_unreadable(expected, mark))
-    if not found:
+    if not edits_read:
         raise faults[0]
-    return ReadEdits(found, faults)
+    return ReadEdits(edits_read, faults)
 
 
 def _read_edit(given: Json, where: str) -> tuple[str, Edit]:
     fields = fields_in(given, ("part", "text"), optional=("reason",), where=where)
     mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
-    said, reason = fields["text"], fields.get("reason")
-    text = one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text")
-    told = " ".join(reason.split()) if isinstance(reason, str) else ""
-    return mark, Edit(text, clip(told, _REASON_CHARS, around=" "))
+    new_text, reason = fields["text"], fields.get("reason")
+    text = one_line(new_text) if isinstance(new_text, dict) else text_in(new_text, f"{where}text")
+    why = " ".join(reason.split()) if isinstance(reason, str) else ""
+    return mark, Edit(text, clip(why, _REASON_CHARS, around=" "))
 
 
 def _unreadable(expected: str, value: Json) -> InvalidProposalError:
-    found = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {found}")
+    shown_value = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
+    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {shown_value}")

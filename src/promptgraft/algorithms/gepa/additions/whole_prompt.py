@@ -239,17 +239,17 @@ class WholeDraft(Draft):
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
     """Return as many of the first modules as fit into one question, all of the same prompt."""
-    left = _MOST_CHARS
-    found: list[Module] = []
+    remaining = _MOST_CHARS
+    chosen: list[Module] = []
     prompts = [module.name.rpartition("#")[0] for module in modules]
     for module, prompt in zip(modules, prompts, strict=True):
         if prompt != prompts[0]:
             continue
-        left -= len(text(module))
-        if left < 0 and found:
+        remaining -= len(text(module))
+        if remaining < 0 and chosen:
             break
-        found.append(module)
-    return tuple(found)
+        chosen.append(module)
+    return tuple(chosen)
 
 
 def question_on_all(
@@ -280,11 +280,11 @@ def question_on_all(
         tried: what was tried on these failures.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
-    others = dict(parts[0].neighbours)
+    neighbours = dict(parts[0].neighbours)
     problem, previous = refused
     whole = attrs.evolve(
         parts[0],
-        neighbours=[(name, _summary(others[name])) for name in others if name not in marks],
+        neighbours=[(name, _summary(neighbours[name])) for name in neighbours if name not in marks],
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
@@ -314,16 +314,18 @@ def question_on_all(
         if any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
         else "",
     )
-    known = digest([WHOLE.key, params])  # without answers and objectives, as of one part
+    question_digest = digest([WHOLE.key, params])  # without answers and objectives, as of one part
     if objectives or whole.answers is not None:
-        told = [objectives.get(record.example_id, "") for record in scored]
-        shown = [
-            example_of(record, seen, marks, objectives=line)
-            for record, seen, line in zip(scored, better, told, strict=True)
+        objective_lines = [objectives.get(record.example_id, "") for record in scored]
+        shown_examples = [
+            example_of(record, improved, marks, objectives=line)
+            for record, improved, line in zip(scored, better, objective_lines, strict=True)
         ]
         output = fenced_part(with_answers(whole).output)
-        params = attrs.evolve(params, output=output, examples="\n\n".join(shown))
-    return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=known)
+        params = attrs.evolve(params, output=output, examples="\n\n".join(shown_examples))
+    return Question(
+        position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=question_digest
+    )
 
 
 def add_edits(
@@ -345,7 +347,7 @@ def add_edits(
     """
     draft.is_partial = False
     by_mark = dict(_marked(draft.parts))
-    kept = {change.module for change in draft.changes}
+    edited_modules = {change.module for change in draft.changes}
     changes = list(draft.changes)
     unchanged: list[InvalidProposalError] = []
     names = {part.name: mark for mark, (_, part) in _marked(draft.parts)}
@@ -353,7 +355,7 @@ def add_edits(
     faults = [("", error) for error in read.faults]
     for mark, edit in read.edits.items():
         part, text = by_mark[mark], edit.text.lstrip("\n")
-        if part[0] in kept:
+        if part[0] in edited_modules:
             continue
         try:
             whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
@@ -363,7 +365,7 @@ def add_edits(
                 unchanged.append(error)
             else:
                 faults.append((f"{mark}: ", error))
-    if len(changes) == len(kept):
+    if len(changes) == len(edited_modules):
         raise ([error for _, error in faults] or unchanged or [no_edit()])[0]
     draft.changes = tuple(changes)
     if faults:
@@ -388,8 +390,8 @@ def _shown(mark: str, part: ModuleDescription) -> str:
     title = "" if part.title in part.name else f" ({in_one_line(part.title)})"
     text = fenced(part.text) if part.text else "It has no text yet."
     types = f"**Types:**\n\n{fenced_part(part.schema)}" if part.schema else ""
-    said = (f"**{mark}:** {in_one_line(part.name)}{title}", text, limits_of(part), types)
-    return "\n\n".join(filter(None, said))
+    heading = (f"**{mark}:** {in_one_line(part.name)}{title}", text, limits_of(part), types)
+    return "\n\n".join(filter(None, heading))
 
 
 def _summary(text: str) -> str:
