@@ -233,7 +233,9 @@ def teaching_rows(teaching: Teaching) -> Iterator[RolePlan]:
         return
     rendered = [one.prompt.render() for one in lessons]
     examples = [GepaExample(one.case.id, (), label=one.case) for one in lessons]
-    found = estimated(teacher.prompt.template, rendered, examples, is_answer=False)
+    found = estimated(
+        teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
+    )
     yield prompt_row(Role.TEACHER, teacher.asked, found, (count, count))
 
 

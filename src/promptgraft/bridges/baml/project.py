@@ -11,6 +11,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.bridges.baml.agent import BamlAgent
+from promptgraft.bridges.baml.calls import inputs_of
 from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
@@ -85,7 +86,12 @@ class BamlSource(ForeignSource):
         """The tests as cases; their field ``file`` is the stem of their file's name."""
         return Dataset.of(
             [
-                Case(id=one.name, input=one.args, fields={"file": one.file.stem}, origin=one.origin)
+                Case(
+                    id=one.name,
+                    input=inputs_of(self.function, one),
+                    fields={"file": one.file.stem},
+                    origin=one.origin,
+                )
                 for one in self.tests
             ]
         )
