@@ -21,10 +21,12 @@ from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
+from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
 from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
+from promptgraft.targets.prompts import free_sections
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +38,7 @@ class Checked:
         faults: one line each.
         warnings: one line each.
         protected: what no search changes although it is in the files of texts, one line each.
+        notes: how the text that is sent differs from a file, one line each.
         unchecked: what was not tried, and why; one line each.
         sent: the variables that a run sends, and to whom, one line each; only of a check without
             code.
@@ -46,6 +49,7 @@ class Checked:
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     sent: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
@@ -114,6 +118,7 @@ def check_project(path: str | Path) -> Checked:
         project=project,
         warnings=tuple(warnings),
         protected=tuple(_protected(project)),
+        notes=tuple(_notes(project)),
         unchecked=unchecked,
         plans=plans,
     )
@@ -126,7 +131,7 @@ class Probed:
     agent: str
     case: str
     text: str
-    output: Json = None
+    output: Json = attrs.field(default=None, hash=False)
 
     @property
     def line(self) -> str:
@@ -214,11 +219,38 @@ def _formatter_lines(project: Project) -> Iterator[str]:
 
 
 def _protected(project: Project) -> Iterator[str]:
-    """Yield a line, with its place, for each file whose front matter no search changes."""
-    for name in project.names:
-        source = project.prompt(name).source
+    """Yield a line, with its place, for each text that no search changes by itself."""
+    file = project.surroundings.file
+    for prompt in map(project.prompt, project.names):
+        source = prompt.source
         for text, line in source.protected() if isinstance(source, TextsSource) else ():
-            yield project.surroundings.file.line(("prompts", name, "files", text), line)
+            yield file.line((*prompt.place, "files", text), line)
+        if project.config.optimizer.targets is None:
+            for name in _bare_sections(prompt):
+                line = f"section `{name}` is nothing but placeholders, so no search changes it"
+                yield file.line(prompt.place, f"{line}; `optimizer.targets` opens it")
+
+
+def _notes(project: Project) -> Iterator[str]:
+    """Yield a line for each Markdown file that is not sent as it is written."""
+    for prompt in map(project.prompt, project.names):
+        source = prompt.source
+        # Of texts and BAML functions, the files are sent as they are, or by BAML.
+        tell = getattr(source, "sent_differently", None)
+        if tell is not None and (ways := tell()):
+            line = f"{ways}; `verbatim: true` in the front matter sends the file as it is written"
+            yield project.surroundings.file.line(prompt.place, line)
+
+
+def _bare_sections(prompt: ProjectPrompt) -> Iterator[str]:
+    """Yield the sections that no search changes because they are nothing but placeholders."""
+    if prompt.graph is not None:
+        return
+    free = free_sections(prompt.prompt)
+    for section in prompt.prompt.descriptor.sections:
+        has_body = prompt.prompt.section_body(section.path).strip()
+        if section.overridable and has_body and section.path not in free:
+            yield "/".join(section.path)
 
 
 def _ends(project: Project) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import difflib
 import functools
 import inspect
 import re
@@ -18,7 +17,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args, g
 import attrs
 
 from promptgraft.errors import ConfigError, InvalidIdentifierError
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.serde import Json, did_you_mean, nearest, shown
 from promptgraft.ground.strict.checks import (
     ANYTHING,
     DOLLARS,
@@ -167,11 +166,15 @@ def record(
         rules: constraints of ``make`` across keys, for the JSON Schema.
     """
     needed = [name for name, key in keys.items() if key.required]
-    what = f"an object with {', '.join(f'`{name}`' for name in needed)}" if needed else "an object"
+    shape = "an object"
+    if needed:
+        shape = f"an object with {', '.join(f'`{name}`' for name in needed)}"
+    elif keys:
+        shape = f"an object such as `{{{next(iter(keys))}: ...}}`"
 
     def read(node: Node) -> T | None:
         if not isinstance(node.value, dict):
-            node.expected(what)
+            node.expected(shape)
             return None
         known = (*keys, *left_out)
         members = known_members(node, known, elsewhere=elsewhere, aliases=aliases)
@@ -235,7 +238,7 @@ def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
         return
     unknown = [name for name in node.value if snake_case(name) not in keys]
     for name in missing:
-        if not difflib.get_close_matches(name, unknown, 1, _TYPING_MISTAKE):
+        if not nearest(name, unknown, cutoff=_TYPING_MISTAKE):
             about = f" ({keys[name].about.rstrip('.')})" if keys[name].about else ""
             node.fault(f"expected the key `{name}`{about}, found none")
 
