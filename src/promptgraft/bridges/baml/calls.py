@@ -102,14 +102,16 @@ class _Arguments(Generic[T]):
     def _words(self, kind: str) -> frozenset[str]:
         """Return the words in a type, with those of the types that it is an alias of."""
         words = words_of(kind)
-        return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
+        return words.union(
+            *(type_block.words for type_block in self._named(words) if type_block.kind == "type")
+        )
 
     def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
-        classes = (one for one in self._named(words) if one.kind == "class")
-        return {one.name: one.type for block in classes for one in block.members}
+        classes = (class_block for class_block in self._named(words) if class_block.kind == "class")
+        return {member.name: member.type for block in classes for member in block.members}
 
     def _named(self, words: frozenset[str]) -> list[Declaration]:
-        return [one for name, one in self._function.types.items() if name in words]
+        return [type_block for name, type_block in self._function.types.items() if name in words]
 
     def _file(self, value: Mapping[str, Json], kind: str) -> File | None:
         """Return a media value as a file; None for an address that is not read over HTTP."""
@@ -290,12 +292,12 @@ class BamlCall:
             ConfigError: the arguments do not fit.
         """
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
-        said = messages_of(self.function, self.compiled, self.test, provider=provider)
+        messages = messages_of(self.function, self.compiled, self.test, provider=provider)
         began = time.perf_counter()
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
-        asked = {**model.wire.open(_NO_SECTIONS), **said}
-        turn = model.ask(asked, session=self.asked.session, deadline=self.asked.deadline)
+        request = {**model.wire.open(_NO_SECTIONS), **messages}
+        turn = model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
     def refusal(self, said: str) -> ConfigError:
@@ -303,7 +305,7 @@ class BamlCall:
         return _refusal(self.test, said)
 
     def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
-        value, fault, found = None, "", tuple[Judged, ...]()
+        value, fault, judged_rules = None, "", tuple[Judged, ...]()
         try:
             if result is not None and result.is_ok():
                 value = self.compiled.output(result)
@@ -313,16 +315,16 @@ class BamlCall:
             fault = str(error)
         else:
             args = self.test.args
-            found = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
+            judged_rules = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
         rules: list[Json] = [
             {
-                "name": one.rule.name,
-                "rule": one.rule.expression,
-                "assert": one.rule.is_assert,
-                "held": one.held,
-                "why": one.why,
+                "name": judged_rule.rule.name,
+                "rule": judged_rule.rule.expression,
+                "assert": judged_rule.rule.is_assert,
+                "held": judged_rule.held,
+                "why": judged_rule.why,
             }
-            for one in found
+            for judged_rule in judged_rules
         ]
         output: Json = {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
         return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
@@ -367,7 +369,7 @@ class _OwnClient:
         if (text := log.raw_llm_response) is None:
             return _refused(calls[-1], len(calls))
         self.text = text
-        self.milliseconds = max(one.timing.duration_ms or 0 for one in calls)
+        self.milliseconds = max(call.timing.duration_ms or 0 for call in calls)
         content = msgspec.json.encode(_AnswerBody(text=text, usage=_usage(log))).decode()
         return Received(status=_OK, headers={}, content=content, requests=len(calls))
 
@@ -382,8 +384,10 @@ def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
         raise NothingReceivedError(text, unreachable="Connect" in text)
     if response.status < _NO_SUCCESS:
         raise NothingReceivedError("a reply that BAML cannot read")
-    told = {name.lower(): str(value) for name, value in headers.items()}
-    return Received(status=response.status, headers=told, content=text, requests=requests)
+    headers_by_name = {name.lower(): str(value) for name, value in headers.items()}
+    return Received(
+        status=response.status, headers=headers_by_name, content=text, requests=requests
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -404,12 +408,12 @@ def _usage(log: FunctionLog) -> Usage:
 
 
 def _read(body: JsonObject) -> Turn:
-    said = read_as(_AnswerBody, body)
+    answer_body = read_as(_AnswerBody, body)
     return Turn(
-        text=said.text,
+        text=answer_body.text,
         finish=Finish.DONE,
         finish_reason="stop",
-        usage=said.usage,
+        usage=answer_body.usage,
         model="",
         messages=(body,),
     )
