@@ -233,10 +233,10 @@ def teaching_rows(teaching: Teaching) -> Iterator[RolePlan]:
         return
     rendered = [lesson.prompt.render() for lesson in lessons]
     examples = [GepaExample(lesson.case.id, (), label=lesson.case) for lesson in lessons]
-    found = estimated(
+    estimate = estimated(
         teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
     )
-    yield prompt_row(Role.TEACHER, teacher.asked, found, (count, count))
+    yield prompt_row(Role.TEACHER, teacher.asked, estimate, (count, count))
 
 
 def row(

@@ -328,9 +328,9 @@ class _Outlook:
             examples = config.training_examples
             images = ShownImages.of(examples, config.data, adapter)
             inputs = [
-                min(max_chars, len(default_example_formatter(one, None)[0]))
-                + file_chars(adapter, images.of_example(one))
-                for one in examples
+                min(max_chars, len(default_example_formatter(example, None)[0]))
+                + file_chars(adapter, images.of_example(example))
+                for example in examples
             ]
         typical = Sizes(
             input=round(fmean(inputs)),

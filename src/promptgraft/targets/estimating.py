@@ -108,10 +108,10 @@ def estimated(
         if isinstance(section, TaskExamplesSection)
         for example in section.examples
     ]
-    files = ([piece for piece in one.content if isinstance(piece, File)] for one in rendered)
     lengths = [
-        len(one.text) + file_chars(adapter, shown_files)
-        for one, shown_files in zip(rendered, files, strict=True)
+        len(prompt.text)
+        + file_chars(adapter, (piece for piece in prompt.content if isinstance(piece, File)))
+        for prompt in rendered
     ]
     at = max(range(len(rendered)), key=lengths.__getitem__)
     longest = rendered[at]

@@ -89,15 +89,15 @@ class _Arguments(Generic[T]):
     def _value(self, value: Json, kind: str) -> object:
         """Convert a value to a type, which is recognized by the words in it."""
         if isinstance(value, list):
-            return [self._value(one, kind) for one in value]
+            return [self._value(item, kind) for item in value]
         if not isinstance(value, dict):
             return value
         words = self._words(kind)
-        media = next((one for one in _MEDIA if one in words), "")
+        media = next((word for word in _MEDIA if word in words), "")
         if media and len([way for way in _WAYS if way in value]) == 1:
             return self._make(value, media, self._file(value, media))
         fields = self._fields(words)
-        return {name: self._value(one, fields.get(name, kind)) for name, one in value.items()}
+        return {name: self._value(item, fields.get(name, kind)) for name, item in value.items()}
 
     def _words(self, kind: str) -> frozenset[str]:
         """Return the words in a type, with those of the types that it is an alias of."""
@@ -115,8 +115,8 @@ class _Arguments(Generic[T]):
 
     def _file(self, value: Mapping[str, Json], kind: str) -> File | None:
         """Return a media value as a file; None for an address that is not read over HTTP."""
-        given = value.get("media_type")
-        media_type = given if isinstance(given, str) else ""
+        stated = value.get("media_type")
+        media_type = stated if isinstance(stated, str) else ""
         make = Image if kind == "image" else File
         if isinstance(url := value.get("url"), str):
             is_web = url.startswith(("https://", "http://"))

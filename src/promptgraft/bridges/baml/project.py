@@ -87,12 +87,12 @@ class BamlSource(ForeignSource):
         return Dataset.of(
             [
                 Case(
-                    id=one.name,
-                    input=inputs_of(self.function, one),
-                    fields={"file": one.file.stem},
-                    origin=one.origin,
+                    id=test.name,
+                    input=inputs_of(self.function, test),
+                    fields={"file": test.file.stem},
+                    origin=test.origin,
                 )
-                for one in self.tests
+                for test in self.tests
             ]
         )
 

@@ -189,7 +189,7 @@ def gather(folder: RunFolder) -> ReportData:
         events = (event for _, event in read_lines(record.folder.events))
         blamed = (event.blamed for event in events if isinstance(event, StepBlamed))
         blame.update(blame.to for blames in blamed for blame in blames)
-    inputs = [answer.inputs_repr for told in (unseen, answers) for answer in told.values()]
+    inputs = [answer.inputs_repr for side in (unseen, answers) for answer in side.values()]
     return attrs.evolve(
         data,
         answers=answers,
