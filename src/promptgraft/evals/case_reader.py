@@ -70,6 +70,7 @@ class CaseReader:
             node = Node(first.value, (), self._noted)
             self._plain.check_columns(first.value, node)
             self._note_faults(first.line, "")
+        self._plain.settle_input(first.value)
         chained = itertools.chain([first], given)
         held: list[Row] = []
         settled = set[str]()

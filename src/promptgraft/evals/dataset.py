@@ -207,6 +207,7 @@ class Dataset(Shown):
         keep: Collection[str] = (),
         images: Collection[str] = (),
         files: Collection[str] = (),
+        parameters: Collection[str] = (),
     ) -> Dataset:
         """Make a data set from cases, from mappings like the objects of a JSON file, or a table.
 
@@ -221,6 +222,7 @@ class Dataset(Shown):
             keep: as in :meth:`load`.
             images: columns with an ``Image``, the bytes of one, or its address.
             files: columns with a ``File``, the bytes of one, or its address.
+            parameters: as in :meth:`load`.
 
         Raises:
             ConfigError: an argument is unusable.
@@ -236,7 +238,7 @@ class Dataset(Shown):
         ready = tuple(case for case in given if isinstance(case, Case))
         if len(ready) == len(given):
             return cls(ready, name)
-        plain = PlainReader(fields or {}, keep, cells=False)
+        plain = PlainReader(fields or {}, keep, cells=False, parameters=parameters)
         inside = CaseFiles(
             images=_listed("images", images),
             files=_listed("files", files),
