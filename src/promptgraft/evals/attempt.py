@@ -39,6 +39,7 @@ from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import Json, canonical_json, did_you_mean, shown, unstructure
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.ground.text import listed
+from promptgraft.parts.body import BodySyntax
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.rendering import values_of
@@ -106,6 +107,12 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
     if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
         return lambda case: case.input
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
+    # For names that are missing in cases.
+    hints.update(
+        (name, f"write `$${name}` in the prompt for the characters themselves")
+        for _, section in prompt.template.walked
+        for name in (section.source.reads if section.source.syntax is BodySyntax.DOLLAR else ())
+    )
     return lambda case: _by_name(case, open_names, hints)
 
 
@@ -134,9 +141,10 @@ def _by_name(
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         needed = [name for name in open_names if name not in SHELL_NAMES]
         if missing := [name for name in needed if name not in case.input]:
+            mend = f"; {hints[missing[0]]}" if missing[0] in hints else ""
             raise ConfigError(
                 f"input: expected a value for {listed(missing)}, found none; the case has "
-                f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}"
+                f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}{mend}"
             )
         return _CaseInput((name, _in_words(value)) for name, value in case.input.items())
     # Literal beside another placeholder, which the text is meant for.

@@ -126,7 +126,9 @@ class CaseReader:
             return ""
         first = self._lines.setdefault(case_id, line)
         if first != line:
-            mend = "" if given is not None else "; take it out, or set `duplicates: drop`"
+            mend = "; take it out, or set `duplicates: drop`"
+            if given is not None:
+                mend = "; give one of both another id"
             node.fault(f"{what} as in line {first}{mend}")
         return case_id
 

@@ -41,6 +41,7 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
 REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 _ENDINGS = {f".{kind}": kind for kind in FORMATS}
 _ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
 
@@ -52,10 +53,10 @@ def format_of(path: Path, chosen: str | None) -> str:
         return chosen
     if path.suffix.lower() in _ENDINGS:
         return _ENDINGS[path.suffix.lower()]
-    raise ConfigError(
-        f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; "
-        f"or give `format`, one of {', '.join(FORMATS)}"
-    )
+    mend = f"or give `format`, one of {', '.join(FORMATS)}"
+    if path.suffix.lower() in _SPREADSHEETS:
+        mend = "save the spreadsheet as CSV"
+    raise ConfigError(f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; {mend}")
 
 
 def rows_of(
@@ -112,7 +113,10 @@ class Dataset(Shown):
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults(self.name)
         if not self.cases:
-            faults.add(0, "expected at least one case, found none")
+            faults.add(
+                0,
+                'expected at least one case, such as {"input": ..., "expected": ...}, found none',
+            )
         seen: set[str] = set()
         for case in self.cases:
             if not isinstance(case.id, str):

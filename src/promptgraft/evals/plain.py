@@ -164,7 +164,8 @@ class PlainReader:
         """Note the columns that are named and do not exist in a table with these columns."""
         for name in sorted(self._named - value.keys()):
             near = did_you_mean(name, list(value))
-            node.fault(f"there is no column {shown(name)}{near}; columns: {_listed(value)}")
+            columns = f"; columns: {_listed(value)}; name one of them in `fields` or `keep`"
+            node.fault(f"there is no column {shown(name)}{near}{columns}")
 
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
