@@ -51,8 +51,8 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     unknown = error.object[error.start : error.end]
-    known = (_SPELLED.get(character) or spelled(character) for character in unknown)
-    return "".join(known), error.end
+    spellings = (_SPELLED.get(character) or spelled(character) for character in unknown)
+    return "".join(spellings), error.end
 
 
 _DIFF_STYLES: Mapping[str, str] = {"+": "green", "-": "red", "@": "cyan"}
@@ -115,9 +115,9 @@ class Screen:
 
     def line(self, text: str = "", *, color: str | None = None, bold: bool = False) -> None:
         """Print one line; on a terminal it is wrapped, and wrapped lines keep its indentation."""
-        shown = visible_line(text)
-        indent = len(shown) - len(shown.lstrip(" "))
-        for line in self._wrapped(shown.lstrip(" "), indent):
+        line_shown = visible_line(text)
+        indent = len(line_shown) - len(line_shown.lstrip(" "))
+        for line in self._wrapped(line_shown.lstrip(" "), indent):
             self._print(f"{'':{indent}}{line}", color=color, bold=bold)
 
     def fields(self, rows: Sequence[tuple[str, str]], *, width: int = 0) -> None:
@@ -125,6 +125,7 @@ class Screen:
 
         Names take at least ``width`` columns, so that several calls can be aligned.
         """
+        rows = [(visible_line(name), value) for name, value in rows]
         width = max((width, *(len(name) for name, _ in rows)))
         for name, value in rows:
             first, *more = self._wrapped(visible_line(value), width + 2)
@@ -137,10 +138,11 @@ class Screen:
 
         On a terminal that is too narrow, the last column is printed on lines of its own.
         """
+        rows = [[visible_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
         for row in rows:
-            *cells, last = (visible_line(cell) for cell in row)
+            *cells, last = row
             padded = [f"{cell:{'>' if at else '<'}{widths[at]}}" for at, cell in enumerate(cells)]
             self._print("  ".join([*padded, *([] if narrow else [last])]).rstrip())
             if narrow and last:

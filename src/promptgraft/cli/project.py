@@ -97,9 +97,9 @@ def _stored(name: str, template: str) -> Path:
     if name == SCHEMA_FILE:
         return shipped("project/project.schema.json")
     # Under the name `.gitignore` it would affect the repository of the template itself.
-    kept = name.replace(".gitignore", "_gitignore")
-    own = shipped(f"examples/projects/{template}") / kept
-    return own if own.exists() else shipped("examples/projects/agent_python") / kept
+    file_name = name.replace(".gitignore", "_gitignore")
+    origin = shipped(f"examples/projects/{template}") / file_name
+    return origin if origin.exists() else shipped("examples/projects/agent_python") / file_name
 
 
 def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
@@ -180,8 +180,8 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
     """Show the result of a check as lines or as one document, and return the exit code."""
     from promptgraft.ground.strict.nodes import count_faults
 
-    found = checked.project
-    parts = {} if found is None else found.parts
+    checked_project = checked.project
+    parts = {} if checked_project is None else checked_project.parts
     cases = {name: len(part) for name, part in parts.items()}
     if as_json:
         print_json(
@@ -192,6 +192,7 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
                 "warnings": list(checked.warnings),
                 "unchecked": list(checked.unchecked),
                 "protected": list(checked.protected),
+                "notes": list(checked.notes),
                 "sent": list(checked.sent),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
@@ -202,25 +203,27 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
         screen = Screen()
         for fault in checked.faults:
             screen.line(fault, color="red")
-        if found is not None:
+        if checked_project is not None:
             screen.line(f"{path} is valid", bold=True)
             sizes = ", ".join(f"{count:,} {name}" for name, count in cases.items())
-            metrics = ", ".join(metric.name for metric in found.metrics)
+            metrics = ", ".join(metric.name for metric in checked_project.metrics)
             screen.fields([("cases", sizes), ("metrics", metrics)])
             for name, plan in checked.plans.items():
                 screen.fields([(name, plan.line)])
         elif not checked.faults:
             screen.line(f"{path} has no faults in what was checked without code", bold=True)
-        for line in checked.protected:
-            screen.line(f"protected: {line}")
-        if probed is not None:
-            screen.line(f"probe: {probed.line}")
-        for line in checked.sent:
-            screen.line(f"sent: {line}")
-        for warning in checked.warnings:
-            screen.line(f"warning: {warning}", color="yellow")
-        for line in checked.unchecked:
-            screen.line(f"not checked: {line}", color="yellow")
+        probe = () if probed is None else (probed.line,)
+        told = {
+            "protected": checked.protected,
+            "note": checked.notes,
+            "probe": probe,
+            "sent": checked.sent,
+            "warning": checked.warnings,
+            "not checked": checked.unchecked,
+        }
+        for kind, line in ((kind, line) for kind, lines in told.items() for line in lines):
+            color = "yellow" if kind in ("warning", "not checked") else None
+            screen.line(f"{kind}: {line}", color=color)
     if checked.faults:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")
@@ -300,8 +303,8 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     for role in plan.roles:
         if role.thinking:
             thinking = f"about {counted(role.thinking, 'token')} a call of {role.role}"
-            told = f"{thinking}, {role.thinking_from}"
-            screen.fields([("thinking", told)], width=len("test calls"))
+            thinking_text = f"{thinking}, {role.thinking_from}"
+            screen.fields([("thinking", thinking_text)], width=len("test calls"))
     expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
         ("expected", expected, plan.expected_tokens, plan.expected_cost),
@@ -365,12 +368,14 @@ def docs_command(page: str, *, as_json: bool) -> None:
     files = [top / "README.md", *(file for folder in folders for file in folder.rglob("*.md"))]
     pages = {file.relative_to(top).as_posix(): file for file in sorted(files)}
     places = [normpath(place) for place in (page, f"docs/{page}")]
-    found = [file for place in places for file in (place, f"{place}/README.md") if file in pages]
+    pages_found = [
+        file for place in places for file in (place, f"{place}/README.md") if file in pages
+    ]
     below = [file for file in pages if file.startswith(f"{places[0]}/")]
-    if not found and not below:
+    if not pages_found and not below:
         near = did_you_mean(page, list(pages))
         raise ConfigError(f"there is no page `{page}`{near}; `promptgraft docs` lists the pages")
-    text = pages[found[0]].read_text("utf-8") if found else "\n".join(below)
+    text = pages[pages_found[0]].read_text("utf-8") if pages_found else "\n".join(below)
     if as_json:
         print_json({"folder": str(top), "page": text, "pages": list(pages)})
     else:

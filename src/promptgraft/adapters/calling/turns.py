@@ -19,7 +19,7 @@ from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import map_texts
+from promptgraft.ground.serde import Json, map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
 
@@ -122,12 +122,16 @@ class Wire(Protocol):
     """A provider's wire format; pure functions of data.
 
     ``open`` returns the body of the first request, ``extend`` the body of the request that follows
-    a turn. ``read`` decodes the body of a response, or raises ``UnreadableTurnError``.
+    a turn. ``stable`` returns the part of a request that is the same for all cases of a candidate,
+    which the provider may cache. ``read`` decodes the body of a response, or raises
+    ``UnreadableTurnError``.
     """
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
 
     def read(self, body: JsonObject) -> Turn: ...
+
+    def stable(self, body: JsonObject) -> Json: ...
 
     def extend(
         self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]
@@ -207,36 +211,44 @@ class Sent:
 
 
 def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
-    """Split a prompt before the first section that shows a bound value.
+    """Split a prompt by the roles of its sections.
 
-    If no section does, all of it is the user's. With ``say_format`` the expected form of the
-    answer is stated in the text, for models that accept no schema.
+    Those without a role are the system's up to the first one that shows a bound value or follows
+    a section of the user; if there is none, all of them are the user's. With ``say_format`` the
+    expected form of the answer is stated in the text, for models that accept no schema.
     """
     # The system text is the same for all examples, so that the provider can cache it.
-    first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
-    system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
-    shown = attrs.evolve(rendered, sections=rendered.sections[first:])
+    first = next((n for n, section in enumerate(rendered.sections) if _is_users(section)), 0)
+    by_role: dict[str, list[RenderedSection]] = {"system": [], "user": []}
+    for at, section in enumerate(rendered.sections):
+        by_role[section.role or ("system" if at < first else "user")].append(section)
+    system = attrs.evolve(rendered, sections=tuple(by_role["system"])).text
+    shown = attrs.evolve(rendered, sections=tuple(by_role["user"]))
     user, content = shown.text, shown.content
     schema = rendered.output_schema if say_format else None
     if schema is None:
         return Sent(system=system, user=user, content=content)
-    wanted = _wanted(schema)
+    schema_wanted = _wanted(schema)
     if system:
-        return Sent(system=f"{system}\n\n{wanted}", user=user, content=content)
-    return Sent(system="", user=f"{user}\n\n{wanted}", content=(*content, f"\n\n{wanted}"))
+        return Sent(system=f"{system}\n\n{schema_wanted}", user=user, content=content)
+    return Sent(
+        system="", user=f"{user}\n\n{schema_wanted}", content=(*content, f"\n\n{schema_wanted}")
+    )
 
 
-def _is_bound(section: RenderedSection) -> bool:
+def _is_users(section: RenderedSection) -> bool:
+    if section.role is not None:
+        return section.role == "user"
     return any(segment.placeholder is not None for segment in section.segments)
 
 
 def _wanted(schema: JsonObject) -> str:
     options = schema.get("enum")
     if isinstance(options, list):
-        said = schema.get("description")
+        description = schema.get("description")
         named = ", ".join(str(option) for option in options)
         text = f"Answer with exactly one of these and nothing else: {named}."
-        return f"## Answer\n\n{text}" + (f"\n\n{said}" if said else "")
+        return f"## Answer\n\n{text}" + (f"\n\n{description}" if description else "")
     what = "object" if is_object(schema) or "$ref" in schema else "value"
     return (
         f"## Answer\n\nAnswer with one JSON {what} that fits this JSON Schema and nothing else:\n\n"
