@@ -13,7 +13,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.folders import remove_tree
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.strict import structure
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.prompt import Prompt

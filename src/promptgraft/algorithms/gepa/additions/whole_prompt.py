@@ -18,7 +18,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, digest
 from promptgraft.ground.strict.checks import SHARE
 from promptgraft.ground.text import clip, counted, fenced, listed
-from promptgraft.parts.examples import one_line
+from promptgraft.overrides.parts.examples import one_line
 from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Asking, Question, Reply
 from promptgraft.search.reflection import (
