@@ -14,21 +14,25 @@ import attrs
 
 from promptgraft.adapters.base import (
     EVALUATE,
+    CachingAdapter,
     ForeseenAdapter,
     MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
+    SeeingAdapter,
     ThinkingAdapter,
     Usage,
     adapter_identity,
     check_adapter,
     has_evaluate,
     is_in_batches,
+    tokens_of_image,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.facts import ModelEnd
 from promptgraft.adapters.providers import KNOWN, Provider
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.ground.content import Image
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.kinds import without_name
@@ -284,6 +288,11 @@ class LateAdapter:
         return made.thinking if isinstance(made, ThinkingAdapter) else 0
 
     @property
+    def cached_from(self) -> int:
+        made = self._make()
+        return made.cached_from if isinstance(made, CachingAdapter) else 0
+
+    @property
     def end(self) -> ModelEnd | None:
         made = self._make()
         return made.end if isinstance(made, ForeseenAdapter) else None
@@ -292,6 +301,14 @@ class LateAdapter:
     def is_thinking_assumed(self) -> bool:
         made = self._make()
         return made.is_thinking_assumed if isinstance(made, ForeseenAdapter) else False
+
+    @property
+    def sees(self) -> bool | None:
+        made = self._make()
+        return made.sees if isinstance(made, SeeingAdapter) else None
+
+    def tokens_of_image(self, image: Image) -> int:
+        return tokens_of_image(self._make(), image)
 
     def price_of(self, usage: Usage) -> Decimal | None:
         made = self._make()
