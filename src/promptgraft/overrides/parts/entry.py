@@ -2,7 +2,8 @@
 
 A kind is a subclass of :class:`Entry` with everything that stores, rendering and diffs need, and
 an item of :data:`promptgraft.overrides.parts.KINDS`. Invalid content raises
-``InvalidOverrideError``; content that no store writes raises ``DataFormatError``, beginning with ``where``.
+``InvalidOverrideError``; content that no store writes raises ``DataFormatError``, beginning with
+``where``.
 """
 
 from __future__ import annotations
