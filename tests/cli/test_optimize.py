@@ -404,5 +404,5 @@ def test_a_dry_run_of_a_prompt_that_the_embedded_model_does_not_serve_says_what_
     line = ended.err.splitlines()[-1]
     assert line.startswith(
         "promptgraft: --dry-run: the embedded offline model does not serve `toy/words`: it answers "
-        "prompts whose output type is a choice"
+        "with one of several choices"
     )
