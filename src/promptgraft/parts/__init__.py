@@ -1,0 +1,43 @@
+"""The parts of a prompt that may be replaced: one module for each kind."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.parts.entry import Entry
+from promptgraft.parts.output_field import OutputFieldOverride
+from promptgraft.parts.section import SectionOverride, SummaryOverride
+from promptgraft.parts.task_example import TaskExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
+
+__all__ = ["KINDS", "in_order"]
+
+KINDS: dict[str, type[Entry]] = {
+    kind.listed: kind
+    for kind in (
+        SectionOverride,
+        SummaryOverride,
+        ToolOverride,
+        ToolExampleOverride,
+        TaskExampleOverride,
+        AddedTaskExample,
+        RemovedTaskExample,
+        OutputFieldOverride,
+    )
+}
+"""Every kind by the key under which documents list it, in the order of documents and diffs.
+
+A further kind is registered by adding it: ``KINDS[Greeting.listed] = Greeting``.
+"""
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Return entries kind by kind, those of a kind by their keys."""
+    entries_by_kind: dict[type[Entry], list[Entry]] = {kind: [] for kind in KINDS.values()}
+    for entry in entries:
+        entries_by_kind[type(entry)].append(entry)
+    return [entry for kind in entries_by_kind.values() for entry in sorted(kind, key=_key)]
+
+
+def _key(entry: Entry) -> Any:
+    return entry.key  # keys of one kind are of one type

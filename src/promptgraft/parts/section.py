@@ -1,0 +1,128 @@
+"""Overrides of the body and of the summary of a section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from promptgraft.errors import InvalidOverrideError
+from promptgraft.ground.serde import HexDigest, digest_text
+from promptgraft.parts.body import spell
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
+from promptgraft.parts.entry import (
+    EffectiveParts,
+    LabelledTexts,
+    PartSource,
+    PathEntry,
+    SkipReason,
+    Source,
+)
+from promptgraft.parts.validation import check_not_blank, check_text
+
+
+@attrs.frozen(kw_only=True)
+class SectionOverride(PathEntry):
+    """A body that replaces the body of one section.
+
+    Attributes:
+        path: the section.
+        expected_hash: the content hash of the source that the body was written for.
+        body: text in the language of :mod:`promptgraft.parts.body`.
+    """
+
+    path: SectionPath
+    expected_hash: HexDigest
+    body: str
+
+    kind = replaces = "section"
+    with_overrides = listed = "sections"
+    is_text = True
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return (show_path(section.path) for section in descriptor.sections if section.overridable)
+
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.section(self.path)
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[SectionOverride]:
+        for section in prompt.descriptor.sections:
+            body = prompt.section_body(section.path)
+            yield cls(path=section.path, expected_hash=section.content_hash, body=body)
+
+    def checked(self, descriptor: PromptDescriptor) -> SectionOverride:
+        # May be blank, unlike a summary: a section may consist of its heading and its children.
+        check_text(self.body, self.part)
+        section = descriptor.section(self.path)
+        if section and (lost := section.lost(self.body)):
+            names = ", ".join(f"`{spell(name, section.syntax)}`" for name in lost)
+            raise InvalidOverrideError(
+                f"{self.part} lost the placeholder {names}; keep it in the body"
+            )
+        if section and section.fault and (fault := section.fault(self.body)):
+            raise InvalidOverrideError(f"{self.part}: {fault}")
+        return self
+
+    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+        section = descriptor.section(self.path)
+        # A document may hold a body that was never checked against the source.
+        return SkipReason.LOST_PLACEHOLDER if section and section.lost(self.body) else None
+
+    def apply(self, parts: EffectiveParts) -> None:
+        parts.bodies[self.path] = self.body
+
+    def labelled_texts(self) -> LabelledTexts:
+        yield "body", self.body
+
+
+@attrs.frozen(kw_only=True)
+class SummaryOverride(PathEntry):
+    """A text that replaces the summary of a section.
+
+    Attributes:
+        path: the section.
+        expected_hash: hash of the summary that it was written for.
+        summary: the text; no values are inserted into it.
+    """
+
+    path: SectionPath
+    expected_hash: HexDigest
+    summary: str
+
+    kind = replaces = "summary"
+    with_overrides = listed = "summaries"
+    is_text = True
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return (
+            show_path(section.path)
+            for section in descriptor.sections
+            if section.overridable and section.summary is not None
+        )
+
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        section = descriptor.section(self.path)
+        if section is None or section.summary is None:
+            return None
+        return PartSource(digest_text(section.summary), section.overridable)
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[SummaryOverride]:
+        for section in prompt.descriptor.sections:
+            if section.summary is not None and section.summary.strip():
+                written_for = digest_text(section.summary)
+                yield cls(path=section.path, expected_hash=written_for, summary=section.summary)
+
+    def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
+        del descriptor
+        check_not_blank(self.summary, self.part)
+        return self
+
+    def apply(self, parts: EffectiveParts) -> None:
+        parts.summaries[self.path] = self.summary
+
+    def labelled_texts(self) -> LabelledTexts:
+        yield "summary", self.summary
