@@ -212,6 +212,9 @@ class AnthropicWire:
             messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
 
+    def stable(self, body: JsonObject) -> Json:
+        return [body.get("tools"), body.get("system")]
+
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         results: list[Json] = [_result(answer) for answer in answers]
         return extended(request, turn, [{"role": "user", "content": results}] if results else [])

@@ -26,7 +26,14 @@ from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
-from promptgraft.ground.serde import digest, looks_like_a_key, shown, unstructure
+from promptgraft.ground.serde import (
+    canonical_json,
+    digest,
+    digest_text,
+    looks_like_a_key,
+    shown,
+    unstructure,
+)
 from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
@@ -301,8 +308,10 @@ class ModelAdapter(ABC):
         """Send one request in the provider's format; see :meth:`Caller.call`."""
         if self.in_batches and seat() is not None:
             share, caller = BATCH_SHARE, self._batch_line.caller(self._new_batch_caller)
+            beginning = ""
         else:
             share, caller = _WHOLE, self._line.caller(self._new_caller)
+            beginning = self._beginning(body)
         return caller.call(
             body,
             read=self.wire.read,
@@ -311,7 +320,15 @@ class ModelAdapter(ABC):
             expected=NOTHING if session.budget is None else self._expected(body, share),
             session=session,
             deadline=deadline,
+            beginning=beginning,
         )
+
+    def _beginning(self, body: JsonObject) -> str:
+        """Identify the part of a request that the provider caches; empty if it is too short."""
+        if not (least := self.cached_from):
+            return ""
+        text = canonical_json(self.wire.stable(body))
+        return digest_text(text) if len(text) // _CHARS_PER_TOKEN >= least else ""
 
     @property
     @abstractmethod
