@@ -11,6 +11,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.bridges.baml.agent import BamlAgent
+from promptgraft.bridges.baml.calls import inputs_of
 from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
@@ -87,7 +88,7 @@ class BamlSource(ForeignSource):
             [
                 Case(
                     id=test.name,
-                    input=test.args,
+                    input=inputs_of(self.function, test),
                     fields={"file": test.file.stem},
                     origin=test.origin,
                 )
