@@ -5,7 +5,6 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from promptgraft.evals.case_kinds import (
 )
 from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
-from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
 from promptgraft.ground.strict.checks import (
     ANYTHING,
     OBJECT,
@@ -119,7 +118,7 @@ class PlainReader:
 
     @property
     def _input_column(self) -> str:
-        return next((column for column, one in self._columns.items() if one == "input"), "input")
+        return next((column for column, role in self._columns.items() if role == "input"), "input")
 
     @property
     def data_columns(self) -> frozenset[str]:
@@ -138,8 +137,8 @@ class PlainReader:
     def id_of(self, value: Mapping[str, Json]) -> Json:
         """Return the id of the case in the file, if it has one."""
         column = next((column for column, field in self._columns.items() if field == "id"), "")
-        found = value.get(column)
-        return None if self._cells and found == "" else found
+        case_id = value.get(column)
+        return None if self._cells and case_id == "" else case_id
 
     def unclear(self, value: Mapping[str, Json]) -> list[str]:
         """Return the columns that may be fields or parameters, which only all rows decide."""
@@ -170,34 +169,34 @@ class PlainReader:
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
         value = node.value if isinstance(node.value, dict) else {}
-        found, rest = self._sorted_out(node)
-        turns = TURNS.read(found["turns"]) if "turns" in found else ()
+        nodes, rest = self._sorted_out(node)
+        turns = TURNS.read(nodes["turns"]) if "turns" in nodes else ()
         last = turns[-1] if turns else _NO_TURN
-        said: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
+        conversation: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
         for name, kind in _KINDS.items():
-            if name in found and name != "turns":
-                said[name] = kind.read(found[name])
-        asked = found["input"].value if "input" in found else None
+            if name in nodes and name != "turns":
+                conversation[name] = kind.read(nodes[name])
+        asked = nodes["input"].value if "input" in nodes else None
         given: Input
         if are_parts(asked):
-            given = CONTENT.read(found["input"])
+            given = CONTENT.read(nodes["input"])
         elif isinstance(asked, list):
-            given = self._last_message(found["input"], said)
+            given = self._last_message(nodes["input"], conversation)
         else:
-            given = self._input(node, found, rest) if turns == () else last.user
-            if turns == () and not self._whole and (given or "input" in found):
-                self._forms["input" in found].append((line, case_id))
-        kept = {key: value[key] for key in value if key in self._keep}
-        kept |= said.pop("fields", None) or {}
+            given = self._input(node, nodes, rest) if turns == () else last.user
+            if turns == () and not self._whole and (given or "input" in nodes):
+                self._forms["input" in nodes].append((line, case_id))
+        kept_fields = {key: value[key] for key in value if key in self._keep}
+        kept_fields |= conversation.pop("fields", None) or {}
         if not node.is_right():
             return None
         return Case(
             id=case_id,
             input=given,
             turns=turns if turns and len(turns) > 1 else (),
-            fields=kept,
+            fields=kept_fields,
             origin=origin,
-            **said,
+            **conversation,
         )
 
     def mixed(self) -> Iterator[tuple[int, str, str]]:
@@ -216,7 +215,7 @@ class PlainReader:
 
     def _sorted_out(self, node: Node) -> tuple[dict[str, Node], list[str]]:
         """Return the nodes of the fields, and the keys of all other members."""
-        found: dict[str, Node] = {}
+        nodes: dict[str, Node] = {}
         rest: list[str] = []
         for column, item in node.value.items() if isinstance(node.value, dict) else ():
             field = self._columns.get(column)
@@ -228,8 +227,8 @@ class PlainReader:
                 there = Node(item, (column,), node.source)
                 there = self._from_cell(there) if is_json else there
                 if there.value is not None:
-                    found[field] = there
-        return found, rest
+                    nodes[field] = there
+        return nodes, rest
 
     def _from_cell(self, node: Node) -> Node:
         try:
@@ -253,11 +252,11 @@ class PlainReader:
         return messages[-1].text
 
     def _meant(self, key: str) -> str:
-        for column in difflib.get_close_matches(key, self._columns, n=1):
+        if column := nearest(key, self._columns):
             field = self._columns[column]
             if field != column:
                 return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
-            return did_you_mean(key, [column])
+            return f" (did you mean `{column}`?)"
         return "; name it in `keep`, or among those of `input` in `fields`, or take it out"
 
     def _compared(self, key: str, known: dict[str, str], compare: Callable[[str], str]) -> str:
@@ -304,10 +303,9 @@ class PlainReader:
 
     def _near(self, key: str) -> str:
         """Return the field that a parameter may be a misspelling of; empty for none."""
-        near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=_TYPING_MISTAKE)
+        near = nearest(key, FIELDS, cutoff=_TYPING_MISTAKE)
         # The prompt reads it, or it is a field whose name is that of a parameter here.
-        is_meant = key in self._read or key in near
-        return "" if is_meant or not near else near[0]
+        return "" if key in self._read or key == near else near
 
 
 def _listed(value: Mapping[str, Json]) -> str:
@@ -334,14 +332,14 @@ def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple
             )
     if not _are_texts(keep):
         raise ConfigError(f"keep: expected a list of columns, found {shown(keep)}")
-    given = names.get("input", "input")
-    parameters = () if isinstance(given, str) else tuple(given)
+    names_of_input = names.get("input", "input")
+    parameters = () if isinstance(names_of_input, str) else tuple(names_of_input)
     singles = {field: names.get(field, field) for field in FIELDS}
     pairs = [(name, field) for field, name in singles.items() if isinstance(name, str)]
-    taken = [*(name for name, field in pairs if field in names), *parameters, *keep]
-    for name in taken:
-        if taken.count(name) > 1:
+    names_taken = [*(name for name, field in pairs if field in names), *parameters, *keep]
+    for name in names_taken:
+        if names_taken.count(name) > 1:
             raise ConfigError(f"fields: the column {shown(name)} has two meanings")
-    explicit = set(taken)
+    explicit = set(names_taken)
     columns = {n: f for n, f in pairs if f in names or n not in explicit}
     return columns, parameters

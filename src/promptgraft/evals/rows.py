@@ -35,6 +35,7 @@ DEEPEST = 100
 _LENIENT = json.JSONDecoder()
 _HALF = re.compile(r"[\ud800-\udfff]")
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+_MOST_UNKNOWN = 20
 _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 DELIMITERS = ",;\t|"
@@ -203,7 +204,7 @@ class _Scanner:
 
     def _members(self) -> Iterator[Row]:
         start = self.line()
-        found: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         self._take("{")
         while self._next() != "}":
             line = self.line()
@@ -211,18 +212,18 @@ class _Scanner:
                 raise json.JSONDecodeError("Expecting a key", self._text, self._at)
             key, self._at = STRICT_JSON.raw_decode(self._text, self._at)
             self._take(":")
-            if key in found:
+            if key in members:
                 self._faults.add(line, f"the key {key!r} occurs twice in one object")
             if is_cases(key) and self._next() == "[":
                 yield from self._items(in_eval_set=True)
-                found[key] = None
+                members[key] = None
             else:
-                found[key] = next(self._value(line), None)
+                members[key] = next(self._value(line), None)
             if self._take(",}") == "}":
                 break
         else:
             self._take("}")
-        yield from eval_set_rows(found, start, self._faults)
+        yield from eval_set_rows(members, start, self._faults)
 
     def _value(self, line: int) -> Iterator[Json]:
         self._next()
@@ -244,21 +245,24 @@ class _Scanner:
         return self._text[self._at : self._at + 1]
 
     def _take(self, chars: str) -> str:
-        found = self._next()
-        if not found or found not in chars:
-            wanted = " or ".join(f"'{char}'" for char in chars)
-            raise json.JSONDecodeError(f"Expecting {wanted}", self._text, self._at)
+        char = self._next()
+        if not char or char not in chars:
+            expected = " or ".join(f"'{char}'" for char in chars)
+            raise json.JSONDecodeError(f"Expecting {expected}", self._text, self._at)
         self._at += 1
-        return found
+        return char
 
 
 def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:
     """Check the object around the cases of an EvalSet, or yield it if it is a case itself."""
     if any(is_cases(key) for key in found):
-        for key in found:
-            if snake_case(key) not in _SET_KEYS:
-                meant = did_you_mean(snake_case(key), list(_SET_KEYS))
-                faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
+        unknown = [key for key in found if snake_case(key) not in _SET_KEYS]
+        for key in unknown[:_MOST_UNKNOWN]:
+            meant = did_you_mean(snake_case(key), _SET_KEYS)
+            faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
+        if len(unknown) > _MOST_UNKNOWN:
+            more = len(unknown) - _MOST_UNKNOWN
+            faults.add(line, f"{more:,} more unknown fields of an EvalSet")
     elif {"conversation", "actualConversation", "actual_conversation"} & found.keys():
         yield Row(line, found, in_eval_set=True)
     else:

@@ -12,14 +12,14 @@ from promptgraft.errors import InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.entry import OTHERS, Entry, SkipReason
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
-from promptgraft.parts.validation import check_text
+from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.validation import check_text
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
@@ -122,8 +122,8 @@ class PromptOverride:
         """Return the entry that a newer ``entry`` cancels, or None."""
         if not entry.undoes:
             return None
-        found = (one for one in self._index.values() if one.kind == entry.undoes)
-        return next((one for one in found if one.key == entry.key), None)
+        entries = (indexed for indexed in self._index.values() if indexed.kind == entry.undoes)
+        return next((undone for undone in entries if undone.key == entry.key), None)
 
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
         """Return an override for the same prompt and tag that holds only ``entries``."""
@@ -158,7 +158,7 @@ class PromptOverride:
     def without(self, *entries: Entry) -> PromptOverride:
         """Return the override without the entries that have these kinds and keys."""
         gone = {_place(entry) for entry in entries}
-        return self.holding(kept for at, kept in self._index.items() if at not in gone)
+        return self.holding(entry for at, entry in self._index.items() if at not in gone)
 
 
 def _with_paths(

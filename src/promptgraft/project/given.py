@@ -17,8 +17,8 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import listed
-from promptgraft.parts.body import BodySyntax, marker_names
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.body import BodySyntax, marker_names
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
@@ -116,9 +116,9 @@ def metrics_of(metrics: Scoring) -> tuple[Metric, ...]:
     several: Sequence[Any] = (
         metrics if isinstance(metrics, Sequence) and not isinstance(metrics, str) else [metrics]
     )
-    found = tuple(_metric_of(metric) for metric in several)
-    check_metrics(found)
-    return found
+    checked = tuple(_metric_of(metric) for metric in several)
+    check_metrics(checked)
+    return checked
 
 
 def _metric_of(metric: Any) -> Metric:
@@ -174,7 +174,7 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits) -> Prompt[object]:
             f"{did_you_mean(name, names)}; they have {listed(names) or 'none'}; write `$${name}` "
             "for the characters themselves"
         )
-    left = [name for name in names if name not in used]
+    unused = [name for name in names if name not in used]
     sections = [
         *(
             MarkdownSection(title="", key=key, template=_LITERAL_DOLLAR.sub("$$", text))
@@ -188,7 +188,7 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits) -> Prompt[object]:
                 template=f"${name}",
                 overridable=False,
             )
-            for place, name in enumerate(left, start=1)
+            for place, name in enumerate(unused, start=1)
         ),
     ]
     return Prompt(PromptTemplate[object](ns=NAMESPACE, key=next(iter(texts)), sections=sections))
@@ -198,8 +198,8 @@ def _check_texts(texts: Mapping[str, str]) -> None:
     if not texts:
         raise ConfigError("prompt: expected texts by name, found none")
     for key, text in texts.items():
-        given: object = text
-        if not isinstance(given, str) or not given.strip():
+        source: object = text
+        if not isinstance(source, str) or not source.strip():
             raise ConfigError(f"prompt: {shown(key)}: expected a text, found {shown(text)}")
         check_key(key, "prompt: name of a text")
 

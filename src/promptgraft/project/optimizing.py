@@ -13,8 +13,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.journal.base import Journal
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.given import (
     Examples,
@@ -132,11 +132,11 @@ def _prepared(
     options: OptimizeOptions,
 ) -> Iterator[tuple[Optimizer, Improvable]]:
     # `Unpack` alone is checked by type checkers only.
-    known = list(OptimizeOptions.__annotations__)
+    option_names = list(OptimizeOptions.__annotations__)
     for name in options:
-        if name not in known:
+        if name not in option_names:
             raise ConfigError(
-                f"optimize: there is no option `{name}`{did_you_mean(name, known)}; further "
+                f"optimize: there is no option `{name}`{did_you_mean(name, option_names)}; further "
                 "settings are those of GepaConfig, for GepaOptimizer"
             )
     judging = Judging(splits=splits_of(cases, names_read(prompt)), metrics=metrics_of(metrics))

@@ -36,7 +36,7 @@ UNCOMPILED = (ValueError, RecursionError, MemoryError, SyntaxError)
 _STEPS_OF_CALL = 20  # a call takes about as long as this many steps of a loop
 
 # Names of internal filters, which no template can spell.
-_PART, _STEPS = "part of ~", "steps of for"
+_PART, _STEPS, _WALKED = "part of ~", "steps of for", "operand of =="
 
 _made = ContextVar[list[int] | None]("promptgraft_made", default=None)
 
@@ -47,14 +47,14 @@ def bounded() -> Iterator[list[int]]:
 
     The list holds the work so far, that of inner contexts included, which have bounds of their own.
     """
-    outer, own = _made.get(), [0]
-    token = _made.set(own)
+    outer, counter = _made.get(), [0]
+    token = _made.set(counter)
     try:
-        yield own
+        yield counter
     finally:
         _made.reset(token)
         if outer is not None:
-            outer[0] += own[0]
+            outer[0] += counter[0]
 
 
 def charge(amount: int) -> None:
@@ -64,9 +64,9 @@ def charge(amount: int) -> None:
         OverflowError: the bound is exceeded.
     """
     # Outside of `bounded` nothing adds up: only one huge operation is refused.
-    made = _made.get() or [0]
-    made[0] += amount
-    if made[0] > MOST:
+    counter = _made.get() or [0]
+    counter[0] += amount
+    if counter[0] > MOST:
         raise OverflowError(f"it makes more than {MOST:,} characters, items and steps")
 
 
@@ -102,11 +102,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         # Both are random, and a prompt must always render the same text.
         del self.globals["lipsum"], self.filters["random"]
         self.filters |= {
-            name: _bounded(name, self.filters[name]) for name in _GROWING & self.filters.keys()
+            name: _bounded(name, function)
+            for name, function in self.filters.items()
+            if name not in _CONSTANT
         }
         # Of nunjucks, in whose dialect many templates are written: data as JSON.
         self.filters["dump"] = _bounded("dump", _dumped)
-        self.filters |= {_PART: _counted, _STEPS: pass_context(_steps)}
+        self.filters |= {_PART: _counted, _STEPS: pass_context(_steps), _WALKED: _walked}
 
     def getattr(self, obj: object, attribute: str) -> object:
         if self._keys_first and isinstance(obj, Mapping):
@@ -127,6 +129,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(self, context: Context, obj: object, /, *args: object, **named: object) -> object:
         charge(_STEPS_OF_CALL)
         owner, name = (getattr(obj, key, None) for key in ("__self__", "__name__"))
+        charge(_length(owner))  # most methods walk through all of it
         if isinstance(owner, (str, bytes, int)):
             args = tuple(map(_listed, args))
             charge(_of_call(name, owner, *args, **named))
@@ -151,8 +154,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
     ) -> str:
         # Listed, because the search walks the tree that is changed here.
         for loop in list(source.find_all(nodes.For)):
-            text = sum(len(one.data) for one in loop.find_all(nodes.TemplateData))
+            text = sum(len(data.data) for data in loop.find_all(nodes.TemplateData))
             loop.iter = _filtered(loop.iter, _STEPS, nodes.Const(1 + text))
+        for compared in list(source.find_all(nodes.Compare)):
+            compared.expr = _filtered(compared.expr, _WALKED)
+            for operand in compared.ops:
+                operand.expr = _filtered(operand.expr, _WALKED)
+        for item in list(source.find_all(nodes.Getitem)):
+            if isinstance(item.arg, nodes.Slice):
+                item.node = _filtered(item.node, _WALKED)
         for joined in list(source.find_all(nodes.Concat)):
             joined.nodes = [_filtered(part, _PART) for part in joined.nodes]
         for number in source.find_all(nodes.Const):
@@ -180,6 +190,22 @@ def _counted(value: T) -> T:
     return value
 
 
+def _walked(value: T) -> T:
+    charge(_length(value))
+    return value
+
+
+_CHARACTERS_OF_STEP = 50
+_COUNTED = (list, tuple, Mapping, set, frozenset, range)
+
+
+def _length(value: object) -> int:
+    """Return about how many steps it takes to walk through a value, without doing so."""
+    if isinstance(value, (str, bytes)):
+        return len(value) // _CHARACTERS_OF_STEP
+    return len(value) if isinstance(value, _COUNTED) else 0
+
+
 def _dumped(value: object, indent: int | None = None) -> str:
     # `tojson` would write `<` as `\u003c`, for pages of HTML.
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
@@ -195,8 +221,8 @@ def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object
     @functools.wraps(function)
     def called(*args: object, **named: object) -> object:
         first = int(hasattr(function, "jinja_pass_arg"))  # after the argument that Jinja passes
-        given = tuple(map(_listed, args[first:]))
-        charge(_of_call(name, *given, **named))
+        given = tuple(map(_listed, args[first:])) if name in _GROWING else args[first:]
+        charge(1 + sum(map(_length, given)) + _of_call(name, *given, **named))
         return function(*args[:first], *given, **named)
 
     return called
@@ -219,10 +245,10 @@ def _of_operator(operator: str, left: object, right: object) -> int:
             raise OverflowError(f"`{operator}` makes an integer of too many digits")
         return 0
     if operator == "+":
-        return sum(len(one) for one in (left, right) if isinstance(one, _ROWS))
-    for one, times in ((left, right), (right, left)):
-        if operator == "*" and isinstance(one, _ROWS) and isinstance(times, int):
-            return len(one) * times
+        return sum(len(operand) for operand in (left, right) if isinstance(operand, _ROWS))
+    for operand, times in ((left, right), (right, left)):
+        if operator == "*" and isinstance(operand, _ROWS) and isinstance(times, int):
+            return len(operand) * times
     return 0
 
 
@@ -230,24 +256,26 @@ _ROWS = (str, bytes, list, tuple)
 _SPEC = re.compile(r"%(?:\([^%]{0,99}?\))??[-#0 +]*(\d+)?(?:\.(\d+))?[*.\d]*[a-zA-Z]")
 _PADDING = {"batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"}
 _SPREADING = {"dump", "expandtabs", "indent", "tojson"}
+_CONSTANT = {"attr", "count", "d", "default", "first", "last", "length"}
+"""Filters that do not walk through their argument."""
 _GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "translate"}
 """Filters and methods whose result may be much larger than their arguments."""
 
 
 def _of_call(name: object, value: object, *args: object, **named: object) -> int:
-    given = (*args, *named.values())
+    values = (*args, *named.values())
     if name == "format":
         return _of_percent(value, named or args)
     if name not in _GROWING:
         return 0
     size = _size(value)
-    most = max((one if isinstance(one, int) else _size(one) for one in given), default=0)
+    most = max((value if isinstance(value, int) else _size(value) for value in values), default=0)
     if name == "round":
         return most * 1_000  # digits of a power of ten
     if name in _PADDING:
         return size + most
     if name == "replace" and isinstance(value, str):
-        old, new = (*map(str, given), "", "")[:2]
+        old, new = (*map(str, values), "", "")[:2]
         return size + value.count(old) * len(new)
     if name in _SPREADING and isinstance(value, str):
         return size + (value.count("\n") + value.count("\t") + 1) * most
@@ -258,7 +286,7 @@ def _of_percent(text: object, values: object) -> int:
     plain = text.decode("latin-1") if isinstance(text, bytes) else str(text)
     widths = sum(int(width or 0) for spec in _SPEC.finditer(plain) for width in spec.groups())
     starred = values if "*" in plain and isinstance(values, tuple) else ()
-    widths += sum(abs(one) for one in starred if isinstance(one, int))
+    widths += sum(abs(size) for size in starred if isinstance(size, int))
     # A named value may be written once for every `%(name)`.
     return len(plain) + widths + _size(values) * max(1, plain.count("%("))
 
@@ -267,12 +295,12 @@ def _size(value: object) -> int:
     """Estimate the characters in the text of a value; counting stops beyond ``MOST``."""
     total, waiting = 0, [value]
     while waiting and total <= MOST:
-        one = waiting.pop()
+        item = waiting.pop()
         total += 1
-        if isinstance(one, (str, bytes)):
-            total += len(one)
-        elif isinstance(one, Mapping):
-            waiting += (*one.keys(), *one.values())
-        elif isinstance(one, (list, tuple, set, frozenset)):
-            waiting += one
+        if isinstance(item, (str, bytes)):
+            total += len(item)
+        elif isinstance(item, Mapping):
+            waiting += (*item.keys(), *item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            waiting += item
     return total

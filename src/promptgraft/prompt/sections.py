@@ -13,9 +13,14 @@ from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import field_names, shown, unstructure
 from promptgraft.ground.strict import structure
-from promptgraft.parts.body import BodySyntax
-from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
-from promptgraft.parts.validation import check_key, check_section_key
+from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.overrides.parts.descriptors import (
+    SectionDescriptor,
+    SectionPath,
+    hash_section,
+    show_path,
+)
+from promptgraft.overrides.parts.validation import check_key, check_section_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_round_trip
 from promptgraft.prompt.syntax import Source, Values, compile_source, given
@@ -316,11 +321,11 @@ def plain_section(
 
 def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
     """Refuse siblings with the same key, which would share overrides."""
-    seen: set[str] = set()
+    keys: set[str] = set()
     for section in sections:
-        if section.key in seen:
+        if section.key in keys:
             raise PromptDefinitionError(f"{where}: two sections have the key `{section.key}`")
-        seen.add(section.key)
+        keys.add(section.key)
 
 
 def show_section(path: SectionPath) -> str:
@@ -389,13 +394,13 @@ class TaskExamplesSection(MarkdownSection):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        seen = {child.key for child in self.children}
+        keys = {child.key for child in self.children}
         for example in self.examples:
-            if example.key in seen:
+            if example.key in keys:
                 raise PromptDefinitionError(
                     f"section `{self.key}`: two parts have the key `{example.key}`"
                 )
-            seen.add(example.key)
+            keys.add(example.key)
 
 
 def if_given(title: str, key: str, *, before: str = "") -> MarkdownSection:

@@ -19,8 +19,8 @@ from promptgraft.ground.clock import Clock
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.journal.base import Journal
+from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.validation import check_tag
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import Cancellation, Deadline, StopFileCancellation
@@ -102,13 +102,13 @@ class OptimizationContext:
         Raises:
             ConfigError: no adapter can propose new texts, or ``subject`` cannot be improved.
         """
-        given: object = subject
-        if isinstance(given, PromptTemplate):
+        subject_object: object = subject
+        if isinstance(subject_object, PromptTemplate):
             raise ConfigError(
-                f"prompt: expected a Prompt, found the template `{given.ns}/{given.key}`; "
-                "write Prompt(template)"
+                f"prompt: expected a Prompt, found the template "
+                f"`{subject_object.ns}/{subject_object.key}`; write Prompt(template)"
             )
-        if not isinstance(given, (Prompt, PromptSet, Subject, Target)):
+        if not isinstance(subject_object, (Prompt, PromptSet, Subject, Target)):
             raise ConfigError(
                 "prompt: expected a Prompt, Texts, Prompts, a Graph or a target of your own, found "
                 f"{shown(subject)}"

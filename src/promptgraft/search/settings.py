@@ -5,7 +5,6 @@ Messages name a setting by its path, such as ``limits.max_cost``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -16,7 +15,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import shown
+from promptgraft.ground.serde import nearest, shown
 from promptgraft.ground.strict.checks import (
     COUNT,
     DOLLARS,
@@ -33,8 +32,8 @@ from promptgraft.ground.strict.checks import (
     one_of,
     path_of,
 )
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.scores import Scorer, weights_of
 from promptgraft.search.stopping import StopFile, Stopper
@@ -132,24 +131,23 @@ def groups_of(kind: type[Settings]) -> dict[str, type[Settings]]:
     fields = attrs.fields_dict(attrs.resolve_types(kind))
     types = {name: field.type for name, field in fields.items()}
     return {
-        name: found
-        for name, found in types.items()
-        if isinstance(found, type) and issubclass(found, Settings)
+        name: kind_of_group
+        for name, kind_of_group in types.items()
+        if isinstance(kind_of_group, type) and issubclass(kind_of_group, Settings)
     }
 
 
 def _near(name: str, kind: type[Settings]) -> str:
     """Return a suggestion for ``name``: the nearest setting with its group, or else all."""
-    own = list(attrs.fields_dict(kind))
+    names = list(attrs.fields_dict(kind))
     paths = {
         field: f"{group}.{field}"
         for group, inner in groups_of(kind).items()
         for field in attrs.fields_dict(inner)
     }
-    near = difflib.get_close_matches(name, [*own, *paths], n=1)
-    if near:
-        return f"; did you mean `{paths.get(near[0], near[0])}`?"
-    return f"; there are {', '.join(f'`{one}`' for one in own)}"
+    if near := nearest(name, [*names, *paths]):
+        return f"; did you mean `{paths.get(near, near)}`?"
+    return f"; there are {', '.join(f'`{name}`' for name in names)}"
 
 
 @attrs.frozen

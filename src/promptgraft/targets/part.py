@@ -11,8 +11,7 @@ import attrs
 from promptgraft.errors import CallerError, DataFormatError, InvalidOverrideError
 from promptgraft.ground.serde import canonical_json, parse_json
 from promptgraft.ground.text import clip, fenced
-from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
     SectionPath,
@@ -20,9 +19,10 @@ from promptgraft.parts.descriptors import (
     show_path,
     summary_part,
 )
-from promptgraft.parts.entry import EffectiveParts, Entry
-from promptgraft.parts.examples import WorkedExample, one_line
-from promptgraft.parts.validation import check_text
+from promptgraft.overrides.parts.entry import EffectiveParts, Entry
+from promptgraft.overrides.parts.examples import WorkedExample, one_line
+from promptgraft.overrides.parts.validation import check_text
+from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import (
     NOTHING_SAID,
@@ -109,8 +109,8 @@ class View:
     def params_schema(self, name: str) -> str:
         """Return the JSON Schema of a tool's parameters, with the candidate's descriptions."""
         kind = self.descriptor.tools_by_name[name].params_type
-        said = params_descriptions(kind, self.tool(name).param_descriptions)
-        return canonical_json(schema_of(kind, said))
+        descriptions = params_descriptions(kind, self.tool(name).param_descriptions)
+        return canonical_json(schema_of(kind, descriptions))
 
     def tool_schema(self, name: str) -> str:
         """Return a tool's description and the schemas of its parameters and its result."""
@@ -131,8 +131,8 @@ class View:
         kind = self.template.output_type
         if choices := options_of(kind):
             meaning = describe(self._said.get(type_name(kind), NOTHING_SAID), choices)
-            said = f"\nDescribed as: {one_line(meaning)}" if meaning else ""
-            return f"One of: {', '.join(choices)}{said}"
+            description = f"\nDescribed as: {one_line(meaning)}" if meaning else ""
+            return f"One of: {', '.join(choices)}{description}"
         if kind is None or kind is str:
             return "Text."
         schema = json.dumps(schema_of(kind, self._said), ensure_ascii=False)

@@ -59,7 +59,7 @@ class OfflineAdapter:
     def __init__(
         self,
         *,
-        identity: str = "offline/3",
+        identity: str = "offline/4",
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
     ) -> None:

@@ -10,8 +10,13 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
-from promptgraft.parts.entry import (
+from promptgraft.overrides.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    find_tool,
+    tool_part,
+)
+from promptgraft.overrides.parts.entry import (
     EffectiveParts,
     Entry,
     LabelledTexts,
@@ -20,8 +25,8 @@ from promptgraft.parts.entry import (
     labelled,
     text_or_none,
 )
-from promptgraft.parts.examples import check_json, given, typed_json
-from promptgraft.parts.validation import check_not_blank, check_texts
+from promptgraft.overrides.parts.examples import check_json, given, typed_json
+from promptgraft.overrides.parts.validation import check_not_blank, check_texts
 
 
 @attrs.frozen(kw_only=True)
@@ -76,9 +81,9 @@ class ToolOverride(Entry):
             check_not_blank(self.description, f"{self.part}: description")
         for name, text in self.param_descriptions.items():
             if name not in tool.param_descriptions:
-                known = ", ".join(f"`{param}`" for param in tool.param_descriptions)
+                names = ", ".join(f"`{param}`" for param in tool.param_descriptions)
                 raise InvalidOverrideError(
-                    f"{self.part}: there is no parameter {shown(name)}; parameters: {known}"
+                    f"{self.part}: there is no parameter {shown(name)}; parameters: {names}"
                 )
             check_not_blank(text, f"{self.part}: parameter `{name}`")
         return self

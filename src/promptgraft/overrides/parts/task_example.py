@@ -10,7 +10,7 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
     SectionPath,
@@ -19,8 +19,14 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, LabelledTexts, PathEntry, Source, text_or_none
-from promptgraft.parts.examples import (
+from promptgraft.overrides.parts.entry import (
+    EffectiveParts,
+    LabelledTexts,
+    PathEntry,
+    Source,
+    text_or_none,
+)
+from promptgraft.overrides.parts.examples import (
     ToolCall,
     WorkedExample,
     check_json,
@@ -28,7 +34,7 @@ from promptgraft.parts.examples import (
     read_stored_steps,
     stored_steps,
 )
-from promptgraft.parts.validation import check_not_blank, check_texts
+from promptgraft.overrides.parts.validation import check_not_blank, check_texts
 
 _STEP = "step "
 
@@ -109,7 +115,9 @@ class TaskExampleOverride(PathEntry):
 
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
-        return (show_path(found.path) for found in descriptor.task_examples if found.overridable)
+        return (
+            show_path(example.path) for example in descriptor.task_examples if example.overridable
+        )
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
         return descriptor.task_example(self.path)
@@ -130,8 +138,8 @@ class TaskExampleOverride(PathEntry):
         )
 
     def checked(self, descriptor: PromptDescriptor) -> TaskExampleOverride:
-        found = descriptor.task_example(self.path)
-        return self.checked_for(found.example.steps if found else (), descriptor)
+        example = descriptor.task_example(self.path)
+        return self.checked_for(example.example.steps if example else (), descriptor)
 
     def checked_for(
         self, steps: Sequence[ToolCall], descriptor: PromptDescriptor

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = ["KINDS", "in_order"]
 
@@ -33,10 +33,10 @@ A further kind is registered by adding it: ``KINDS[Greeting.listed] = Greeting``
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
     """Return entries kind by kind, those of a kind by their keys."""
-    found: dict[type[Entry], list[Entry]] = {kind: [] for kind in KINDS.values()}
+    entries_by_kind: dict[type[Entry], list[Entry]] = {kind: [] for kind in KINDS.values()}
     for entry in entries:
-        found[type(entry)].append(entry)
-    return [entry for kind in found.values() for entry in sorted(kind, key=_key)]
+        entries_by_kind[type(entry)].append(entry)
+    return [entry for kind in entries_by_kind.values() for entry in sorted(kind, key=_key)]
 
 
 def _key(entry: Entry) -> Any:

@@ -1,8 +1,9 @@
 """The base class of every kind of override, and the parts of a prompt that overrides change.
 
 A kind is a subclass of :class:`Entry` with everything that stores, rendering and diffs need, and
-an item of :data:`promptgraft.parts.KINDS`. Invalid content raises ``InvalidOverrideError``;
-content that no store writes raises ``DataFormatError``, beginning with ``where``.
+an item of :data:`promptgraft.overrides.parts.KINDS`. Invalid content raises
+``InvalidOverrideError``; content that no store writes raises ``DataFormatError``, beginning with
+``where``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import HexDigest, Json, shown, unstructure
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
     PromptLike,
     SectionPath,
     ToolDescriptor,
 )
-from promptgraft.parts.examples import WorkedExample
-from promptgraft.parts.validation import check_path, check_text
+from promptgraft.overrides.parts.examples import WorkedExample
+from promptgraft.overrides.parts.validation import check_path, check_text
 
 
 @attrs.frozen(kw_only=True)
@@ -52,8 +53,8 @@ class EffectiveParts:
         examples: dict[SectionPath, dict[str, WorkedExample]] = {
             container.path: {} for container in descriptor.containers
         }
-        for found in descriptor.task_examples:
-            examples[found.path[:-1]][found.path[-1]] = found.example
+        for example in descriptor.task_examples:
+            examples[example.path[:-1]][example.path[-1]] = example.example
         return cls(
             tools={tool.name: tool for tool in descriptor.tools},
             examples=examples,
@@ -181,7 +182,7 @@ class Entry(ABC):
 
     def counterpart(self, prompt: PromptLike) -> Entry | None:
         """Return the source of the replaced part, as an override; None if there is none."""
-        return next((found for found in self.sources(prompt) if found.key == self.key), None)
+        return next((source for source in self.sources(prompt) if source.key == self.key), None)
 
     def is_same_in(self, prompt: PromptLike) -> bool:
         """Return whether the source has the same text, as after an override was written back."""
