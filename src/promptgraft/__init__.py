@@ -152,7 +152,7 @@ __all__ = [
     "optimize",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when they are first used, so that the command line answers at once. Names that are not in
 # `__all__` are at home in their packages; they can be imported from here too, as in the

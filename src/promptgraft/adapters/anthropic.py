@@ -212,6 +212,9 @@ class AnthropicWire:
             messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
 
+    def stable(self, body: JsonObject) -> Json:
+        return [body.get("tools"), body.get("system")]
+
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         results: list[Json] = [_result(answer) for answer in answers]
         return extended(request, turn, [{"role": "user", "content": results}] if results else [])
@@ -246,15 +249,15 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 def _read_block(block: JsonObject) -> _Block:
-    found = read_as(_Block, block)
-    lacks_text = found.type == "text" and found.text is None
-    if lacks_text or (found.type == "tool_use" and not (found.id and found.name)):
-        wanted = "`text`" if lacks_text else "`id` and `name`"
+    fields = read_as(_Block, block)
+    lacks_text = fields.type == "text" and fields.text is None
+    if lacks_text or (fields.type == "tool_use" and not (fields.id and fields.name)):
+        expected = "`text`" if lacks_text else "`id` and `name`"
         raise UnreadableTurnError(
-            f"the answer does not have the shape of one: expected {wanted} in a block of type "
-            f"`{found.type}`"
+            f"the answer does not have the shape of one: expected {expected} in a block of type "
+            f"`{fields.type}`"
         )
-    return found
+    return fields
 
 
 def _tool(tool: RenderedTool) -> JsonObject:

@@ -22,7 +22,7 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
-from promptgraft.ground.content import Image
+from promptgraft.ground.content import File, Image
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import raised_at
@@ -36,6 +36,10 @@ from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+_TOKENS_OF_PDF = 3_000  # two pages, as text and as images
+CHARS_PER_TOKEN = 4
+"""A common estimate for English."""
 
 
 @attrs.frozen(kw_only=True)
@@ -282,6 +286,13 @@ def tokens_of_image(adapter: object, image: Image) -> int:
     return adapter.tokens_of_image(image) if isinstance(adapter, SeeingAdapter) else TOKENS_OF_IMAGE
 
 
+def tokens_of_file(adapter: object, file: File) -> int:
+    """Return the tokens that a file is expected to cost with an adapter's model."""
+    if isinstance(file, Image):
+        return tokens_of_image(adapter, file)
+    return _TOKENS_OF_PDF if file.text is None else len(file.text) // CHARS_PER_TOKEN
+
+
 def sees_images(adapter: object) -> bool:
     """Return whether the model of an adapter is known to see images."""
     return isinstance(adapter, SeeingAdapter) and adapter.sees is True
@@ -304,11 +315,11 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
         adapter: any adapter, or None.
         folder: the folder of the run; None for a temporary one.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                folder = held.enter_context(temporary_folder())
-            held.enter_context(adapter.opened(folder))
+                folder = stack.enter_context(temporary_folder())
+            stack.enter_context(adapter.opened(folder))
         yield
 
 
@@ -361,8 +372,8 @@ def evaluated(
     """
     tags = session.tags
     example = tags.get("example") or tags.get("case")
-    asked = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
-    on = f"example `{example}`" if example else asked
+    scope = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
+    on = f"example `{example}`" if example else scope
     where = f"adapter `{adapter_identity(adapter)}` on {on}"
     # A session may hold events of earlier evaluations, such as other steps of a graph.
     before, began = len(session.select_all(object)), time.perf_counter()
@@ -430,17 +441,17 @@ def answered(
     text raises ``OutputError``, so that the session also records answers that do not fit the output
     type.
     """
-    said = answer_text(text)
+    answer = answer_text(text)
     try:
-        if text.strip() and not said.strip():
+        if text.strip() and not answer.strip():
             raise EmptyAnswerError(ONLY_THOUGHTS)
-        parsed = rendered.read(said)
+        parsed = rendered.read(answer)
     except OutputError:
         unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
         session.dispatch(PromptExecuted(response=unparsed))
         raise
     response = PromptResponse(
-        text=said,
+        text=answer,
         output=parsed.output,
         usage=usage,
         finish_reason=finish_reason,

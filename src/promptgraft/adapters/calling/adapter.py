@@ -26,7 +26,14 @@ from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
-from promptgraft.ground.serde import digest, looks_like_a_key, shown, unstructure
+from promptgraft.ground.serde import (
+    canonical_json,
+    digest,
+    digest_text,
+    looks_like_a_key,
+    shown,
+    unstructure,
+)
 from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
@@ -41,7 +48,7 @@ def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:
 
 def _texts(value: object) -> tuple[str, ...] | None:
     items = tuple(value) if isinstance(value, (list, tuple)) else ("",)
-    return items if all(isinstance(one, str) and one for one in items) else None
+    return items if all(isinstance(item, str) and item for item in items) else None
 
 
 def _plain_fields(value: object) -> Mapping[str, object] | None:
@@ -217,18 +224,20 @@ class ModelAdapter(ABC):
     @property
     def identity(self) -> str:
         """Provider, model, host of a custom address, and the options that change answers."""
-        said = [f"{self.service.provider}/1", self.model]
+        identity_parts = [f"{self.service.provider}/1", self.model]
         if self._access.host is not None:
-            said.append(f"host={self._access.host}")
-        given = {name: getattr(self, name, None) for name in _IDENTIFYING}
-        said += [f"{name}={value!r}" for name, value in given.items() if value not in (None, ())]
+            identity_parts.append(f"host={self._access.host}")
+        options = {name: getattr(self, name, None) for name in _IDENTIFYING}
+        identity_parts += [
+            f"{name}={value!r}" for name, value in options.items() if value not in (None, ())
+        ]
         if self.extra_body:
             # A digest, because the fields may hold anything, also secrets.
-            said.append(f"extra_body={digest(self.extra_body)[:16]}")
+            identity_parts.append(f"extra_body={digest(self.extra_body)[:16]}")
         # Listed only if set, so that the identity of most runs does not depend on it.
         if self.max_tool_rounds != _MAX_TOOL_ROUNDS:
-            said.append(f"max_tool_rounds={self.max_tool_rounds}")
-        return " ".join(said)
+            identity_parts.append(f"max_tool_rounds={self.max_tool_rounds}")
+        return " ".join(identity_parts)
 
     @property
     def thinking(self) -> int:
@@ -299,8 +308,10 @@ class ModelAdapter(ABC):
         """Send one request in the provider's format; see :meth:`Caller.call`."""
         if self.in_batches and seat() is not None:
             share, caller = BATCH_SHARE, self._batch_line.caller(self._new_batch_caller)
+            beginning = ""
         else:
             share, caller = _WHOLE, self._line.caller(self._new_caller)
+            beginning = self._beginning(body)
         return caller.call(
             body,
             read=self.wire.read,
@@ -309,7 +320,15 @@ class ModelAdapter(ABC):
             expected=NOTHING if session.budget is None else self._expected(body, share),
             session=session,
             deadline=deadline,
+            beginning=beginning,
         )
+
+    def _beginning(self, body: JsonObject) -> str:
+        """Identify the part of a request that the provider caches; empty if it is too short."""
+        if not (least := self.cached_from):
+            return ""
+        text = canonical_json(self.wire.stable(body))
+        return digest_text(text) if len(text) // _CHARS_PER_TOKEN >= least else ""
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import map_texts
+from promptgraft.ground.serde import Json, map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
 
@@ -122,12 +122,16 @@ class Wire(Protocol):
     """A provider's wire format; pure functions of data.
 
     ``open`` returns the body of the first request, ``extend`` the body of the request that follows
-    a turn. ``read`` decodes the body of a response, or raises ``UnreadableTurnError``.
+    a turn. ``stable`` returns the part of a request that is the same for all cases of a candidate,
+    which the provider may cache. ``read`` decodes the body of a response, or raises
+    ``UnreadableTurnError``.
     """
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
 
     def read(self, body: JsonObject) -> Turn: ...
+
+    def stable(self, body: JsonObject) -> Json: ...
 
     def extend(
         self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]
@@ -224,10 +228,12 @@ def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     schema = rendered.output_schema if say_format else None
     if schema is None:
         return Sent(system=system, user=user, content=content)
-    wanted = _wanted(schema)
+    schema_wanted = _wanted(schema)
     if system:
-        return Sent(system=f"{system}\n\n{wanted}", user=user, content=content)
-    return Sent(system="", user=f"{user}\n\n{wanted}", content=(*content, f"\n\n{wanted}"))
+        return Sent(system=f"{system}\n\n{schema_wanted}", user=user, content=content)
+    return Sent(
+        system="", user=f"{user}\n\n{schema_wanted}", content=(*content, f"\n\n{schema_wanted}")
+    )
 
 
 def _is_users(section: RenderedSection) -> bool:
@@ -239,10 +245,10 @@ def _is_users(section: RenderedSection) -> bool:
 def _wanted(schema: JsonObject) -> str:
     options = schema.get("enum")
     if isinstance(options, list):
-        said = schema.get("description")
+        description = schema.get("description")
         named = ", ".join(str(option) for option in options)
         text = f"Answer with exactly one of these and nothing else: {named}."
-        return f"## Answer\n\n{text}" + (f"\n\n{said}" if said else "")
+        return f"## Answer\n\n{text}" + (f"\n\n{description}" if description else "")
     what = "object" if is_object(schema) or "$ref" in schema else "value"
     return (
         f"## Answer\n\nAnswer with one JSON {what} that fits this JSON Schema and nothing else:\n\n"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import mimetypes
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 import msgspec
@@ -27,7 +27,8 @@ from promptgraft.bridges.baml.judging import Judged, judged
 from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.content import File, Image, Input, from_base64
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from promptgraft.bridges.baml.runtime import Told
 
+
+T = TypeVar("T")
 
 _MEDIA = {
     "image": ("Image", "image/png"),
@@ -55,56 +58,79 @@ def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
     Raises:
         ConfigError: a file cannot be read, or is outside the parent folder of the BAML project.
     """
-    types, given = function.block.inputs, _Arguments(function, test)
-    return {name: given.value(value, types.get(name, "")) for name, value in test.args.items()}
+    return _Arguments(function, test, _media).all()
 
 
-class _Arguments:
-    def __init__(self, function: BamlFunction, test: BamlTest) -> None:
-        self._function, self._test = function, test
+def inputs_of(function: BamlFunction, test: BamlTest) -> dict[str, Input]:
+    """Return the arguments of a test as the input of a case, with images and files as values.
 
-    def value(self, value: Json, kind: str) -> object:
+    Raises as :func:`arguments_of` does.
+    """
+    return _Arguments(function, test, _file_or_value).all()
+
+
+class _Arguments(Generic[T]):
+    """Converts the arguments of a test; ``make`` gets each media value, its kind, and its file."""
+
+    def __init__(
+        self,
+        function: BamlFunction,
+        test: BamlTest,
+        make: Callable[[Mapping[str, Json], str, File | None], T],
+    ) -> None:
+        self._function, self._test, self._make = function, test, make
+
+    def all(self) -> dict[str, Any]:
+        types = self._function.block.inputs
+        return {
+            name: self._value(value, types.get(name, "")) for name, value in self._test.args.items()
+        }
+
+    def _value(self, value: Json, kind: str) -> object:
         """Convert a value to a type, which is recognized by the words in it."""
         if isinstance(value, list):
-            return [self.value(one, kind) for one in value]
+            return [self._value(item, kind) for item in value]
         if not isinstance(value, dict):
             return value
         words = self._words(kind)
-        media = next((one for one in _MEDIA if one in words), "")
+        media = next((word for word in _MEDIA if word in words), "")
         if media and len([way for way in _WAYS if way in value]) == 1:
-            return self._media(value, media)
+            return self._make(value, media, self._file(value, media))
         fields = self._fields(words)
-        return {name: self.value(one, fields.get(name, kind)) for name, one in value.items()}
+        return {name: self._value(item, fields.get(name, kind)) for name, item in value.items()}
 
     def _words(self, kind: str) -> frozenset[str]:
         """Return the words in a type, with those of the types that it is an alias of."""
         words = words_of(kind)
-        return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
+        return words.union(
+            *(type_block.words for type_block in self._named(words) if type_block.kind == "type")
+        )
 
     def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
-        classes = (one for one in self._named(words) if one.kind == "class")
-        return {one.name: one.type for block in classes for one in block.members}
+        classes = (class_block for class_block in self._named(words) if class_block.kind == "class")
+        return {member.name: member.type for block in classes for member in block.members}
 
     def _named(self, words: frozenset[str]) -> list[Declaration]:
-        return [one for name, one in self._function.types.items() if name in words]
+        return [type_block for name, type_block in self._function.types.items() if name in words]
 
-    def _media(self, value: Mapping[str, Json], kind: str) -> object:
-        import baml_py
-
-        name_of_class, usual = _MEDIA[kind]
-        make = getattr(baml_py, name_of_class)
-        given = value.get("media_type")
+    def _file(self, value: Mapping[str, Json], kind: str) -> File | None:
+        """Return a media value as a file; None for an address that is not read over HTTP."""
+        stated = value.get("media_type")
+        media_type = stated if isinstance(stated, str) else ""
+        make = Image if kind == "image" else File
         if isinstance(url := value.get("url"), str):
-            return make.from_url(url)
-        if isinstance(name := value.get("file"), str):
-            content, named = self._content(name), mimetypes.guess_type(name)[0]
-        else:
-            content, named = str(value.get("base64")), None
-        media_type = given if isinstance(given, str) else named or usual
-        # A PDF of `baml_py` takes no media type.
-        return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
+            is_web = url.startswith(("https://", "http://"))
+            return make(url=url, media_type=media_type) if is_web else None
+        try:
+            if isinstance(name := value.get("file"), str):
+                named = media_type or mimetypes.guess_type(name)[0] or _MEDIA[kind][1]
+                return make(self._path(name), media_type=named)
+            data = from_base64(str(value.get("base64")))
+            return make(data=data, media_type=media_type or _MEDIA[kind][1], name=kind)
+        except DataFormatError as error:
+            raise ConfigError(f"{self._test.origin}: {error}") from error
 
-    def _content(self, name: str) -> str:
+    def _path(self, name: str) -> Path:
         path = (self._test.file.parent / name).resolve()
         # A test file from elsewhere must not send other files of this machine to a provider.
         if not path.is_relative_to(self._function.folder.resolve().parent):
@@ -112,12 +138,24 @@ class _Arguments:
                 f"{self._test.origin}: {name} is outside of the folder around "
                 f"{self._function.folder}; copy it there"
             )
-        try:
-            return base64.b64encode(path.read_bytes()).decode("ascii")
-        except OSError as error:
-            raise ConfigError(
-                f"{self._test.origin}: {name} cannot be read: {error.strerror}"
-            ) from error
+        return path
+
+
+def _file_or_value(value: Mapping[str, Json], kind: str, file: File | None) -> Input:
+    del kind
+    return value if file is None else file
+
+
+def _media(value: Mapping[str, Json], kind: str, file: File | None) -> object:
+    """Return a media value of BAML."""
+    import baml_py
+
+    make = getattr(baml_py, _MEDIA[kind][0])
+    if file is None or file.url is not None:
+        return make.from_url(str(value.get("url")))
+    # A PDF of `baml_py` takes no media type.
+    named = () if kind == "pdf" else (file.media_type,)
+    return make.from_base64(*named, file.base64)
 
 
 def messages_of(
@@ -254,12 +292,12 @@ class BamlCall:
             ConfigError: the arguments do not fit.
         """
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
-        said = messages_of(self.function, self.compiled, self.test, provider=provider)
+        messages = messages_of(self.function, self.compiled, self.test, provider=provider)
         began = time.perf_counter()
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
-        asked = {**model.wire.open(_NO_SECTIONS), **said}
-        turn = model.ask(asked, session=self.asked.session, deadline=self.asked.deadline)
+        request = {**model.wire.open(_NO_SECTIONS), **messages}
+        turn = model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
     def refusal(self, said: str) -> ConfigError:
@@ -267,7 +305,7 @@ class BamlCall:
         return _refusal(self.test, said)
 
     def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
-        value, fault, found = None, "", tuple[Judged, ...]()
+        value, fault, judged_rules = None, "", tuple[Judged, ...]()
         try:
             if result is not None and result.is_ok():
                 value = self.compiled.output(result)
@@ -277,16 +315,16 @@ class BamlCall:
             fault = str(error)
         else:
             args = self.test.args
-            found = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
+            judged_rules = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
         rules: list[Json] = [
             {
-                "name": one.rule.name,
-                "rule": one.rule.expression,
-                "assert": one.rule.is_assert,
-                "held": one.held,
-                "why": one.why,
+                "name": judged_rule.rule.name,
+                "rule": judged_rule.rule.expression,
+                "assert": judged_rule.rule.is_assert,
+                "held": judged_rule.held,
+                "why": judged_rule.why,
             }
-            for one in found
+            for judged_rule in judged_rules
         ]
         output: Json = {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
         return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
@@ -331,7 +369,7 @@ class _OwnClient:
         if (text := log.raw_llm_response) is None:
             return _refused(calls[-1], len(calls))
         self.text = text
-        self.milliseconds = max(one.timing.duration_ms or 0 for one in calls)
+        self.milliseconds = max(call.timing.duration_ms or 0 for call in calls)
         content = msgspec.json.encode(_AnswerBody(text=text, usage=_usage(log))).decode()
         return Received(status=_OK, headers={}, content=content, requests=len(calls))
 
@@ -346,8 +384,10 @@ def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
         raise NothingReceivedError(text, unreachable="Connect" in text)
     if response.status < _NO_SUCCESS:
         raise NothingReceivedError("a reply that BAML cannot read")
-    told = {name.lower(): str(value) for name, value in headers.items()}
-    return Received(status=response.status, headers=told, content=text, requests=requests)
+    headers_by_name = {name.lower(): str(value) for name, value in headers.items()}
+    return Received(
+        status=response.status, headers=headers_by_name, content=text, requests=requests
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -368,12 +408,12 @@ def _usage(log: FunctionLog) -> Usage:
 
 
 def _read(body: JsonObject) -> Turn:
-    said = read_as(_AnswerBody, body)
+    answer_body = read_as(_AnswerBody, body)
     return Turn(
-        text=said.text,
+        text=answer_body.text,
         finish=Finish.DONE,
         finish_reason="stop",
-        usage=said.usage,
+        usage=answer_body.usage,
         model="",
         messages=(body,),
     )

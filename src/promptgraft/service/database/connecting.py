@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, Dialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from promptgraft.errors import ConfigError
+from promptgraft.ground.files import NEW_FILE
 from promptgraft.ground.serde import shown
 
 _DRIVERS = {
@@ -62,10 +66,10 @@ def url_of(given: object) -> URL:
     except (ArgumentError, ValueError):
         # Not shown, since it may contain a password.
         raise ConfigError(f"url: expected {_EXPECTED}") from None
-    kind, _, own = url.drivername.partition("+")
+    kind, _, driver = url.drivername.partition("+")
     if kind not in _DRIVERS:
         raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
-    return url if own else url.set(drivername=_DRIVERS[kind])
+    return url if driver else url.set(drivername=_DRIVERS[kind])
 
 
 def engine_of(url: URL, timeout_seconds: float) -> Engine:
@@ -101,6 +105,26 @@ def engine_of(url: URL, timeout_seconds: float) -> Engine:
         ) from None
 
 
+_creating = threading.Lock()
+
+
+def create_file(
+    _: Dialect, __: ConnectionPoolEntry, arguments: list[str], options: dict[str, object]
+) -> None:
+    """Create the file of a SQLite database before it is opened, if it does not exist.
+
+    SQLite itself would create it with 644 less the umask, and its log with the same: a group that
+    may write by its umask could not.
+    """
+    name = arguments[0] if arguments else ""
+    if not name or name == ":memory:" or options.get("uri"):
+        return
+    # Only new files: to close an old one would drop the locks that this process has on it. Under a
+    # lock, so that no other thread opens the new one before it is closed here.
+    with _creating, contextlib.suppress(OSError):  # which SQLite will report
+        os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_FILE))
+
+
 def shown_url(url: URL) -> str:
     """Return a URL without user, password and options."""
     kind = url.get_backend_name()
@@ -118,8 +142,8 @@ def setting_up(
     if dialect not in _SETTINGS:
         raise ConfigError(f"url: expected {_EXPECTED}, found a database of {dialect}")
     statements = [
-        one.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
-        for one in _SETTINGS[dialect]
+        statement.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
+        for statement in _SETTINGS[dialect]
     ]
 
     def set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

@@ -10,6 +10,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Reflector
+from promptgraft.algorithms.gepa.sample import Known
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, answered
@@ -29,6 +30,7 @@ class Tools:
         validator: adds candidates to the population.
         seen: the candidates tried so far.
         trial_size: most rollouts of an attempt.
+        known: the training rollouts of the latest candidates.
     """
 
     config: RunConfig
@@ -37,6 +39,7 @@ class Tools:
     validator: Validator
     seen: Seen
     trial_size: int
+    known: Known
 
 
 class Addition:
@@ -63,10 +66,10 @@ class Addition:
     def started(self, tools: Tools) -> Self:
         """Return a copy for one search."""
         kind: type = type(self)
-        own: Self = attrs.evolve(self) if attrs.has(kind) else copy.copy(self)  # type: ignore[misc]
-        own.tools = tools
-        own.start()
-        return own
+        copied: Self = attrs.evolve(self) if attrs.has(kind) else copy.copy(self)  # type: ignore[misc]
+        copied.tools = tools
+        copied.start()
+        return copied
 
     def start(self) -> None:
         """Set up the state of a search."""
@@ -75,8 +78,8 @@ class Addition:
     def settings(self) -> Mapping[str, Json]:
         """What decides the path of a run besides its name, for the fingerprint of the run."""
         fields = getattr(type(self), "__attrs_attrs__", ())  # none of what is no attrs class
-        given = [field.name for field in fields if field.init]
-        return {name: unstructure(getattr(self, name), path=name) for name in given}
+        names = [field.name for field in fields if field.init]
+        return {name: unstructure(getattr(self, name), path=name) for name in names}
 
     def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
         """Return how many rollouts of a budget are kept for :meth:`finish`.
