@@ -197,7 +197,7 @@ __all__ = [
     "optimize",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are imported when they are first used, so that the command line answers at once.
 _NAMES = {

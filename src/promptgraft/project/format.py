@@ -30,7 +30,7 @@ from promptgraft.ground.strict.checks import (
 )
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
 from promptgraft.ground.strict.nodes import Node, Source
-from promptgraft.parts.validation import check_key, check_tag
+from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.project.adding import EXECUTOR, TRACKERS, Tracker, Workers, definitions
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (

@@ -17,8 +17,8 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import listed
-from promptgraft.parts.body import BodySyntax, marker_names
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.body import BodySyntax, marker_names
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases

@@ -13,8 +13,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.journal.base import Journal
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.given import (
     Examples,

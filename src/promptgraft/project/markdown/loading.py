@@ -23,9 +23,9 @@ from promptgraft.ground.strict.kinds import (
 )
 from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
 from promptgraft.ground.text import listed as listed_names
-from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
-from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.validation import check_key, check_ns
+from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
+from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.project.markdown.outline import Block, Outline, key_of, read_outline, slug_of
 from promptgraft.project.markdown.values import (
     EXAMPLE,
