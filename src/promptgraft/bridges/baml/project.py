@@ -24,8 +24,8 @@ from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import PromptOverride
-from promptgraft.parts.body import is_placeholder
-from promptgraft.parts.descriptors import show_path
+from promptgraft.overrides.parts.body import is_placeholder
+from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format_agents import BamlConfig
 from promptgraft.project.parts import (
