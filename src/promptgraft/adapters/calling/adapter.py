@@ -26,8 +26,15 @@ from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
-from promptgraft.ground.serde import digest, looks_like_a_key, shown, unstructure
-from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
+from promptgraft.ground.serde import (
+    canonical_json,
+    digest,
+    digest_text,
+    looks_like_a_key,
+    shown,
+    unstructure,
+)
+from promptgraft.ground.strict.checks import COUNT, FLAG, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
@@ -101,7 +108,16 @@ _WHOLE = Decimal(1)
 # A common estimate for English; `specs/ledger.md` says where it is too low.
 _CHARS_PER_TOKEN = 4
 # Options that change answers and hold no secret, in the order in which the identity lists them.
-_IDENTIFYING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
+_IDENTIFYING = (
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "effort",
+    "vision",
+    "profile",
+)
 _MAX_TOOL_ROUNDS = 8
 _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
 """Thinking relative to the model's default effort."""
@@ -155,6 +171,7 @@ class ModelAdapter(ABC):
         default=(), kw_only=True, converter=_as_tuple, validator=_TEXTS
     )
     effort: str | None = attrs.field(default=None, kw_only=True, validator=TEXT.or_none)
+    vision: bool | None = attrs.field(default=None, kw_only=True, validator=FLAG.or_none)
     extra_body: Mapping[str, object] = attrs.field(
         factory=dict, kw_only=True, repr=False, validator=_FIELDS
     )
@@ -301,8 +318,10 @@ class ModelAdapter(ABC):
         """Send one request in the provider's format; see :meth:`Caller.call`."""
         if self.in_batches and seat() is not None:
             share, caller = BATCH_SHARE, self._batch_line.caller(self._new_batch_caller)
+            beginning = ""
         else:
             share, caller = _WHOLE, self._line.caller(self._new_caller)
+            beginning = self._beginning(body)
         return caller.call(
             body,
             read=self.wire.read,
@@ -311,7 +330,15 @@ class ModelAdapter(ABC):
             expected=NOTHING if session.budget is None else self._expected(body, share),
             session=session,
             deadline=deadline,
+            beginning=beginning,
         )
+
+    def _beginning(self, body: JsonObject) -> str:
+        """Identify the part of a request that the provider caches; empty if it is too short."""
+        if not (least := self.cached_from):
+            return ""
+        text = canonical_json(self.wire.stable(body))
+        return digest_text(text) if len(text) // _CHARS_PER_TOKEN >= least else ""
 
     @property
     @abstractmethod

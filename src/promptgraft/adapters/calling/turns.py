@@ -19,7 +19,7 @@ from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import map_texts
+from promptgraft.ground.serde import Json, map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
 
@@ -122,12 +122,16 @@ class Wire(Protocol):
     """A provider's wire format; pure functions of data.
 
     ``open`` returns the body of the first request, ``extend`` the body of the request that follows
-    a turn. ``read`` decodes the body of a response, or raises ``UnreadableTurnError``.
+    a turn. ``stable`` returns the part of a request that is the same for all cases of a candidate,
+    which the provider may cache. ``read`` decodes the body of a response, or raises
+    ``UnreadableTurnError``.
     """
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
 
     def read(self, body: JsonObject) -> Turn: ...
+
+    def stable(self, body: JsonObject) -> Json: ...
 
     def extend(
         self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]
