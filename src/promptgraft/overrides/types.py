@@ -12,14 +12,14 @@ from promptgraft.errors import InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.entry import OTHERS, Entry, SkipReason
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
-from promptgraft.parts.validation import check_text
+from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.validation import check_text
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
@@ -64,10 +64,14 @@ class PromptOverride:
     )
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "task_example_overrides", _with_paths(self.task_example_overrides))
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
+            if field == "task_example_overrides" and not all(filed[key].path for key in filed):
+                filed = {
+                    key: entry if entry.path else attrs.evolve(entry, path=key)
+                    for key, entry in filed.items()
+                }
             if not isinstance(filed, FrozenMap):
                 # Maps that are frozen already are shared, not copied.
                 object.__setattr__(self, field, FrozenMap(filed))
@@ -159,17 +163,6 @@ class PromptOverride:
         """Return the override without the entries that have these kinds and keys."""
         gone = {_place(entry) for entry in entries}
         return self.holding(entry for at, entry in self._index.items() if at not in gone)
-
-
-def _with_paths(
-    filed: Mapping[SectionPath, TaskExampleOverride],
-) -> Mapping[SectionPath, TaskExampleOverride]:
-    """Return task example overrides with their keys as the paths of those that have none."""
-    if all(entry.path for entry in filed.values()):
-        return filed
-    return {
-        key: entry if entry.path else attrs.evolve(entry, path=key) for key, entry in filed.items()
-    }
 
 
 _FIELDS = tuple(field.name for field in attrs.fields(PromptOverride) if field.default is _NOTHING)

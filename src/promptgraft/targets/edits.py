@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import clip, listed
-from promptgraft.parts.examples import one_line
+from promptgraft.overrides.parts.examples import one_line
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.replies import (
     JSON_TAG,

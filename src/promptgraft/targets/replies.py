@@ -12,7 +12,7 @@ from typing import NamedTuple
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.text import clip
-from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.prompt.answers import answer_text, blocks
 from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
