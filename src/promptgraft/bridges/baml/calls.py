@@ -21,6 +21,7 @@ from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Received, Turn, read_as
+from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.functions import KEYS_OF, BamlFunction
 from promptgraft.bridges.baml.judging import Judged, judged
@@ -158,6 +159,10 @@ def _media(value: Mapping[str, Json], kind: str, file: File | None) -> object:
     return make.from_base64(*named, file.base64)
 
 
+_MESSAGES = ("system", "messages", "instructions", "input")
+"""The fields of a request that hold its messages, in the forms of all providers."""
+
+
 def messages_of(
     function: BamlFunction,
     compiled: Compiled,
@@ -182,7 +187,7 @@ def messages_of(
         body = compiled.request(_told(function, compiled, test, clients))
     except ConfigError as error:
         raise _refusal(test, str(error)) from None
-    return {name: body[name] for name in ("system", "messages") if name in body}
+    return {name: body[name] for name in _MESSAGES if name in body}
 
 
 def _told(
@@ -291,12 +296,15 @@ class BamlCall:
         Raises:
             ConfigError: the arguments do not fit.
         """
+        wire = model.wire
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
+        if isinstance(wire, ResponsesWire):
+            provider = "openai-responses"
         messages = messages_of(self.function, self.compiled, self.test, provider=provider)
         began = time.perf_counter()
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
-        request = {**model.wire.open(_NO_SECTIONS), **messages}
+        request = {**wire.open(_NO_SECTIONS), **messages}
         turn = model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
