@@ -321,6 +321,7 @@ class OpenAIAdapter(ModelAdapter):
         stop: stop sequences.
         seed: seed for sampling; providers do not guarantee equal answers.
         effort: thinking effort: ``minimal``, ``low``, ``medium``, ``high``, ...
+        vision: whether the model sees images; by what is known of it when it is None.
         extra_body: further fields of each request.
         api_key: the key; ``OPENAI_API_KEY`` when it is None.
         base_url: the address of a compatible server, without ``/responses`` and
@@ -428,8 +429,8 @@ class OpenAIAdapter(ModelAdapter):
     @property
     def _known(self) -> OpenAIProfile:
         if self.profile is not None:
-            return self.profile
-        known = profile_of(self.model, effort=self.effort)
+            return self.profile.seeing(self.vision)
+        known = profile_of(self.model, effort=self.effort).seeing(self.vision)
         if known.cache_breakpoints and not self._has_own_address:
             # Compatible servers may refuse the marks, and without them nothing is cached.
             return attrs.evolve(known, cache_breakpoints=False, cached_from=0)

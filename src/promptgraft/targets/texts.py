@@ -74,7 +74,7 @@ def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[
 
 def _key_of_function(texts: Texts) -> str:
     name = function_name(texts.run).rpartition(".")[2]
-    return check_key(name.lower().strip("_"), "key, the name of the function unless given")
+    return check_key(name.lower().strip("_"), "key (give one; by default the name of the function)")
 
 
 @attrs.frozen

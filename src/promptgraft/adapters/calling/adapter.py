@@ -34,7 +34,7 @@ from promptgraft.ground.serde import (
     shown,
     unstructure,
 )
-from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
+from promptgraft.ground.strict.checks import COUNT, FLAG, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
@@ -108,7 +108,16 @@ _WHOLE = Decimal(1)
 # A common estimate for English; `specs/ledger.md` says where it is too low.
 _CHARS_PER_TOKEN = 4
 # Options that change answers and hold no secret, in the order in which the identity lists them.
-_IDENTIFYING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
+_IDENTIFYING = (
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "effort",
+    "vision",
+    "profile",
+)
 _MAX_TOOL_ROUNDS = 8
 _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
 """Thinking relative to the model's default effort."""
@@ -162,6 +171,7 @@ class ModelAdapter(ABC):
         default=(), kw_only=True, converter=_as_tuple, validator=_TEXTS
     )
     effort: str | None = attrs.field(default=None, kw_only=True, validator=TEXT.or_none)
+    vision: bool | None = attrs.field(default=None, kw_only=True, validator=FLAG.or_none)
     extra_body: Mapping[str, object] = attrs.field(
         factory=dict, kw_only=True, repr=False, validator=_FIELDS
     )

@@ -444,7 +444,9 @@ class _Loader:
         self, answer: Answer, sections: tuple[MarkdownSection, ...]
     ) -> PromptTemplate[object]:
         if not sections:
-            raise DataFormatError(f"{self.path}: expected a prompt, found no text")
+            raise DataFormatError(
+                f"{self.path}: expected a prompt, found no text; write the instructions into it"
+            )
         key = self.said.key or key_of(self.path)
         try:
             return PromptTemplate(
