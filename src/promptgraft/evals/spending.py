@@ -27,6 +27,8 @@ class Role(StrEnum):
     BACKWARD = "backward"
     AGGREGATE = "aggregate"
     OPTIMIZE = "optimize"
+    UNANSWERED = "sent, not answered"
+    """Requests of any purpose whose answers were lost, at the most that they can have cost."""
 
 
 class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):

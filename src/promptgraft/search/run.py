@@ -31,10 +31,11 @@ from promptgraft.runtime.session import Budget, EventBus, SessionProtocol, Watch
 from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
+from promptgraft.search.call_log import CallLog
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
-from promptgraft.search.course import Course, Remarks
+from promptgraft.search.course import Course, Ending, Remarks
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
@@ -133,13 +134,19 @@ class Run:
             )
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]
-        self._answers = Answers(NoJournal() if context.journal is None else context.journal)
+        self._calls = None if context.journal is None else CallLog(context.journal)
+        self._watch = attrs.evolve(self._watch, keeper=self._calls)
+        self._answers = Answers(
+            NoJournal() if context.journal is None else context.journal, calls=self._calls
+        )
         self._target = self._as_begun(target)
         self._ledger = Ledger(config.budget, max_reflections=limits.max_reflections, budget=budget)
 
     def complete(self) -> RunResult:
         """Run the search and store the winner."""
         context, bus = self._context, self._context.event_bus
+        if self._calls is not None:
+            self._ledger.count(self._calls.unfinished(), recorded=True)
         rehearsed(
             self._target,
             self._config,
@@ -172,7 +179,8 @@ class Run:
             prompts=self._prompts,
         )
         try:
-            result = course.result(driver.run(course.run()))
+            ended = self._driven(driver, course)
+            result = course.result(ended)
         except PromptgraftError as error:
             # A result needs the baseline; before that there is none to save.
             if len(course.population.pool):
@@ -184,6 +192,14 @@ class Run:
             # Also if the winner cannot be stored: the search itself has ended.
             self._emit(result.ended)
         return result
+
+    def _driven(self, driver: Driver, course: Course) -> Ending:
+        """Run the search, and charge what it has left behind."""
+        try:
+            return driver.run(course.run())
+        finally:
+            if self._calls is not None:
+                self._ledger.count(self._calls.close())
 
     def _sources(self, working: Working | None) -> Sources:
         runs, rollout = self._config.objectives.num_runs, self._target.rollout
@@ -225,7 +241,7 @@ class Run:
             books=books,
             whole=self._ledger,
             calls=Calls(
-                books.answers.journal.append_all,
+                books.answers.append_all,
                 executor=context.executor,
                 questions_at_once=config.questions_at_once,
                 gathering=gathering if self._in_batches else None,

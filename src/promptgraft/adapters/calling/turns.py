@@ -16,9 +16,9 @@ import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.schemas import is_object
-from promptgraft.errors import Lasting, TransientProviderError
+from promptgraft.errors import JournalCorruptError, Lasting, TransientProviderError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import map_texts
+from promptgraft.ground.serde import Json, map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
 
@@ -77,6 +77,26 @@ class Turn:
     cache_write_tokens: int = 0
     model: str
     message: JsonObject = attrs.field(hash=False)
+
+
+def turn_to_json(turn: Turn) -> Json:
+    """Return a turn as the journal keeps it."""
+    kept: Json = msgspec.to_builtins(turn)
+    return kept
+
+
+def turn_from_json(plain: Json, key: str) -> Turn:
+    """Return the turn that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: ``plain`` is not what :func:`turn_to_json` returned.
+    """
+    try:
+        return msgspec.convert(plain, Turn)
+    except msgspec.ValidationError as error:
+        raise JournalCorruptError(
+            f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
+        ) from None
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
