@@ -378,7 +378,8 @@ def test_the_plugin_imports_nothing_but_pytest_until_it_is_used(tmp_path: Path) 
         "import sys\n\n\ndef test_other():\n"
         "    ours = sorted(name for name in sys.modules if name.startswith('promptgraft'))\n"
         "    assert ours == ['promptgraft', 'promptgraft.bridges',\n"
-        "        'promptgraft.bridges.pytest_plugin', 'promptgraft.ground.lazy']\n"
+        "        'promptgraft.bridges.pytest_plugin', 'promptgraft.ground',\n"
+        "        'promptgraft.ground.lazy']\n"
         "    assert not {'attrs', 'click', 'jinja2', 'rich'} & set(sys.modules)\n",
         "utf-8",
     )

@@ -33,7 +33,7 @@ from promptgraft.ground.serde import digest, shown
 _DIGITS = 12
 _OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_LIBRARIES = (Path(os.__file__).parent, Path(__file__).parent)
+_LIBRARIES = (Path(os.__file__).parent, Path(__file__).parents[1])
 _PACKAGES = {"site-packages", "dist-packages"}
 _NUMBERS = (int, float, complex, Decimal)
 _PLAIN = (str, bytes, *_NUMBERS, NoneType, date, time, timedelta, Enum, re.Pattern)
