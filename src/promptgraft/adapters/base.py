@@ -360,6 +360,8 @@ def evaluated(
     """
     places = places_of(session) if kept_whole(adapter) else None
     place = "" if places is None else places.next()
+    if places is not None:
+        places.kept.begin()
     if places is not None and places.kept.holds_any:
         question = _question_of(adapter, prompt.render())
         kept = _recalled(prompt, places.kept.find(place, question), place, session)

@@ -46,15 +46,19 @@ class KeptCalls(Protocol):
         """Return the kept answer to a question, and mark it as used; None if there is none."""
         ...
 
+    def begin(self) -> None:
+        """Write the calls that have ended, because another one follows."""
+        ...
+
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
-        """Note durably that a request is about to be sent."""
+        """Note durably that a request is about to be sent, as :meth:`begin` does."""
         ...
 
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
-        """Keep an answer soon, unless the whole answer is recorded first.
+        """Keep the answer of a call, unless the whole answer is recorded soon.
 
         ``answer`` returns the digest of the question and the answer as plain data; None if the
-        answer cannot be kept. It is called in another thread, and not at all if nothing is kept.
+        answer cannot be kept. It is called in any thread, and not at all if nothing is kept.
         """
         ...
 
@@ -92,7 +96,7 @@ class CallKeeper(Protocol):
         ...
 
 
-answering: ContextVar[Callable[[], Places] | None] = ContextVar(
+answering: ContextVar[tuple[CallKeeper, str] | None] = ContextVar(
     "promptgraft_answering", default=None
 )
-"""Makes the places of a session, for the answer that this thread is making."""
+"""What keeps the calls of the answer that this thread is making, and its position in the run."""

@@ -369,20 +369,16 @@ class Watch:
 
     def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
         """Return a session for calls of this position, or of the call in progress."""
-        places = answering.get() or self._places
+        answer = answering.get()
+        if answer is None and self.keeper is not None:
+            answer = self.keeper, self.position
         return Session(
             tags=tags,
             budget=self.budget,
             notices=self.notices,
             deadline=deadline,
-            calls=None if places is None else places(),
+            calls=None if answer is None else answer[0].places(answer[1]),
         )
-
-    @property
-    def _places(self) -> Callable[[], Places] | None:
-        if self.keeper is None or not self.position:
-            return None
-        return partial(self.keeper.places, self.position)
 
     def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
         """Call ``function`` with the event loop of the run, and publish it as in flight.
@@ -391,7 +387,7 @@ class Watch:
         """
         outcome: T | None = None
         self._publish(CallsInFlight(1, self.position))
-        token = answering.set(self._places)
+        token = answering.set(None if self.keeper is None else (self.keeper, self.position))
         try:
             outcome = event_loop.call_in(self.loop, partial(function, *args, **given))
             return outcome

@@ -13,6 +13,8 @@ from promptgraft.errors import FeedbackError, JournalCorruptError
 from promptgraft.evals.spending import (
     AbandonedRolloutError,
     Spending,
+    attempts_of,
+    spent_key,
     spent_to_json,
 )
 from promptgraft.evals.types import Verdict, step_to_json
@@ -21,7 +23,7 @@ from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.search.call_log import CallLog, attempts_of, spent_key
+from promptgraft.search.call_log import CallLog
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Working = Callable[[str, int, int], None]
@@ -69,14 +71,6 @@ class Answers:
     journal: Journal
     held: list[HeldFault] = attrs.field(factory=list)
     calls: CallLog | None = attrs.field(default=None, kw_only=True)
-
-    def part(self) -> Answers:
-        """Return what a branch of this part sees."""
-        return attrs.evolve(self, held=list(self.held))
-
-    def append_all(self, records: Sequence[Record]) -> None:
-        """Record answers; see :meth:`Journal.append_all`."""
-        (self.calls or self.journal).append_all(records)
 
     def recall(self, key: str, digest: HexDigest) -> Json | None:
         """Return the recorded answer to a question, or None; recorded answers are objects.

@@ -8,6 +8,7 @@ at the most that they can have cost.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -15,36 +16,29 @@ import attrs
 
 from promptgraft.adapters.base import called_from_json
 from promptgraft.errors import JournalCorruptError, PromptgraftError, user_errors
-from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
+from promptgraft.evals.spending import (
+    Role,
+    Spending,
+    attempts_of,
+    spent_from_json,
+    spent_key,
+    spent_on,
+    spent_to_json,
+)
 from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.journal.base import CALL, Journal
 from promptgraft.journal.records import LOST, SENT, Record
 from promptgraft.runtime.calls import Bound, Places
 
 _SENT = "/sent/"
-_SOON = 0.005
-"""Seconds until an answer is written, unless the record of its rollout makes that unnecessary."""
+_SOON = 0.5
+"""Seconds until an answer is written if neither a further call nor the whole answer follows."""
 
 _ROLES_BY_WORD = {
     "teacher": Role.TEACHER,
     "reflect": Role.REFLECTION,
     **{str(role): role for role in (Role.BACKWARD, Role.AGGREGATE, Role.OPTIMIZE)},
 }
-
-
-def spent_key(key: str, number: int) -> str:
-    """Return the key of calls that were made for an answer but did not produce it."""
-    return f"{key}/spent/{number}"
-
-
-def attempts_of(journal: Journal, key: str) -> list[tuple[Spending, ...]]:
-    """Return the calls of each failed attempt at an answer."""
-    attempts: list[tuple[Spending, ...]] = []
-    # Of whichever question: a run that asks again for earlier faults may come here with another
-    # one, and what was paid at this place counts all the same.
-    while (record := journal.record(spent_key(key, len(attempts)))) is not None:
-        attempts.append(spent_from_json(record.answer, record.key))
-    return attempts
 
 
 def without(spent: Iterable[Spending], others: Iterable[Spending]) -> list[Spending]:
@@ -84,7 +78,7 @@ class AnswerCalls:
         sessions: how many sessions have made calls for the answer.
         replayed: the calls of earlier attempts whose answers were used again.
         kept: the calls of this attempt whose answers are in the journal.
-        waiting: answers that are not written yet, by their place.
+        waiting: answers that are not written yet.
     """
 
     def __init__(self, log: CallLog, key: str, records: dict[str, Record]) -> None:
@@ -95,7 +89,7 @@ class AnswerCalls:
         self.sessions = 0
         self.replayed: list[Spending] = []
         self.kept: list[Spending] = []
-        self.waiting: list[tuple[str, Callable[[], tuple[HexDigest, Json] | None]]] = []
+        self.waiting: list[_Waiting] = []
 
     @property
     def holds_any(self) -> bool:
@@ -116,8 +110,13 @@ class AnswerCalls:
             self.replayed += _spent_in(record)
             return record.answer
 
+    def begin(self) -> None:
+        """Write the calls that have ended, because another one follows."""
+        if self.waiting:
+            self._log.write([], of=self)
+
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
-        """Note durably that a request is about to be sent."""
+        """Note durably that a request is about to be sent, as :meth:`begin` does."""
         spent = Spending(
             role=Role.UNANSWERED,
             model=bound.model,
@@ -125,11 +124,11 @@ class AnswerCalls:
             output_tokens=bound.output_tokens,
             cost=bound.cost,
         )
-        self._log.note_sent(f"{self.key}{CALL}{place}", question, spent_to_json([spent]))
+        self._log.note_sent(self, place, question, spent_to_json([spent]))
 
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
-        """Keep an answer soon, unless the whole answer is recorded first."""
-        self._log.wait_with(self, place, answer)
+        """Keep the answer of a call, unless the whole answer is recorded soon."""
+        self._log.wait_with(_Waiting(self, place, answer))
 
 
 class CallLog:
@@ -142,7 +141,6 @@ class CallLog:
         self._journal = journal
         self._open: dict[str, AnswerCalls] = {}
         self._queue: list[_Entry] = []
-        self._sent: Counter[str] = Counter()
         self._counted: frozenset[str] = frozenset()
         self._is_closed = False
         self._lock = threading.Lock()
@@ -199,9 +197,11 @@ class CallLog:
         answer = self._close(key)
         if answer is None:
             return spent
-        with self._lock:
-            if not answer.holds_any:
-                answer.waiting.clear()
+        if answer.holds_any:
+            answer.begin()
+        else:
+            with self._lock:
+                answer.waiting = []
         return without(spent, answer.replayed) if answer.replayed else spent
 
     def fail(
@@ -211,20 +211,20 @@ class CallLog:
         answer = self._open.get(key)
         if answer is None:
             return spent, spent
-        self._write([])
+        answer.begin()
         self._close(key)
         fresh = without(spent, answer.replayed)
         return without(fresh, answer.kept), fresh
 
     def close(self) -> list[Spending]:
         """Stop keeping answers; return what was paid for answers that were left behind."""
-        self._write([])
         with self._lock:
             self._is_closed = True
             left, self._open = self._open, {}
             self._stirred.notify_all()
         spent: list[Spending] = []
         for key, answer in left.items():
+            answer.begin()
             spent += [*answer.kept, *self._charge_lost(key)]
         return spent
 
@@ -259,57 +259,56 @@ class CallLog:
     # Writing.
 
     def append_all(self, records: Sequence[Record]) -> None:
-        """Record answers, together with calls that wait; see :meth:`Journal.append_all`."""
-        self._write(records)
+        """Record answers; see :meth:`Journal.append_all`."""
+        self.write(records)
 
-    def note_sent(self, key: str, question: HexDigest, bound: Json) -> None:
+    def note_sent(self, answer: AnswerCalls, place: str, question: HexDigest, bound: Json) -> None:
         """Record a request that is about to be sent."""
-        with self._lock:
-            number = self._sent[key] + 1
-            while f"{key}{_SENT}{number}" in self._journal:  # of earlier processes
-                number += 1
-            self._sent[key] = number
-        self._write([Record(f"{key}{_SENT}{number}", question, SENT, bound)])
+        key = f"{answer.key}{CALL}{place}"
+        number = 1
+        while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
+            number += 1
+        self.write([Record(f"{key}{_SENT}{number}", question, SENT, bound)], of=answer)
 
-    def wait_with(
-        self,
-        answer: AnswerCalls,
-        place: str,
-        content: Callable[[], tuple[HexDigest, Json] | None],
-    ) -> None:
-        """Write an answer soon, together with whatever is written until then."""
+    def wait_with(self, call: _Waiting) -> None:
+        """Write the answer of a call when another call follows, or in a while."""
         with self._lock:
             # Its request was charged as lost when the log was closed.
             if self._is_closed:
                 return
-            answer.waiting.append((place, content))
+            call.answer.waiting.append(call)
             if self._writer is None:
                 self._writer = threading.Thread(
-                    target=self._write_soon, name="promptgraft-journal", daemon=True
+                    target=self._write_late, name="promptgraft-journal", daemon=True
                 )
                 self._writer.start()
-            self._stirred.notify_all()
 
-    def _write_soon(self) -> None:
+    def _write_late(self) -> None:
+        """Write what no further call and no record of the whole answer has settled for a while."""
         while True:
             with self._lock:
-                while not self._is_closed and not self._any_waiting:
-                    self._stirred.wait()
                 if self._is_closed:
                     return
                 self._stirred.wait(_SOON)
+                now = time.monotonic()
+                late = [
+                    answer
+                    for answer in self._open.values()
+                    if answer.waiting and answer.waiting[0].since + _SOON <= now
+                ]
             try:
-                self._write([])
+                for answer in late:
+                    answer.begin()
             except PromptgraftError:
                 # The run's next record meets the same fault, and ends the run with it.
                 return
 
-    @property
-    def _any_waiting(self) -> bool:
-        return any(answer.waiting for answer in self._open.values())
+    def write(self, records: Sequence[Record], *, of: AnswerCalls | None = None) -> None:
+        """Append records, and before them the calls of an answer that wait.
 
-    def _write(self, records: Sequence[Record]) -> None:
-        entry = _Entry(records)
+        Those of several threads that arrive while one is writing are appended together.
+        """
+        entry = _Entry(records, of)
         with self._lock:
             self._queue.append(entry)
         with self._writing:
@@ -317,19 +316,9 @@ class CallLog:
                 return
             with self._lock:
                 queue, self._queue = self._queue, []
-                waiting = [
-                    (answer, place, content)
-                    for answer in self._open.values()
-                    for place, content in answer.waiting
-                ]
-                for answer, _, _ in waiting:
-                    answer.waiting = []
-            kept = [
-                (answer, record)
-                for answer, place, content in waiting
-                if (record := self._as_record(answer.key, place, content)) is not None
-            ]
-            batch = [*(record for _, record in kept), *(r for one in queue for r in one.records)]
+                for one in queue:
+                    one.take_waiting()
+            batch = [record for one in queue for record in one.content(self._journal)]
             try:
                 if batch:
                     self._journal.append_all(batch)
@@ -337,38 +326,64 @@ class CallLog:
                 # Their own threads try again: this one may be to blame, or be interrupted.
                 with self._lock:
                     self._queue = [one for one in queue if one is not entry] + self._queue
-                    for answer, place, content in waiting:
-                        answer.waiting.append((place, content))
                 raise
-            for answer, record in kept:
-                answer.kept += _spent_in(record)
             for one in queue:
-                one.is_written = True
+                one.finish()
 
-    def _as_record(
-        self, at: str, place: str, content: Callable[[], tuple[HexDigest, Json] | None]
-    ) -> Record | None:
+
+@attrs.frozen(eq=False)
+class _Waiting:
+    """A call that has ended, and is not written yet."""
+
+    answer: AnswerCalls
+    place: str
+    content: Callable[[], tuple[HexDigest, Json] | None]
+    since: float = attrs.field(factory=time.monotonic, init=False)
+
+    def record(self, journal: Journal) -> Record | None:
+        """Return its record; None if it cannot be kept."""
         try:
-            found = content()
+            found = self.content()
         except user_errors():  # values of users may not compare
             found = None
         if found is None:
             return None
-        key, number = f"{at}{CALL}{place}", 1
+        key, number = f"{self.answer.key}{CALL}{self.place}", 1
         # An answer to another question is there already: something in the rollout is not
         # deterministic, such as a tool.
-        while key in self._journal:
+        while key in journal:
             number += 1
-            key = f"{at}{CALL}{place}~{number}"
+            key = f"{self.answer.key}{CALL}{self.place}~{number}"
         return Record(key, found[0], "call", found[1])
 
 
 @attrs.define(eq=False)
 class _Entry:
-    """Records that a thread waits for."""
+    """Records that a thread waits for, and the answer whose calls are written before them."""
 
     records: Sequence[Record]
-    is_written: bool = False
+    answer: AnswerCalls | None
+    kept: list[Record] = attrs.field(factory=list, init=False)
+    is_written: bool = attrs.field(default=False, init=False)
+    _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
+
+    def take_waiting(self) -> None:
+        """Take over the calls that wait; under the lock of the log."""
+        if self.answer is not None:
+            self._waiting += self.answer.waiting
+            self.answer.waiting = []
+
+    def content(self, journal: Journal) -> list[Record]:
+        """Return everything that is to be appended."""
+        calls = [one.record(journal) for one in self._waiting]
+        self.kept = [record for record in calls if record is not None]
+        return [*self.kept, *self.records]
+
+    def finish(self) -> None:
+        """Note that everything is written."""
+        if self.answer is not None:
+            self.answer.kept += [one for record in self.kept for one in _spent_in(record)]
+        self.is_written = True
 
 
 def _place_of(key: str) -> str:

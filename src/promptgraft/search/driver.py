@@ -215,7 +215,7 @@ class Driver:
         strand: Strand[Any] = Strand(
             (*parent.number, parent.started),
             Books(
-                parent.books.answers.part(),
+                attrs.evolve(parent.books.answers, held=list(parent.books.answers.held)),
                 self._whole.part(),
             ),
             copy(self._main.stretch),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -144,9 +145,14 @@ class Run:
 
     def complete(self) -> RunResult:
         """Run the search and store the winner."""
+        if self._calls is None:
+            return self._completed()
+        self._ledger.count(self._calls.unfinished(), recorded=True)
+        with closing(self._calls):
+            return self._completed()
+
+    def _completed(self) -> RunResult:
         context, bus = self._context, self._context.event_bus
-        if self._calls is not None:
-            self._ledger.count(self._calls.unfinished(), recorded=True)
         rehearsed(
             self._target,
             self._config,
@@ -241,7 +247,7 @@ class Run:
             books=books,
             whole=self._ledger,
             calls=Calls(
-                books.answers.append_all,
+                (books.answers.calls or books.answers.journal).append_all,
                 executor=context.executor,
                 questions_at_once=config.questions_at_once,
                 gathering=gathering if self._in_batches else None,

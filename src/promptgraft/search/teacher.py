@@ -204,7 +204,7 @@ class Teaching:
         threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
         try:
             with Calls(
-                books.answers.append_all,
+                (books.answers.calls or books.answers.journal).append_all,
                 executor=threads,
                 deadline=deadline or Deadline(),
             ) as calls:
