@@ -90,6 +90,7 @@ class AnswerCalls:
         self.replayed: list[Spending] = []
         self.kept: list[Spending] = []
         self.waiting: list[_Waiting] = []
+        self._in_flight: set[str] = set()
 
     @property
     def holds_any(self) -> bool:
@@ -117,6 +118,8 @@ class AnswerCalls:
 
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
+        with self._lock:
+            self._in_flight.add(place)
         spent = Spending(
             role=Role.UNANSWERED,
             model=bound.model,
@@ -129,6 +132,12 @@ class AnswerCalls:
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
         """Keep the answer of a call, unless the whole answer is recorded soon."""
         self._log.wait_with(_Waiting(self, place, answer))
+        with self._lock:
+            self._in_flight.discard(place)
+            is_last = not self._in_flight
+        # What else is in flight may take long, so this one does not wait for the whole answer.
+        if not is_last:
+            self.begin()
 
 
 class CallLog:

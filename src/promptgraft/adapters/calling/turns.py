@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -79,9 +79,34 @@ class Turn:
     message: JsonObject = attrs.field(hash=False)
 
 
+class _KeptTurn(msgspec.Struct):
+    """A turn as the journal keeps it."""
+
+    text: str
+    requests: list[tuple[str, str, str]]
+    finish: Finish
+    finish_reason: str
+    usage: tuple[int, int, int]
+    cache_write_tokens: int
+    model: str
+    message: dict[str, Any]
+
+
 def turn_to_json(turn: Turn) -> Json:
     """Return a turn as the journal keeps it."""
-    kept: Json = msgspec.to_builtins(turn)
+    usage = turn.usage
+    kept: Json = msgspec.to_builtins(
+        _KeptTurn(
+            text=turn.text,
+            requests=[(one.id, one.name, one.arguments) for one in turn.requests],
+            finish=turn.finish,
+            finish_reason=turn.finish_reason,
+            usage=(usage.input_tokens, usage.output_tokens, usage.cached_tokens),
+            cache_write_tokens=turn.cache_write_tokens,
+            model=turn.model,
+            message=turn.message,
+        )
+    )
     return kept
 
 
@@ -92,11 +117,25 @@ def turn_from_json(plain: Json, key: str) -> Turn:
         JournalCorruptError: ``plain`` is not what :func:`turn_to_json` returned.
     """
     try:
-        return msgspec.convert(plain, Turn)
+        kept = msgspec.convert(plain, _KeptTurn)
     except msgspec.ValidationError as error:
         raise JournalCorruptError(
             f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
         ) from None
+    sent, received, cached = kept.usage
+    return Turn(
+        text=kept.text,
+        requests=tuple(
+            ToolRequest(id=id_, name=name, arguments=arguments)
+            for id_, name, arguments in kept.requests
+        ),
+        finish=kept.finish,
+        finish_reason=kept.finish_reason,
+        usage=Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
+        cache_write_tokens=kept.cache_write_tokens,
+        model=kept.model,
+        message=kept.message,
+    )
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
