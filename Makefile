@@ -16,7 +16,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures bench bench-search bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures bench bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -66,6 +66,9 @@ bench: $(STAMP)
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json
 	$(BIN)/python benchmarks/walltime.py
+
+bench-reflectors: $(STAMP)
+	$(BIN)/python benchmarks/reflectors_bench.py
 
 bench-shapes: $(STAMP)
 	$(BIN)/python benchmarks/shapes.py --odd --shapes 40 --seeds 10 --searches lean,paper,gepa,gepa-best \

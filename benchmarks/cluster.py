@@ -25,9 +25,9 @@ from promptgraft import (
     RolloutFeedback,
 )
 from promptgraft.adapters.base import answered
+from promptgraft.bridges.dask import DaskExecutor
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.runtime import SessionProtocol
-from promptgraft.runtime.dask import DaskExecutor
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_rollout import PromptRollout, Scoring
 from promptgraft.targets.prompt_target import PromptTarget

@@ -60,7 +60,12 @@ class Page:
 
 
 PAGES = (
-    Page("prompts.md", "Prompts", "What a prompt is made of.", homes=("promptgraft.prompt",)),
+    Page(
+        "prompts.md",
+        "Prompts",
+        "What a prompt is made of.",
+        homes=("promptgraft.prompt", "promptgraft.ground.content"),
+    ),
     Page(
         "overrides.md",
         "Overrides and stores",

@@ -13,10 +13,11 @@ SOURCE = Path(__file__).parents[1] / "src" / "promptgraft"
 
 # From the top; imports go down only, and packages of one row do not import each other.
 ROWS = (
+    {"bridges"},
     {"cli"},
+    {"service"},
     {"service.server"},
     {"service.jobs"},
-    {"bridges"},
     {"project"},
     {"runs"},
     {"algorithms"},

@@ -21,6 +21,8 @@ class Curve:
         calls: all calls that were really made.
         reflections: calls of the reflection model.
         length: characters of the texts that the search ended with.
+        winner: these texts; empty where nobody asks for them.
+        pool: the texts of all candidates; empty where nobody asks for them.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -28,6 +30,8 @@ class Curve:
     calls: int
     reflections: int
     length: int
+    winner: Texts = attrs.field(factory=dict)
+    pool: tuple[Texts, ...] = ()
 
     @property
     def final(self) -> float:

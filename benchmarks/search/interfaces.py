@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from search.worlds import Item, Texts, Trial
 
@@ -67,4 +67,20 @@ class ReflectionModel(Protocol):
 
     def improve_any(self, texts: Mapping[str, str], feedback: Sequence[str]) -> Mapping[str, str]:
         """Return what it takes for better texts of the modules that it finds at fault."""
+        ...
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """A reflection model that is given the text of a question, and nothing else.
+
+    Attributes:
+        calls: how often it was asked.
+    """
+
+    @property
+    def calls(self) -> int: ...
+
+    def reply(self, question: str) -> str:
+        """Return the reply to a question."""
         ...

@@ -33,7 +33,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.targets.replies import read_named_texts, write_named_texts
 from search.curves import Curve, Recorder
-from search.interfaces import ReflectionModel, World
+from search.interfaces import ReflectionModel, World, Writer
 from search.readers import ReadingModel, Shown
 from search.worlds import Item
 
@@ -62,7 +62,7 @@ class Called:
 
 def search(
     world: World,
-    reflector: ReflectionModel | ReadingModel,
+    reflector: ReflectionModel | ReadingModel | Writer,
     *,
     budget: int,
     executor: Executor | None = None,
@@ -88,7 +88,7 @@ def search(
         strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
-    reflect = _reading(reflector) if isinstance(reflector, ReadingModel) else _reflecting(reflector)
+    reflect = _replying(reflector)
     pool: list[Mapping[str, str]] = []
 
     def added(event: GepaCandidateAdded) -> None:
@@ -112,15 +112,29 @@ def search(
         data=Data(held_out=()),
         minibatch_size=minibatch_size,
         enable_merge=enable_merge,
-        # The simulated reflection model has to know which text it is asked about.
-        strategy=Strategy(published_question=False, **strategy),
+        strategy=Strategy(**_known_part(reflector), **strategy),
         additions=additions,
         targets=Targets(tools=world.tools),
         guards=Guards(max_copied_words=0, max_part_chars=20_000),
     )
     result = GepaOptimizer(context, config).optimize(Prompt(_template(world, titles)))
     recorder.note(pool[result.best_index])
-    return recorder.curve(reflector.calls)
+    return attrs.evolve(
+        recorder.curve(reflector.calls), pool=tuple(pool), winner=pool[result.best_index]
+    )
+
+
+def _known_part(reflector: ReflectionModel | ReadingModel | Writer) -> Mapping[str, Any]:
+    """Return the setting for models that have to know which text they are asked about."""
+    return {} if isinstance(reflector, Writer) else {"published_question": False}
+
+
+def _replying(
+    reflector: ReflectionModel | ReadingModel | Writer,
+) -> Callable[[RenderedPrompt[object]], str]:
+    if isinstance(reflector, Writer):
+        return lambda rendered: reflector.reply(rendered.text)
+    return _reading(reflector) if isinstance(reflector, ReadingModel) else _reflecting(reflector)
 
 
 def _answering(world: World) -> Callable[[RenderedPrompt[object]], str]:

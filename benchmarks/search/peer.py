@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+import attrs
 from gepa.api import optimize
 from gepa.core.adapter import Candidate, EvaluationBatch, GEPAAdapter
 from gepa.core.state import GEPAState
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 
 from search.curves import Curve, Recorder
-from search.interfaces import ReflectionModel, World
+from search.interfaces import ReflectionModel, World, Writer
 from search.readers import ReadingModel, Shown
 from search.worlds import Item, Trial
 
@@ -116,7 +117,7 @@ class _Watch:
 
 def search(
     world: World,
-    reflector: ReflectionModel | ReadingModel,
+    reflector: ReflectionModel | ReadingModel | Writer,
     *,
     budget: int,
     executor: Executor | None = None,
@@ -138,16 +139,25 @@ def search(
     def mapped(function: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
         return list((executor.map if executor else map)(function, values))
 
-    optimize(
+    asked: Mapping[str, Any] = (
+        {"reflection_lm": reflector.reply}  # in the words of gepa's own question
+        if isinstance(reflector, Writer)
+        else {"reflection_strategy": _Reflection(reflector, mapped)}
+    )
+    found = optimize(
         seed_candidate=dict(world.first),
         trainset=list(world.train),
         valset=list(world.validation),
         adapter=_Adapter(world, mapped),
-        reflection_strategy=_Reflection(reflector, mapped),
         max_metric_calls=budget,
         logger=_Silent(),
         stop_callbacks=[_Watch(recorder)],
         seed=world.seed,
+        **asked,
         **settings,
     )
-    return recorder.curve(reflector.calls)
+    return attrs.evolve(
+        recorder.curve(reflector.calls),
+        winner=dict(found.candidates[found.best_idx]),
+        pool=tuple(map(dict, found.candidates)),
+    )

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from promptgraft.evals.metrics import load_metrics
     from promptgraft.evals.splits import Splits
     from promptgraft.evals.types import Case
+    from promptgraft.ground.content import File, Image
     from promptgraft.journal import FileJournal, MemoryJournal
     from promptgraft.overrides import (
         InMemoryPromptOverridesStore,
@@ -113,6 +114,7 @@ __all__ = [
     "Described",
     "Evaluation",
     "EventBus",
+    "File",
     "FileJournal",
     "Full",
     "GepaConfig",
@@ -124,6 +126,7 @@ __all__ = [
     "GradientResult",
     "Guards",
     "HttpAgent",
+    "Image",
     "InMemoryPromptOverridesStore",
     "Limits",
     "LocalPromptOverridesStore",
@@ -218,6 +221,7 @@ _NAMES = {
     "evals.metrics": "load_metrics",
     "evals.splits": "Splits",
     "evals.types": "Case",
+    "ground.content": "File Image",
     "journal": "FileJournal MemoryJournal",
     "overrides": (
         "InMemoryPromptOverridesStore LocalPromptOverridesStore OverlayPromptOverridesStore "

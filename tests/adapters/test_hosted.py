@@ -24,7 +24,7 @@ from promptgraft.project import load_project
 from promptgraft.project.format_models import HOSTED
 from promptgraft.project.models import named_adapter
 from servers.behaviour import says
-from servers.hosted import AzureChat, BedrockMessages
+from servers.hosted import AzureChat, AzureResponses, BedrockMessages
 from servers.loopback import LoopbackServer
 
 VARIABLES = (
@@ -72,6 +72,26 @@ def test_azure_is_known_by_its_variables(
     assert evaluated(named_adapter("azure/mini", "model"), prompt(), session=session).text == "it"
     [call] = session.select_all(ModelCalled)
     assert (call.model, call.fault, call.usage.output_tokens) == ("mini", "", 1)
+
+
+def test_azure_speaks_responses_where_it_is_asked_to() -> None:
+    provider = AzureResponses()
+    with LoopbackServer(provider, brain=says("it"), key="azure-key-1", models=("mini",)) as server:
+        adapter = AzureOpenAIAdapter(
+            "mini",
+            api="responses",
+            api_key="azure-key-1",
+            base_url=server.base_url,
+            api_version="2025-04-01-preview",
+        )
+        assert evaluated(adapter, prompt(), session=Session()).text == "it"
+        assert server.counts.refused == ()
+
+
+def test_a_provider_without_responses_says_so() -> None:
+    with pytest.raises(ConfigError) as caught:
+        GeminiAdapter("gemini-3-flash", api="responses", api_key="none")
+    assert str(caught.value) == ("GeminiAdapter: api: expected `auto` or `chat`, found 'responses'")
 
 
 def test_a_project_names_a_host_with_its_options(azure: LoopbackServer, tmp_path: Path) -> None:

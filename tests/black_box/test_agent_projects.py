@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from promptgraft import Agent, CommandAgent, Dataset, HttpAgent, PromptResponse, Session
+from promptgraft import Agent, Case, CommandAgent, Dataset, HttpAgent, PromptResponse, Session
 from promptgraft.adapters.base import evaluated
 from promptgraft.agents.python import PythonAgent
 from promptgraft.cli.main import run
@@ -106,6 +106,49 @@ def test_a_secret_that_is_not_set_is_a_warning_of_check(
     )
 
 
+FILES = "prompts: {desk: {files: {skill: desk/skill.md}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        ("", "HERE"),
+        (", cwd: {folder: tools}", "HERE/tools"),
+        (", cwd: '{folder}'", "COPY"),
+        (", env: {only: [DESK_MODE], MORE: yes please}", "HERE fast yes please"),
+        (", env: {DESK: '${OPENAI_API_KEY}'}", "HERE [secret]"),
+    ],
+)
+def test_a_command_gets_the_folder_and_the_variables_of_the_file(
+    settings: str, answer: str, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_MODE", "fast")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a-secret-0123456789")
+    script = "echo $(test -e skill.md && echo COPY || pwd -P) $OPENAI_API_KEY"
+    script += " $DESK" if "DESK:" in settings else " $DESK_MODE $MORE" if "only" in settings else ""
+    command = f"[sh, -c, '{script}', agent, '{{query}}', '{{folder}}']"
+    for folder in ("desk", "tools"):
+        Path(folder).mkdir()
+    Path("desk", "skill.md").write_text("Count.")
+    file = written(f"{{command: {command}{settings}}}\ndelivery: {{folder: desk}}", prompts=FILES)
+    project = load_project(file)
+    assert project.asking is not None
+    prompt = project.prompt().prompt.bind(Case(id="c", input="how many?"))
+    found = evaluated(project.asking, prompt, session=Session()).text
+    assert found == answer.replace("HERE", str(Path.cwd()))
+
+
+@pytest.mark.parametrize("env", ["", ", env: {KEY: '${OPENAI_API_KEY}'}", ", env: {only: [PATH]}"])
+def test_check_names_a_key_that_the_command_does_not_get(
+    env: str, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a-secret-0123456789")
+    checked = check_project(written(f"{{command: [sh, '{{query}}', '{{texts.skill}}']{env}}}"))
+    line = "promptgraft.yaml:3: agent: the command does not get OPENAI_API_KEY"
+    assert any(warning.startswith(line) for warning in checked.warnings) == (not env)
+
+
+CLI = "{command: [sh, '{query}', '{texts.skill}']"
 HTTP = "{http: {url: 'http://localhost:1/', json: {q: '{query}', p: '{texts.system}'}"
 
 
@@ -135,13 +178,31 @@ HTTP = "{http: {url: 'http://localhost:1/', json: {q: '{query}', p: '{texts.syst
         ("{command: [sh, '{query}', '{texts.nope}']}", "command: there is no text `nope`"),
         ("{command: [nope-cli, '{query}', '{texts.skill}']}", "there is no program `nope-cli`"),
         ("{command: [sh, '{query}'], env: {API_KEY: abcdef}}", "agent.env.API_KEY: expected `${"),
+        (f"{CLI}, env: {{only: HOME}}}}", "agent.env.only: expected a list of names of environ"),
+        (f"{CLI}, env: {{only: ['A=B']}}}}", "agent.env.only[0]: expected the name of an env"),
+        (f"{CLI}, env: [HOME]}}", "agent.env: expected variables by name, and in `only`"),
+        (f"{CLI}, cwd: tools}}", "agent.cwd: expected one of `{folder}`, found"),
+        (f"{CLI}, cwd: {{folder}}}}", 'agent.cwd: expected the key `folder` (in quotes, "{fold'),
+        (f"{CLI}, cwd: {{folder: ..}}}}", "agent: cwd: expected a folder in the project, found .."),
+        (f"{CLI}, cwd: {{folder: /}}}}", "agent: cwd: expected a folder in the project, found /"),
+        (
+            f"{CLI}, cwd: {{folder: link}}}}",
+            "agent: cwd: expected a folder in the project, found l",
+        ),
+        (
+            f"{CLI}, cwd: {{folder: none}}}}",
+            "agent: cwd: expected a folder in the project, found n",
+        ),
+        (f"{CLI}, cwd: '{{folder}}'}}", "agent: cwd: `{folder}` is the copy that the delivery"),
     ],
 )
 def test_what_is_wrong_with_an_agent_is_said_with_its_line(
     written: Written, agent: str, line: str
 ) -> None:
+    file = written(agent)
+    Path("link").symlink_to("/")
     with pytest.raises(DataFormatError) as raised:
-        load_project(written(agent))
+        load_project(file)
     assert raised.value.faults[0].startswith("promptgraft.yaml:3: ")
     assert line in raised.value.faults[0]
 

@@ -52,6 +52,48 @@ def test_places_are_filled_in_arguments_and_variables(monkeypatch: pytest.Monkey
     assert found.text == "Count. [secret] [] q=how many?"
 
 
+LIST = "import os; print(' '.join(sorted(os.environ)))"
+
+
+def names_seen(**settings: Any) -> set[str]:
+    """Return the names of the variables that a command gets, without those that shells set."""
+    return {*asked(python(LIST, **settings)).text.split()} - {"PWD", "OLDPWD", "SHLVL", "_"}
+
+
+def test_a_command_gets_the_variables_that_are_named_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DESK_MODE", "fast")
+    monkeypatch.setenv("OTHER_TOKEN", "other-secret-0123456789")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")  # otherwise Python sets `LC_CTYPE` for itself
+    kept = ("DESK_MODE", "LC_ALL")
+    assert names_seen(only=kept) == {"PATH", *kept}
+    assert names_seen(only=kept, env={"MORE": "{query}"}) == {"PATH", "MORE", *kept}
+    assert names_seen(only=["NOT_SET", "LC_ALL"]) == {"PATH", "LC_ALL"}
+
+
+def test_a_key_of_a_provider_reaches_a_command_only_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = ("OPENAI_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GROQ_API_KEY", "AWS_BEARER_TOKEN_BEDROCK")
+    for name in (*keys, "DESK_MODE"):
+        monkeypatch.setenv(name, "a-secret-0123456789")
+    seen = names_seen()
+    assert "DESK_MODE" in seen
+    assert not seen.intersection(keys)
+    assert seen.intersection(names_seen(only=keys)) == {"PATH"}
+    assert {*keys} <= names_seen(only=keys)
+    named = names_seen(env={"OPENAI_API_KEY": "${OPENAI_API_KEY}"})
+    assert named - seen == {"OPENAI_API_KEY"}
+
+
+def test_secrets_that_are_passed_on_are_blanked_in_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESK_TOKEN", "desk-secret-0123456789")
+    monkeypatch.setenv("DESK_MODE", "fast")
+    agent = shell('echo "$DESK_TOKEN $DESK_MODE"', only=["DESK_TOKEN", "DESK_MODE"])
+    assert asked(agent).text == "[secret] fast"
+
+
 def test_an_answer_is_read_from_json_with_its_tools() -> None:
     reply = '{"result": "4", "calls": [{"name": "count", "arguments": {}}]}'
     session = Session()
@@ -236,6 +278,9 @@ def test_a_command_names_its_version_or_the_digest_of_its_files(tmp_path: Path) 
         ),
         ({"command": ["./agent.sh", "{query}", "{texts.system}"]}, "no program `./agent.sh`"),
         ({"timeout": -1}, "timeout: expected seconds above 0, found -1"),
+        ({"only": "HOME"}, "only: expected a list of names such as ['HOME'], found 'HOME'"),
+        ({"only": ["A=B"]}, "only: expected the name of an environment variable such as HOME"),
+        ({"in_copy": True}, "cwd: `{folder}` is the copy that the delivery `folder` makes"),
     ],
 )
 def test_a_command_that_cannot_be_asked_is_refused(settings: dict[str, Any], line: str) -> None:

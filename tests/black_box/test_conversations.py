@@ -170,7 +170,7 @@ CAMEL: Json = {
             "evalId": "booking",
             "conversation": [
                 {
-                    "userContent": {"role": "user", "parts": [{"text": turn.user}]},
+                    "userContent": {"role": "user", "parts": [{"text": str(turn.user)}]},
                     "finalResponse": {"role": "model", "parts": [{"text": turn.expected}]},
                 }
                 for turn in TURNS
@@ -186,7 +186,7 @@ SNAKE: Json = {
             "eval_id": "booking",
             "conversation": [
                 {
-                    "user_content": {"role": "user", "content": turn.user},
+                    "user_content": {"role": "user", "content": str(turn.user)},
                     "final_response": {"role": "assistant", "content": turn.expected},
                 }
                 for turn in TURNS

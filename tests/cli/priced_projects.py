@@ -154,8 +154,8 @@ class Shape:
         return str(wanted if right else draw.choice(TEAMS))
 
     def _thought(self, asked: Asked, said: str) -> Answer:
-        thinks = self.thinks if asked.model.startswith("gpt-5") else 0
-        return Answer(text=said, output_tokens=len(said) // 4 + 1 + thinks)
+        thinks = self.thinks if asked.model.startswith(("gpt-5", "gpt-6")) else 0
+        return Answer(text=said, thought_tokens=thinks)
 
 
 def _model(name: str, servers: Mapping[str, str]) -> dict[str, Json]:

@@ -72,15 +72,18 @@ def test_it_is_found_by_name_when_its_package_is_installed(
 
 
 def test_a_name_that_is_not_installed_lists_those_that_are() -> None:
-    with pytest.raises(ConfigError, match=r"`gepe` \(did you mean `gepa`\?\); there are gepa"):
+    with pytest.raises(ConfigError, match=r"unknown algorithm `gepe` \(did you mean `gepa`\?\)"):
         algorithm("gepe")
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("not_there:Rewrite", "`rewrite` cannot be loaded: No module named 'not_there'"),
-        ("json:dumps", "`rewrite` is json:dumps, expected a subclass of RunConfig"),
+        (
+            "not_there:Rewrite",
+            "`rewrite`: the entry point 'not_there:Rewrite' cannot be imported: No module",
+        ),
+        ("json:dumps", "`rewrite`: the entry point 'json:dumps': expected a subclass of RunConfig"),
     ],
 )
 def test_a_package_without_an_algorithm_is_named(

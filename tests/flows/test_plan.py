@@ -62,9 +62,7 @@ def plan(seen: Mapping[str, SeenNode] | None = None) -> RunPlan:
     optimizer = GepaOptimizer(OptimizationContext(WEAK), config)
     if seen is None:
         return optimizer.plan(GRAPH)
-    return optimizer.plan(
-        GRAPH, seen=SeenAnswers(model="strong", tokens=5.0, where="as in run a", nodes=seen)
-    )
+    return optimizer.plan(GRAPH, seen=SeenAnswers(where="as in run a", nodes=seen))
 
 
 def test_before_the_first_run_each_node_is_expected_once() -> None:

@@ -207,7 +207,6 @@ def test_random_worlds_end_for_several_reasons_and_in_either_way_of_tracing_back
 # Journals of an earlier version
 
 EARLIER: dict[str, dict[str, Any]] = {
-    "lean": {},
     "paper": {"strategy": {"preset": "paper"}},
     "history": {"strategy": {"preset": "paper"}, "additions": [History(most=2)]},
     "turns": {"strategy": {"module_choice": "turns"}},
@@ -228,6 +227,16 @@ def test_a_run_of_an_earlier_version_is_continued_without_a_call(name: str, tmp_
     assert len(result.candidates) > 1
     assert run.task.calls == run.reflection.calls == 0
     assert file.read_bytes() == (JOURNALS / f"{name}.jsonl").read_bytes()
+
+
+def test_a_run_whose_additions_decided_otherwise_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    shutil.copy(JOURNALS / "lean.jsonl", file)
+    with FileJournal(file) as journal:
+        run = run_of(journal, strategy=Strategy(published_question=False))
+        with pytest.raises(JournalMismatchError, match="version 1 of `lines`"):
+            run.start()
+    assert file.read_bytes() == (JOURNALS / "lean.jsonl").read_bytes()
 
 
 def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
         ({"priority": 101}, "priority: expected an integer from -100 to 100, found 101"),
         ({"dry_run": "yes"}, "dry_run: expected true or false, found 'yes'"),
         ({"model": "gpt"}, "model: the project has no model `gpt`; there: task, strict"),
-        ({"algorithm": "x"}, "algorithm: there is none called `x`; there are"),
+        ({"algorithm": "x"}, "algorithm: unknown algorithm `x`: there are"),
         ({"tuning": {"minibatch": 3}}, "minibatch: unknown key (did you mean `minibatch_size`?)"),
         ({"tuning": {"seed": "x"}}, "seed: expected an integer of at least 0, found 'x'"),
         ({"budget": 3}, "rollout_budget"),

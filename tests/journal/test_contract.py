@@ -192,14 +192,65 @@ def test_beginning_another_run_names_each_key_that_differs(journal: Journal) -> 
     assert "\n" not in message
 
 
-def test_values_that_look_alike_when_cut_short_are_told_apart(fresh: Journal) -> None:
-    fresh.begin({"hashes": ["a" * 90 + "b"], "same": 1})
-
+@pytest.mark.parametrize(
+    ("there", "here", "phrase"),
+    [
+        (
+            "a" * 90 + "b",
+            "a" * 90 + "c",
+            f"has '{'a' * 20}b' from character 71 on in the journal, '{'a' * 20}c' here",
+        ),
+        (
+            ["x" * 90, "y", "z"],
+            ["x" * 90, "y"],
+            "has 'z' as item 3 in the journal, absent here",
+        ),
+        ({"deep": [["a" * 90, 1]]}, {"deep": [["a" * 90, 2]]}, "has 'aaaa"),
+    ],
+)
+def test_values_that_look_alike_when_cut_short_are_told_apart(
+    fresh: Journal, there: Json, here: Json, phrase: str
+) -> None:
+    fresh.begin({"hashes": there, "same": 1})
     with pytest.raises(JournalMismatchError) as caught:
-        fresh.begin({"hashes": ["a" * 90 + "c"], "same": 1})
-    there, _, here = str(caught.value).partition(" in the journal, ")
-    assert there.partition("`hashes` is ")[2] != here.partition(" here")[0]
+        fresh.begin({"hashes": here, "same": 1})
+    name = "hashes.deep" if isinstance(there, dict) else "hashes"
+    assert f"belongs to another run: `{name}` {phrase}" in str(caught.value)
+    before, _, after = str(caught.value).partition(" in the journal, ")
+    assert before.partition(" has ")[2] != after.partition(" here")[0]
     assert "`same`" not in str(caught.value)
+
+
+ITEMS = {"example `a`": "1111", "example `b`": "2222", "example `c`": "3333"}
+
+
+@pytest.mark.parametrize(
+    ("items", "phrase"),
+    [
+        ({**ITEMS, "example `b`": "9999"}, " (example `b` has changed);"),
+        ({**ITEMS, "example `d`": "4444"}, " (example `d` is not in the journal);"),
+        ({"example `b`": "2222"}, " (example `a` is not here, and 1 more);"),
+        (dict(reversed(ITEMS.items())), " (example `c` is in another place);"),
+        ({"example `x`": "1111"}, " (example `x` is not in the journal, and 3 more);"),
+        (ITEMS, "… here;"),
+        ({f"example {n}": "1" for n in range(5_001)}, "… here;"),
+    ],
+)
+def test_the_first_item_of_a_digest_that_differs_is_named(
+    fresh: Journal, items: dict[str, str], phrase: str
+) -> None:
+    run = {**RUN, "dataset": digest_text("data")}
+    fresh.begin(run, contents={"dataset": ITEMS, "other": {"x": "y"}})
+    fresh.begin(run)
+    with pytest.raises(JournalMismatchError) as caught:
+        fresh.begin({**run, "dataset": digest_text("new")}, contents={"dataset": items})
+    assert phrase in str(caught.value)
+
+
+def test_a_journal_without_contents_names_the_digests_alone(fresh: Journal) -> None:
+    fresh.begin({**RUN, "dataset": digest_text("data")})
+    with pytest.raises(JournalMismatchError, match=r"… in the journal, [0-9a-f]{12}… here; start"):
+        fresh.begin({**RUN, "dataset": digest_text("new")}, contents={"dataset": ITEMS})
 
 
 def test_a_run_refused_does_not_bind_the_journal(fresh: Journal) -> None:

@@ -20,6 +20,7 @@ from promptgraft.journal.records import (
     decode_record,
     encode_header,
     encode_record,
+    header_contents,
     record_key,
     sealed_length,
 )
@@ -157,6 +158,15 @@ def test_a_fingerprint_reads_back_from_its_header(fingerprint: dict[str, Json]) 
     assert decode_header(encode_header(fingerprint)) == fingerprint
 
 
+def test_contents_read_back_from_a_header_and_do_not_change_its_fingerprint() -> None:
+    contents = {"dataset": {"example `\u00e9`": "12", "example `a`": "3"}}
+    line = encode_header({"seed": 7}, contents)
+    assert (decode_header(line), header_contents(line)) == ({"seed": 7}, contents)
+    assert list(header_contents(line)["dataset"]) == ["example `\u00e9`", "example `a`"]
+    assert header_contents(encode_header({"seed": 7})) == {}
+    assert encode_header({"seed": 7}, {}) == encode_header({"seed": 7})
+
+
 def test_a_header_is_the_same_whatever_the_order_of_the_fingerprint() -> None:
     assert encode_header({"b": 1, "a": 2}) == encode_header({"a": 2, "b": 1})
 
@@ -171,6 +181,8 @@ def test_a_header_is_the_same_whatever_the_order_of_the_fingerprint() -> None:
         '{"kind":"header","version":1,"fingerprint":[]',
         '{"kind":"header","version":true,"fingerprint":{}',
         '{"kind":"header","version":1,"fingerprint":{},"more":1',
+        '{"kind":"header","version":1,"fingerprint":{},"contents":1',
+        '{"kind":"header","version":1,"fingerprint":{},"contents":{},"more":1',
         '{"version":1,"kind":"header","fingerprint":{}',
     ],
 )

@@ -37,6 +37,7 @@ spendings = st.builds(
     cached_tokens=counts,
     cost=st.none() | amounts,
     microseconds=counts,
+    reasoning_tokens=counts,
 )
 
 

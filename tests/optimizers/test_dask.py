@@ -45,7 +45,7 @@ def cluster() -> Iterator[Any]:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         # What every worker would import again, after each kill.
         distributed.utils.get_mp_context().set_forkserver_preload(
-            ["distributed", "promptgraft.algorithms.gepa", "promptgraft.runtime.dask"]
+            ["distributed", "promptgraft.algorithms.gepa", "promptgraft.bridges.dask"]
         )
         with distributed.LocalCluster(
             n_workers=PROCESSES,
@@ -85,7 +85,7 @@ def scheduler_and_worker() -> Iterator[tuple[BaseProcess, str]]:
 @contextlib.contextmanager
 def on(address: str, **options: Any) -> Iterator[Any]:
     # What a run was cancelled in is not waited for.
-    made = importlib.import_module("promptgraft.runtime.dask").DaskExecutor(address, **options)
+    made = importlib.import_module("promptgraft.bridges.dask").DaskExecutor(address, **options)
     try:
         yield made
     finally:
@@ -246,7 +246,7 @@ def test_what_cannot_be_pickled_is_said_before_the_first_call(executor: Any) -> 
 
 def test_a_worker_with_other_packages_is_refused(cluster: Any, executor: Any) -> None:
     def pretend(is_true: bool) -> None:
-        module: Any = importlib.import_module("promptgraft.runtime.dask")
+        module: Any = importlib.import_module("promptgraft.bridges.dask")
         if is_true:
             module.real, module.versions = module.versions, lambda: "promptgraft 0.0.1"
         else:
@@ -361,7 +361,7 @@ def test_functions_of_a_project_reach_workers(
 def test_a_cluster_that_does_not_answer_is_one_line_before_a_run_is_kept(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("promptgraft.runtime.dask")
+    module = importlib.import_module("promptgraft.bridges.dask")
     monkeypatch.setattr(module, "CONNECT_SECONDS", 0.2)
     ended = Console(capsys)("optimize", "--dask", "tcp://127.0.0.1:1")
     assert ended.code == 2

@@ -179,6 +179,19 @@ def test_what_was_spent_is_read_back_as_it_was(spent: list[Spending]) -> None:
     assert spent_from_json(spent_to_json(spent), "k") == tuple(spent)
 
 
+def test_thoughts_are_written_where_there_are_any_and_journals_from_before_are_read() -> None:
+    before: Json = [["task", "m", 1, 1, 8, 9, 4, "0.01", 5]]
+    [plain] = spent_from_json(before, "k")
+    assert plain.reasoning_tokens == 0
+    assert spent_to_json([plain]) == before
+    thought = Spending(role=Role.TASK, model="m", cost=None, output_tokens=9, reasoning_tokens=7)
+    assert spent_to_json([thought]) == [["task", "m", 1, 1, 0, 9, 0, None, 0, 7]]
+    ledger = Ledger(1)
+    ledger.count([plain, thought, thought])
+    [entry] = ledger.entries
+    assert (entry.usage.output_tokens, entry.usage.reasoning_tokens) == (27, 14)
+
+
 @given(st.lists(spendings, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_in_which_answers_arrive_does_not_show(
     spent: list[Spending], chance: Any
@@ -203,6 +216,7 @@ def test_the_order_in_which_answers_arrive_does_not_show(
         [["task", "m", 1, 1, 0, 0, 0, 0.5, 0]],
         [["task", "m", 1, 1, 0, 0, "0", None, 0]],
         [["task", 7, 1, 1, 0, 0, 0, None, 0]],
+        [["task", "m", 1, 1, 0, 0, 0, None, 0, "9"]],
     ],
 )
 def test_a_record_that_holds_no_calls_is_a_damaged_journal(broken: Json) -> None:

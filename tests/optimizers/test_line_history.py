@@ -29,7 +29,12 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
-from promptgraft.algorithms.gepa.additions.lines.carry import LineHistory, LinePlan
+from promptgraft.algorithms.gepa.additions.lines.carry import (
+    CarriedRule,
+    LineHistory,
+    LinePlan,
+    with_rule,
+)
 from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed
 from promptgraft.algorithms.gepa.additions.lines.rules import lines_of
 from promptgraft.journal import MemoryJournal
@@ -347,3 +352,75 @@ def test_a_line_shares_half_with_a_complaint_that_it_addresses(
     # More input never unsays a line.
     more = Addressed.by({PART: lines_of(text)}).lines(complaint, asked_for | complaint)
     assert set(found) <= set(more)
+
+
+DEFINED = """\
+Queues:
+- billing: refunds and invoices
+- **Outages** — anything that is down
+Note that this is a sentence: it has a colon, but too many words stand before it.
+- answer in one sentence
+Shipping: parcels
+- when unsure, ask - but once"""
+
+
+def test_definitions_are_told_from_sentences() -> None:
+    labels = [line.label.partition("\n")[2] for line in lines_of(DEFINED)]
+    assert labels == ["billing", "outages", "", "", "shipping", ""]
+
+
+def carried_rule(text: str, replaces: str = "") -> CarriedRule:
+    [line] = lines_of(f"Queues:\n{text}")
+    return CarriedRule(
+        module=PART,
+        text=text,
+        key=line.key,
+        label=line.label,
+        replaces=replaces and key_of(replaces),
+    )
+
+
+def key_of(text: str) -> str:
+    return lines_of(f"Queues:\n{text}")[0].key
+
+
+OLD, NEW = "- billing: refunds", "- billing: refunds and invoices"
+
+
+@pytest.mark.parametrize(
+    ("before", "rule", "after"),
+    [
+        # A definition takes the place of the wording that it replaced.
+        (f"{OLD}\n- sales: offers", carried_rule(NEW, OLD), f"{NEW}\n- sales: offers"),
+        # What says it otherwise is left as it is.
+        ("- billing: money", carried_rule(NEW, OLD), "- billing: money"),
+        ("- billing: money", carried_rule(NEW), "- billing: money"),
+        ("- sales: offers", carried_rule(NEW, OLD), "- sales: offers"),
+        # A new definition is added where there is none.
+        ("- sales: offers", carried_rule(NEW), f"- sales: offers\n{NEW}"),
+    ],
+)
+def test_a_definition_is_carried_in_place_or_not_at_all(
+    before: str, rule: CarriedRule, after: str
+) -> None:
+    assert with_rule(f"Queues:\n{before}", rule) == f"Queues:\n{after}"
+
+
+def test_a_line_is_not_carried_beside_its_paraphrase_however_often_that_is_repeated() -> None:
+    said = "Rules:\n- route all refunds to billing\n- route every refunds request to billing"
+    rule = carried_rule("- route refunds to billing")
+    assert with_rule(said, rule) == said
+    assert with_rule("Rules:\n- be brief", rule) == f"Rules:\n- be brief\n{rule.text}"
+
+
+def test_a_definition_is_never_dropped() -> None:
+    judged = Judged()
+    defined = grafted(
+        target_of(PROMPT, RULES, NOTES),
+        judged.neither,
+        RULES,
+        "Known words:\n- refunds: route to billing",
+    )
+    for _ in range(3):
+        judged.learn(defined, record("refund", "refunds billing"))
+    assert judged.idle(defined) == []

@@ -53,7 +53,7 @@ def test_a_winner_goes_to_the_database_and_comes_back(
     [
         ("postgresql://me:hunter2@host/db", "store.url: expected the URL of a database"),
         ("winners.db", "store.url: expected the URL of a database"),
-        ("oracle://host/db", "store.url: expected sqlite:///FILE"),
+        ("oracle://host/db", "store.url: unknown kind of store `oracle`: there are"),
         ("sqlite:///:memory:", "sqlite:///:memory: is a database in memory, which is empty again"),
         (
             "sqlite://",

@@ -351,8 +351,8 @@ def test_prices_in_the_file_let_max_cost_hold_for_any_model(folder: Path) -> Non
         load_project(path).job().run()
     assert str(caught.value) == (
         "limits.max_cost: no price is known for `openai/1 qwen3-32b host=localhost:8000 "
-        "max_output_tokens=900`, so the limit cannot be enforced; give the model its "
-        "`prices: {input: …, output: …}` in the project file, or the adapter `prices=` in "
+        "max_output_tokens=900`, so the limit cannot be enforced; give the model the line "
+        "`prices: {input: IN, output: OUT}` in the project file, or the adapter `prices=` in "
         "Python, in US dollars for a million tokens; or leave max_cost out"
     )
 
@@ -502,6 +502,6 @@ def test_a_project_names_the_gradient_search_with_its_settings(folder: Path) -> 
 
 
 def test_of_an_algorithm_that_is_not_installed_only_the_name_is_a_fault(folder: Path) -> None:
-    with pytest.raises(DataFormatError, match="there is none called `rewrite`") as caught:
+    with pytest.raises(DataFormatError, match="unknown algorithm `rewrite`") as caught:
         project_of(folder, "optimizer: {algorithm: rewrite, rewrites: 3}")
     assert len(caught.value.faults) == 1

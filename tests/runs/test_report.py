@@ -260,6 +260,16 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     assert "Mean 0.00" not in section(page, "cases")
 
 
+def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
+    plain = small_run()
+    assert "thinking" not in section(render(plain), "ledger")
+    [row] = plain.ledger
+    thought = attrs.evolve(row, usage=attrs.evolve(row.usage, reasoning_tokens=250))
+    ledger = section(render(attrs.evolve(plain, ledger=(thought,))), "ledger")
+    assert "Tokens out of them thinking Money" in ledger
+    assert "task some-model 60 1 1,200 0 300 250 $0.40" in ledger
+
+
 def test_a_run_in_progress_or_interrupted_says_so() -> None:
     going = render(attrs.evolve(ReportData(run_id="r", prompt="a/b"), state="running"))
     assert "not yet: the run was in progress" in section(going, "verdict")

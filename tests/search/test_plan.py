@@ -28,7 +28,7 @@ from promptgraft.ground.serde import Json
 from promptgraft.prompt import TaskExample, TaskExamplesSection
 from promptgraft.search import RolePlan, RunPlan
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.plan import SeenAnswers, Use
+from promptgraft.search.plan import SeenAnswers, SeenUse, Use
 from promptgraft.search.settings import Affordable
 from promptgraft.targets.judging import examples_from, feedback_from
 
@@ -114,7 +114,8 @@ def test_an_earlier_run_corrects_what_a_model_is_expected_to_think(
 ) -> None:
     [before, *_] = plan_of(task=model(name)).roles
     assert before.thinking == 500
-    seen = SeenAnswers(model=name, tokens=40, where="as in run r")
+    use = SeenUse(role=Role.TASK, model=name, calls=1, input_tokens=9, output_tokens=40)
+    seen = SeenAnswers(uses=(use,), where="as in run r")
     [after, *_] = plan_of(task=model(name), seen=seen).roles
     assert after.expected.output_tokens == 40
     assert (after.thinking, after.thinking_from) == (thinking, source)

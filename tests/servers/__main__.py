@@ -1,8 +1,8 @@
 """A loopback server in a process of its own.
 
-Usage: ``python -m servers anthropic|openai TEXT [BREAK [SECONDS]]``: prints its ``base_url``, says
-TEXT to everybody, after SECONDS, or breaks (a name of ``Break``, in any case), and ends when its
-standard input does.
+Usage: ``python -m servers anthropic|openai|responses TEXT [BREAK [SECONDS]]``: prints its
+``base_url``, says TEXT to everybody, after SECONDS, or breaks (a name of ``Break``, in any case),
+and ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ def _provider(name: str) -> Provider:
         from servers.anthropic_messages import AnthropicMessages
 
         return AnthropicMessages()
+    if name == "responses":
+        from servers.openai_responses import OpenAIResponses
+
+        return OpenAIResponses()
     from servers.openai_chat import OpenAIChat
 
     return OpenAIChat()

@@ -133,6 +133,7 @@ class AnthropicMessages:
                 "cache_creation_input_tokens": tokens.written,
                 "cache_read_input_tokens": tokens.cached,
                 "output_tokens": tokens.received,
+                "output_tokens_details": {"thinking_tokens": tokens.thought},
                 "service_tier": "standard",
             },
         }

@@ -17,6 +17,7 @@ from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Brain, JsonObject
 from servers.loopback import KEY
 from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
 from servers.provider import Provider, Tokens
 from servers.threaded import QuietHandler, ThreadedServer
 
@@ -24,7 +25,11 @@ Fate = Literal["answered", "errored", "expired", "canceled", "forgotten"]
 """What comes of a request of a batch."""
 
 TOKENS = Tokens(sent=100, received=10)
-PROVIDERS: Mapping[str, Provider] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": OpenAIChat(),
+    "responses": OpenAIResponses(),
+    "anthropic": AnthropicMessages(),
+}
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -62,7 +67,7 @@ class BatchServer(ThreadedServer):
     Results come in the reverse order of the requests. Safe to look at from the test's thread.
 
     Args:
-        name: ``openai`` or ``anthropic``.
+        name: a key of :data:`PROVIDERS`.
         brain: what answers.
         fate: what comes of the n-th request of all batches, from 0.
         refusals: statuses that the first batches to be made are refused with.
@@ -85,6 +90,7 @@ class BatchServer(ThreadedServer):
         fate: Callable[[int], Fate] = lambda _: "answered",
         refusals: tuple[int, ...] = (),
     ) -> None:
+        self.name = name
         self.provider = PROVIDERS[name]
         self.batches: list[Batch] = []
         self.calls: list[Asked] = []
@@ -186,10 +192,12 @@ class BatchServer(ThreadedServer):
             body = self.provider.fault_body(self.provider.fault(status), "req_0")
             return _Reply.of(body, status)
         if "input_file_id" in wanted:
-            assert wanted["endpoint"] == "/v1/chat/completions"
+            assert wanted["endpoint"] == self.provider.path
             assert wanted["completion_window"] == "24h"
             lines = self._files[wanted["input_file_id"]].decode().splitlines()
-            requests = [(one["custom_id"], one["body"]) for one in map(json.loads, lines)]
+            parsed = [json.loads(line) for line in lines]
+            assert {line["url"] for line in parsed} == {self.provider.path}
+            requests = [(line["custom_id"], line["body"]) for line in parsed]
         else:
             requests = [(one["custom_id"], one["params"]) for one in wanted["requests"]]
         for name, body in requests:

@@ -48,13 +48,17 @@ class Call:
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What the model says; tokens that are not given are counted from the texts."""
+    """What the model says; tokens that are not given are counted from the texts.
+
+    ``thought_tokens`` are thought and not shown; they come on top of the output tokens.
+    """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     stop: Stop = Stop.DONE
     input_tokens: int | None = None
     output_tokens: int | None = None
+    thought_tokens: int = 0
 
 
 @attrs.frozen(kw_only=True)

@@ -215,14 +215,15 @@ class Desk:
     def _tokens(self, asked: Asked, answer: Answer) -> Tokens:
         said = answer.text + "".join(call.tool + call.arguments for call in answer.calls)
         sent = answer.input_tokens or some_tokens(canonical_json(asked.body))
-        received = answer.output_tokens or some_tokens(said)
+        thought = answer.thought_tokens
+        received = (answer.output_tokens or some_tokens(said)) + thought
         prefix = self._provider.cacheable(asked) if self._rules.caching else None
         if prefix is None:
-            return Tokens(sent=sent, received=received)
+            return Tokens(sent=sent, received=received, thought=thought)
         step = self._provider.cached_in_steps_of
         size = min(some_tokens(prefix), sent - 1) // step * step
         if prefix in self._cached:
-            return Tokens(sent=sent, received=received, cached=size)
+            return Tokens(sent=sent, received=received, thought=thought, cached=size)
         self._cached.add(prefix)
         written = size if self._provider.counts_writes else 0
-        return Tokens(sent=sent, received=received, written=written)
+        return Tokens(sent=sent, received=received, thought=thought, written=written)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Fault, JsonObject
 from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
 
 
 class AzureChat(OpenAIChat):
@@ -18,6 +19,16 @@ class AzureChat(OpenAIChat):
     def error_text(self, path: str) -> JsonObject | None:
         found = re.fullmatch(r"/openai/deployments/([^/]+)/chat/completions", path)
         return {"model": found[1]} if found else None
+
+    def key_of(self, headers: Mapping[str, str]) -> str | None:
+        return headers.get("api-key")
+
+
+class AzureResponses(OpenAIResponses):
+    """Azure OpenAI: the deployment stands in the body, as the name of the model."""
+
+    base_path = ""
+    path = "/openai/responses"
 
     def key_of(self, headers: Mapping[str, str]) -> str | None:
         return headers.get("api-key")

@@ -23,8 +23,10 @@ _KEYWORDS = (
     "minimum",
     "multipleOf",
 )
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_REASONS = re.compile(r"o\d|gpt-5(?:-|$)")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ALWAYS_REASONS = re.compile(r"o\d|gpt-5(?:-|$)")
+_MAY_REASON = re.compile(r"o\d|gpt-[5-9](?!.*-chat)")
+_TOOLS_ELSEWHERE = re.compile(r"gpt-5\.(?:[4-9]|\d\d)|gpt-[6-9]")
 _INVALID = "invalid_request_error"
 _ORPHAN = (
     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message "
@@ -61,7 +63,8 @@ _STOPS = {
 }
 
 
-def _invalid(message: str, param: str | None = None) -> Fault:
+def invalid(message: str, param: str | None = None) -> Fault:
+    """Return the error for a request that breaks a rule."""
     return Fault(status=400, kind=_INVALID, message=message, param=param)
 
 
@@ -105,20 +108,20 @@ class OpenAIChat:
 
     def check(self, body: JsonObject, headers: Mapping[str, str]) -> Fault | None:
         if unfit := misfit(CompletionCreateParamsNonStreaming, body):
-            return _invalid(f"Invalid '{unfit[0]}': {unfit[1]}", unfit[0])
+            return invalid(f"Invalid '{unfit[0]}': {unfit[1]}", unfit[0])
         faults = itertools.chain(
             _value_faults(body), _model_faults(body), _turn_faults(body), _schema_faults(body)
         )
-        return next((_invalid(message, param) for message, param in faults), None)
+        return next((invalid(message, param) for message, param in faults), None)
 
     def read(self, body: JsonObject, headers: Mapping[str, str], number: int) -> Asked:
-        messages = _objects(body["messages"])
+        messages = objects(body["messages"])
         said = [message for message in messages if message["role"] not in {"assistant", "tool"}]
         return Asked(
             number=number,
             model=str(body["model"]),
             texts=tuple(text for message in said for text in _texts(message["content"])),
-            tools=tuple(str(_function(tool)["name"]) for tool in _objects(body.get("tools"))),
+            tools=tuple(str(_function(tool)["name"]) for tool in objects(body.get("tools"))),
             results=tuple(
                 "\n".join(_texts(message["content"]))
                 for message in messages
@@ -130,7 +133,7 @@ class OpenAIChat:
         )
 
     def cacheable(self, asked: Asked) -> str | None:
-        first = _objects(asked.body["messages"])[:1]
+        first = objects(asked.body["messages"])[:1]
         return canonical_json([asked.body.get("tools"), list(first)])
 
     def answer_body(self, asked: Asked, answer: Answer, tokens: Tokens) -> JsonObject:
@@ -164,7 +167,10 @@ class OpenAIChat:
                 "completion_tokens": tokens.received,
                 "total_tokens": tokens.sent + tokens.received,
                 "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
-                "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+                "completion_tokens_details": {
+                    "reasoning_tokens": tokens.thought,
+                    "audio_tokens": 0,
+                },
             },
             "service_tier": "default",
             "system_fingerprint": "fp_0123456789",
@@ -194,7 +200,8 @@ class OpenAIChat:
         }
 
 
-def _objects(value: Json | None) -> list[JsonObject]:
+def objects(value: Json | None) -> list[JsonObject]:
+    """Return the objects in a list; none of anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -206,7 +213,7 @@ def _function(tool: JsonObject) -> JsonObject:
 def _texts(content: Json) -> list[str]:
     if isinstance(content, str):
         return [content]
-    return [str(part["text"]) for part in _objects(content) if part["type"] == "text"]
+    return [str(part["text"]) for part in objects(content) if part["type"] == "text"]
 
 
 def _value_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
@@ -222,8 +229,18 @@ def _value_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
 
 
 def _model_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
-    """Models that reason take fewer parameters."""
-    if _REASONS.match(str(body["model"])) is None:
+    """Models that reason take fewer parameters, and the latest no tools."""
+    model, effort = str(body["model"]), body.get("reasoning_effort")
+    if body.get("tools") and _TOOLS_ELSEWHERE.match(model) and effort != "none":
+        yield (
+            (
+                f"Function tools with reasoning_effort are not supported for {model} in "
+                "/v1/chat/completions. To use function tools, use /v1/responses or set "
+                "reasoning_effort to 'none'."
+            ),
+            "reasoning_effort",
+        )
+    if not may_reason(model):
         return
     if "max_tokens" in body:
         yield (
@@ -233,14 +250,25 @@ def _model_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
             ),
             "max_tokens",
         )
-    for name in ("temperature", "top_p"):
+    yield from sampling_faults(body, effort)
+
+
+def may_reason(model: str) -> bool:
+    """Return whether a model of OpenAI reasons, at least where it is asked to."""
+    return _MAY_REASON.match(model) is not None
+
+
+def sampling_faults(body: JsonObject, effort: Json) -> Iterator[tuple[str, str]]:
+    """Yield the sampling parameters of a request that a model that reasons does not take."""
+    always = _ALWAYS_REASONS.match(str(body["model"])) is not None
+    for name in ("temperature", "top_p") if always or effort != "none" else ():
         if body.get(name, 1) != 1:
             fault = f"Unsupported value: '{name}' does not support {body[name]} with this model."
             yield f"{fault} Only the default (1) value is supported.", name
 
 
 def _turn_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
-    messages = _objects(body["messages"])
+    messages = objects(body["messages"])
     if not messages:
         yield "Invalid 'messages': empty array.", "messages"
     waiting: list[str] = []
@@ -255,7 +283,7 @@ def _turn_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
         if waiting:
             yield _unanswered(waiting, param)
             return
-        waiting = [str(call["id"]) for call in _objects(message.get("tool_calls"))]
+        waiting = [str(call["id"]) for call in objects(message.get("tool_calls"))]
         if message["role"] == "assistant" and message.get("content") is None and not waiting:
             yield "Invalid value for 'content': expected a string, got null.", param
     if waiting:
@@ -274,14 +302,14 @@ def _schema_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
     tools = body.get("tools")
     if tools == []:
         yield "Invalid 'tools': empty array. Expected an array with minimum length 1.", "tools"
-    for index, tool in enumerate(_objects(tools)):
+    for index, tool in enumerate(objects(tools)):
         function = _function(tool)
         param = f"tools[{index}].function"
-        if not _NAME.fullmatch(str(function["name"])):
+        if not NAME.fullmatch(str(function["name"])):
             yield f"Invalid '{param}.name': string does not match pattern.", f"{param}.name"
         if function.get("strict"):
             what = f"function '{function['name']}'"
-            yield from _strict_faults(what, f"{param}.parameters", function.get("parameters"))
+            yield from strict_faults(what, f"{param}.parameters", function.get("parameters"))
     form = body.get("response_format")
     if not isinstance(form, dict) or form.get("type") == "text":
         return
@@ -297,11 +325,11 @@ def _schema_faults(body: JsonObject) -> Iterator[tuple[str, str]]:
     if not isinstance(described, dict):
         return
     name = str(described["name"])
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         param = "response_format.json_schema.name"
         yield f"Invalid '{param}': string does not match pattern.", param
     if described.get("strict"):
-        yield from _strict_faults(
+        yield from strict_faults(
             f"response_format '{name}'", "response_format", described.get("schema")
         )
 
@@ -314,7 +342,8 @@ def _schema(body: JsonObject) -> JsonObject | None:
     return schema if isinstance(schema, dict) else None
 
 
-def _strict_faults(what: str, param: str, schema: Json | None) -> Iterator[tuple[str, str]]:
+def strict_faults(what: str, param: str, schema: Json | None) -> Iterator[tuple[str, str]]:
+    """Yield what OpenAI does not take in a schema that is strict."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         found = schema.get("type") if isinstance(schema, dict) else None
         wanted = f"a JSON Schema of 'type: \"object\"', got 'type: \"{found}\"'"

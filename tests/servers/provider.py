@@ -12,12 +12,17 @@ from servers.behaviour import Answer, Asked, Fault, JsonObject
 
 @attrs.frozen(kw_only=True)
 class Tokens:
-    """Tokens of one answer; the sent ones include those read from and written to a cache."""
+    """Tokens of one answer.
+
+    The sent ones include those read from and written to a cache, the received ones those that
+    were thought.
+    """
 
     sent: int
     received: int
     cached: int = 0
     written: int = 0
+    thought: int = 0
 
 
 class Provider(Protocol):

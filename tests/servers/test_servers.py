@@ -32,6 +32,7 @@ from servers.behaviour import (
 )
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
 from servers.posting import Change, drop, nested, posted, put, said
 from servers.tape import Tape
 
@@ -95,6 +96,26 @@ def openai_body() -> JsonObject:
     }
 
 
+def responses_body() -> JsonObject:
+    call: JsonObject = {"type": "function_call", "call_id": "call_1", "name": "read"}
+    tool: JsonObject = {"type": "function", "name": "read", "description": "reads"}
+    return {
+        "model": MODEL,
+        "instructions": "be brief",
+        "store": False,
+        "input": [
+            HELLO,
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+            {**call, "arguments": '{"path": "a"}'},
+            {"type": "function_call_output", "call_id": "call_1", "output": "text"},
+        ],
+        "tools": [{**tool, "parameters": SCHEMA, "strict": True}],
+        "text": {
+            "format": {"type": "json_schema", "name": "answer", "schema": SCHEMA, "strict": True}
+        },
+    }
+
+
 @pytest.fixture(scope="module")
 def messages() -> Iterator[LoopbackServer]:
     with LoopbackServer(AnthropicMessages(), brain=says("hi")) as server:
@@ -107,9 +128,19 @@ def chat() -> Iterator[LoopbackServer]:
         yield server
 
 
-def test_a_good_request_is_answered_by_both(messages: LoopbackServer, chat: LoopbackServer) -> None:
+@pytest.fixture(scope="module")
+def responses() -> Iterator[LoopbackServer]:
+    models = (MODEL, "gpt-4o", "gpt-6-sol")
+    with LoopbackServer(OpenAIResponses(), brain=says("hi"), models=models) as server:
+        yield server
+
+
+def test_a_good_request_is_answered_by_each(
+    messages: LoopbackServer, chat: LoopbackServer, responses: LoopbackServer
+) -> None:
     assert posted(messages, anthropic_body())[0] == 200
     assert posted(chat, openai_body())[0] == 200
+    assert posted(responses, responses_body())[0] == 200
 
 
 TEXT: JsonObject = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
@@ -182,6 +213,78 @@ def test_chat_refuses_what_breaks_a_documented_rule(
     status, error = posted(chat, body)
     assert status == 400
     assert fault in said(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "fault"),
+    [
+        (drop("model"), 400, "Missing required parameter: 'model'."),
+        (drop("input"), 400, "Missing required parameter: 'input'."),
+        (put(["x"], "stop"), 400, "'stop' was unexpected"),
+        (put([], "input"), 400, "empty array"),
+        (put("call_2", "input", 3, "call_id"), 400, "No tool call found for function call output"),
+        (put(9, "max_output_tokens"), 400, "Expected a value >= 16, but got 9 instead"),
+        (drop("input", 1, "encrypted_content"), 404, "Items are not persisted when `store`"),
+        (put(LOOSE, "tools", 0, "parameters"), 400, "'additionalProperties'"),
+        (put(OPTIONAL, "tools", 0, "parameters"), 400, "'required' is required"),
+        (drop("tools", 0, "strict"), 400, "tools.0"),
+        (put("a b", "tools", 0, "name"), 400, "does not match pattern"),
+        (put(OPTIONAL, "text", "format", "schema"), 400, "'required' is required"),
+        (put(CHOICE, "text", "format", "schema"), 400, "got 'type: \"string\"'"),
+        (put("a b", "text", "format", "name"), 400, "does not match pattern"),
+        (put({"type": "json_object"}, "text", "format"), 400, "must contain the word 'json'"),
+        (put({"effort": "huge"}, "reasoning"), 400, "reasoning.effort"),
+    ],
+)
+def test_responses_refuses_what_breaks_a_documented_rule(
+    responses: LoopbackServer, change: Change, status: int, fault: str
+) -> None:
+    body = responses_body()
+    change(body)
+    answered, error = posted(responses, body)
+    assert (answered, fault in said(error)) == (status, True), said(error)
+
+
+def test_responses_wants_every_call_answered(responses: LoopbackServer) -> None:
+    body = responses_body()
+    items = body["input"]
+    assert isinstance(items, list)
+    for kept, fault in (
+        (items[:3], "No tool output found for function call call_1."),
+        (items[:2], "'reasoning' was provided without its required following item."),
+    ):
+        status, error = posted(responses, body | {"input": kept})
+        assert (status, fault in said(error)) == (400, True)
+
+
+def test_responses_knows_which_models_reason(responses: LoopbackServer) -> None:
+    thoughts: JsonObject = {"include": ["reasoning.encrypted_content"]}
+    effort: JsonObject = {"reasoning": {"effort": "low"}}
+    calm: JsonObject = {"temperature": 0.2}
+    for model, good, bad, fault in (
+        ("gpt-4o", calm, effort, "Unsupported parameter: 'reasoning.effort'"),
+        ("gpt-4o", calm, thoughts, "Encrypted content is not supported"),
+        ("gpt-6-sol", effort, calm, "'temperature' does not support 0.2"),
+        ("gpt-6-sol", thoughts, effort | calm, "'temperature' does not support 0.2"),
+    ):
+        assert posted(responses, responses_body() | good | {"model": model})[0] == 200
+        status, error = posted(responses, responses_body() | bad | {"model": model})
+        assert (status, fault in said(error)) == (400, True), said(error)
+
+
+def test_chat_has_no_tools_for_the_latest_models_that_reason() -> None:
+    models = ("gpt-5.2", "gpt-5.4", "gpt-6-sol")
+    with LoopbackServer(OpenAIChat(), brain=says("hi"), models=models) as server:
+        for model, effort, expected in (
+            ("gpt-5.2", "low", 200),
+            ("gpt-5.4", None, 400),
+            ("gpt-6-sol", "low", 400),
+            ("gpt-6-sol", "none", 200),
+        ):
+            change: JsonObject = {} if effort is None else {"reasoning_effort": effort}
+            status, body = posted(server, openai_body() | {"model": model} | change)
+            assert status == expected
+            assert status == 200 or "use /v1/responses" in said(body)
 
 
 def test_chat_wants_every_call_answered_before_anything_else(chat: LoopbackServer) -> None:
@@ -340,6 +443,17 @@ def test_stops_and_calls_are_said_in_the_words_of_the_provider() -> None:
         "length",
         "stop",
         "content_filter",
+    ]
+    with LoopbackServer(OpenAIResponses(), brain=says(""), script=script) as server:
+        bodies = [posted(server, responses_body())[1] for _ in answers]
+    assert [
+        (body["status"], body["incomplete_details"]) for body in bodies if isinstance(body, dict)
+    ] == [
+        ("completed", None),
+        ("completed", None),
+        ("incomplete", {"reason": "max_output_tokens"}),
+        ("completed", None),
+        ("incomplete", {"reason": "content_filter"}),
     ]
 
 

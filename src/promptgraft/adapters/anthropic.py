@@ -11,6 +11,7 @@ import msgspec
 
 from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.parts import check_seen, messages_content
 from promptgraft.adapters.calling.schemas import (
     THOUGHTS,
     ModelProfile,
@@ -33,6 +34,7 @@ from promptgraft.adapters.calling.turns import (
     usage_of,
 )
 from promptgraft.adapters.facts import facts_of
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import SHARE, instance, number
@@ -43,7 +45,7 @@ MESSAGES = Api(
     adapter="AnthropicAdapter",
     provider="anthropic",
     packages=("anthropic", "genai_prices", "stamina"),
-    variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    variables=KNOWN["anthropic"].keys,
     address_variable="ANTHROPIC_BASE_URL",
     client="AsyncAnthropic",
     path="/v1/messages",
@@ -100,7 +102,13 @@ def profile_of(model: str) -> AnthropicProfile:
     thinking, assumed = THOUGHTS if facts.may_think else 0, facts.thinks is None
     sampling = facts.takes_sampling(None)
     if not name.startswith("claude-"):
-        return AnthropicProfile(sampling=sampling, thinking=thinking, assumed=assumed)
+        return AnthropicProfile(
+            sampling=sampling,
+            thinking=thinking,
+            assumed=assumed,
+            vision=facts.vision,
+            image_rate=facts.image_rate,
+        )
     return AnthropicProfile(
         structured_output="native" if facts.structured else "text",
         prompt_caching=True,
@@ -110,6 +118,8 @@ def profile_of(model: str) -> AnthropicProfile:
         thinking=thinking,
         assumed=assumed,
         efforts=facts.efforts,
+        vision=facts.vision,
+        image_rate=facts.image_rate,
     )
 
 
@@ -140,21 +150,22 @@ class AnthropicWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
-        content = content_of(rendered, say_format=native is None)
+        sent = content_of(rendered, say_format=native is None)
+        check_seen(sent.content, sees=self.profile.sees, model=self.model)
         body: JsonObject = {
             "model": self.model,
-            "messages": [{"role": "user", "content": content.user}],
+            "messages": [{"role": "user", "content": messages_content(sent.content)}],
             **self.options,
         }
         tools: list[JsonObject] = [_tool(tool) for tool in rendered.tools]
-        system: list[JsonObject] = [{"type": "text", "text": content.system}]
+        system: list[JsonObject] = [{"type": "text", "text": sent.system}]
         # The cached prefix ends at the mark; tools come before the system text, so it covers both.
-        stable = system if content.system else tools
+        stable = system if sent.system else tools
         if self.profile.prompt_caching and stable:
             stable[-1]["cache_control"] = _CACHED
         if tools:
             body["tools"] = [*tools]
-        if content.system:
+        if sent.system:
             body["system"] = [*system]
         config: JsonObject = {} if self.effort is None else {"effort": self.effort}
         if native is not None:
@@ -191,12 +202,13 @@ class AnthropicWire:
                 # Anthropic's input tokens leave out those of the cache; ours include them.
                 None if usage.input_tokens is None else usage.input_tokens + read + written,
                 usage.output_tokens,
-                read,
-                written,
+                cached=read,
+                written=written,
+                reasoning=(usage.output_tokens_details or _Thought()).thinking_tokens or 0,
             ),
             cache_write_tokens=written,
             model=answer.model,
-            message={"role": "assistant", "content": _repeatable(answer.content)},
+            messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
@@ -204,11 +216,16 @@ class AnthropicWire:
         return extended(request, turn, [{"role": "user", "content": results}] if results else [])
 
 
+class _Thought(msgspec.Struct, frozen=True):
+    thinking_tokens: Tokens | None = None
+
+
 class _Tokens(msgspec.Struct, frozen=True):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
     cache_read_input_tokens: Tokens | None = None
     cache_creation_input_tokens: Tokens | None = None
+    output_tokens_details: _Thought | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
+from promptgraft.ground.content import Image
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import raised_at
@@ -49,17 +50,20 @@ class Usage:
         input_tokens: tokens sent, including cached ones.
         output_tokens: tokens received.
         cached_tokens: the part of the input tokens that the provider read from its cache.
+        reasoning_tokens: the part of the output tokens that the model thought and did not show.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -131,15 +135,26 @@ class ModelCalled:
 
 def called_to_json(call: ModelCalled) -> Json:
     """Return an answered call as the journal keeps it."""
+    usage: list[Json] = [*attrs.astuple(call.usage)]
     return [
         call.model,
         call.requests,
-        call.usage.input_tokens,
-        call.usage.output_tokens,
-        call.usage.cached_tokens,
+        usage,
         None if call.cost is None else f"{call.cost:f}",
         round(call.seconds * _MICROSECONDS),
     ]
+
+
+def _usage_from_json(plain: Json) -> Usage:
+    match plain:
+        case [int(sent), int(received), int(cached), int(thought)]:
+            return Usage(
+                input_tokens=sent,
+                output_tokens=received,
+                cached_tokens=cached,
+                reasoning_tokens=thought,
+            )
+    return NO_USAGE
 
 
 def called_from_json(plain: Json, key: str) -> ModelCalled:
@@ -149,12 +164,12 @@ def called_from_json(plain: Json, key: str) -> ModelCalled:
         JournalCorruptError: ``plain`` is not what :func:`called_to_json` wrote.
     """
     match plain:
-        case [str(model), int(requests), int(sent), int(received), int(cached), cost, int(passed)]:
+        case [str(model), int(requests), usage, cost, int(passed)]:
             with contextlib.suppress(InvalidOperation):
                 return ModelCalled(
                     model=model,
                     requests=requests,
-                    usage=Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
+                    usage=_usage_from_json(usage),
                     cost=None if cost is None else Decimal(str(cost)),
                     seconds=passed / _MICROSECONDS,
                 )
@@ -254,9 +269,12 @@ def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
         adapter.check_prompt(rendered)
 
 
+PRICES_LINE = "prices: {input: IN, output: OUT}"
+"""The line of a project file that gives a model its prices, in US dollars for a million tokens."""
+
 GIVE_PRICES = (
-    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
-    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
+    f"give the model the line `{PRICES_LINE}` in the project file, or the adapter `prices=` in "
+    "Python, in US dollars for a million tokens; or leave max_cost out"
 )
 """Advice for a run with ``max_cost`` and a model without a known price."""
 
@@ -282,6 +300,19 @@ class ForeseenAdapter(Protocol):
 
     @property
     def is_thinking_assumed(self) -> bool: ...
+
+
+@runtime_checkable
+class SeeingAdapter(Protocol):
+    """An adapter that knows whether its model sees images, and how many tokens one is.
+
+    ``sees`` is None if that is not known.
+    """
+
+    @property
+    def sees(self) -> bool | None: ...
+
+    def tokens_of_image(self, image: Image) -> int: ...
 
 
 @runtime_checkable
@@ -445,13 +476,9 @@ def _made_again(
     rendered: RenderedPrompt[OutputT], told: Json, session: SessionProtocol
 ) -> PromptResponse[OutputT] | None:
     match told:
-        case {
-            "text": str(text),
-            "usage": [int(sent), int(received), int(cached)],
-            "finish_reason": str(why),
-        }:
-            counted = Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
-            return answered(rendered, text, session=session, usage=counted, finish_reason=why)
+        case {"text": str(text), "usage": counted, "finish_reason": str(why)}:
+            usage = _usage_from_json(counted)
+            return answered(rendered, text, session=session, usage=usage, finish_reason=why)
     return None
 
 

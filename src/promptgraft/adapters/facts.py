@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -16,6 +17,11 @@ NEAR = 60
 """Days before the end of a model from which a plan warns of it."""
 
 Sampling = Literal["always", "never", "without_thinking"]
+Vision = Literal["none", "tiles", "patches", "area", "large_area"]
+"""How a model reads images, which decides how many tokens one is; ``none`` if it sees none."""
+
+TOKENS_OF_IMAGE = 1_000
+"""Expected tokens of an image if its size or the rule of the model is not known."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,6 +34,8 @@ class ModelFacts:
         structured: whether the API enforces a JSON Schema.
         largest_output: the largest limit on an answer in tokens; None if not known.
         efforts: the thinking efforts that the provider knows.
+        vision: how it reads images; None if that is not known.
+        image_rate: the factor of the rule for the tokens of an image.
     """
 
     thinks: bool | None = None
@@ -35,6 +43,8 @@ class ModelFacts:
     structured: bool = True
     largest_output: int | None = None
     efforts: tuple[str, ...] = ()
+    vision: Vision | None = None
+    image_rate: float = 1.0
 
     @property
     def may_think(self) -> bool:
@@ -103,10 +113,41 @@ def end_of(provider: str, model: str) -> ModelEnd | None:
     return None
 
 
+def is_chat_only(model: str) -> bool:
+    """Return whether OpenAI serves a model through Chat Completions but not through Responses."""
+    return re.match(_tables()["openai"]["chat_only"], model) is not None
+
+
 def current_of(provider: str, model: str) -> str | None:
     """Return the current model of the line of a model; None for an unknown line."""
     lines = _tables()[provider]["lines"]
     return next((line["current"] for line in lines if re.match(line["names"], model)), None)
+
+
+def tokens_of_image(vision: Vision | None, rate: float, pixels: tuple[int, int] | None) -> int:
+    """Return the tokens of an image by the rule of a model, as far as it is known."""
+    if vision is None or pixels is None or 0 in pixels:
+        return TOKENS_OF_IMAGE
+    match vision:
+        case "tiles":
+            # Fitted into a square of 2,048 pixels, then to a shorter side of 768.
+            width, height = _fitted(_fitted(pixels, longest=2_048), shortest=768)
+            tokens = 85.0 + 170 * math.ceil(width / 512) * math.ceil(height / 512)
+        case "patches":
+            tokens = min(1_536.0, math.ceil(pixels[0] / 32) * math.ceil(pixels[1] / 32))
+        case _:
+            longest, most = (1_568, 1_600) if vision == "area" else (2_576, 4_784)
+            width, height = _fitted(pixels, longest=longest)
+            tokens = min(float(most), width * height / 750)
+    return math.ceil(rate * tokens)
+
+
+def _fitted(
+    pixels: tuple[float, float], *, longest: float = math.inf, shortest: float = math.inf
+) -> tuple[float, float]:
+    """Return width and height, made smaller where a side is longer than allowed."""
+    scale = min(1.0, longest / max(pixels), shortest / min(pixels))
+    return pixels[0] * scale, pixels[1] * scale
 
 
 @cache

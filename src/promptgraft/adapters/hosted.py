@@ -13,6 +13,7 @@ from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.litellm import LiteLLMAdapter
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.strict.checks import STRING, TEXT
 
@@ -40,7 +41,7 @@ class AzureOpenAIAdapter(OpenAIAdapter):
         CHAT,
         adapter="AzureOpenAIAdapter",
         provider="azure",
-        variables=("AZURE_OPENAI_API_KEY",),
+        variables=KNOWN["azure"].keys,
         address_variable="AZURE_OPENAI_ENDPOINT",
         client="AsyncAzureOpenAI",
         needs_address=True,
@@ -74,8 +75,7 @@ class GeminiAdapter(OpenAIAdapter):
         CHAT,
         adapter="GeminiAdapter",
         provider="gemini",
-        # Google's own SDK reads both as well.
-        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        variables=KNOWN["gemini"].keys,
         address_variable="GEMINI_BASE_URL",
         own_address="https://generativelanguage.googleapis.com/v1beta/openai",
         seller="google",
@@ -106,7 +106,7 @@ class BedrockAdapter(AnthropicAdapter):
         provider="bedrock",
         packages=(*_ANTHROPIC, "botocore"),
         extra="bedrock",
-        variables=("AWS_BEARER_TOKEN_BEDROCK",),
+        variables=KNOWN["bedrock"].keys,
         address_variable="ANTHROPIC_BEDROCK_BASE_URL",
         client="AsyncAnthropicBedrock",
         needs_key=False,
@@ -145,7 +145,7 @@ class VertexAdapter(AnthropicAdapter):
         provider="vertex",
         packages=(*_ANTHROPIC, "google.auth"),
         extra="vertex",
-        variables=("VERTEX_ACCESS_TOKEN",),
+        variables=KNOWN["vertex"].keys,
         address_variable="ANTHROPIC_VERTEX_BASE_URL",
         client="AsyncAnthropicVertex",
         needs_key=False,

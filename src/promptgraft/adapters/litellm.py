@@ -19,6 +19,7 @@ from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.prices import ModelPrice
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received, Turn
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.prompt.schema import JsonObject
 
 _MILLION = 1_000_000
@@ -103,7 +104,7 @@ class LiteLLMAdapter(OpenAIAdapter):
         adapter="LiteLLMAdapter",
         provider="litellm",
         packages=("litellm", "stamina"),
-        variables=("LITELLM_API_KEY",),
+        variables=KNOWN["litellm"].keys,
         address_variable="LITELLM_API_BASE",
         needs_key=False,
     )

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API: profiles of its models, the wire format, and the adapter."""
+"""OpenAI's models: their profiles, the wire format of Chat Completions, and the adapter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal
 import attrs
 import msgspec
 
+from promptgraft.adapters import responses
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.parts import chat_content, check_seen
 from promptgraft.adapters.calling.schemas import (
     THOUGHTS,
     ModelProfile,
@@ -32,10 +34,12 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
-from promptgraft.adapters.facts import facts_of
+from promptgraft.adapters.facts import facts_of, is_chat_only
+from promptgraft.adapters.providers import KNOWN
+from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number
+from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number, one_of
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 
@@ -43,7 +47,7 @@ CHAT = Api(
     adapter="OpenAIAdapter",
     provider="openai",
     packages=("openai", "genai_prices", "stamina"),
-    variables=("OPENAI_API_KEY",),
+    variables=KNOWN["openai"].keys,
     address_variable="OPENAI_BASE_URL",
     client="AsyncOpenAI",
     path="/chat/completions",
@@ -88,6 +92,9 @@ RULES = SchemaRules(
 _OURS = re.compile(r"(?:ft:)?(?:chatgpt-|gpt-\d|o\d)")
 # The longest answers by default: models that think need room for their thoughts.
 _LONGEST, _LONGEST_THINKING = 16_384, 32_768
+# OpenAI's own addresses.
+_OWN = {"api.openai.com", "eu.api.openai.com", "us.api.openai.com"}
+_WITH_RESPONSES = {"openai", "azure"}
 
 
 @attrs.frozen(kw_only=True)
@@ -123,6 +130,8 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
         thinking=THOUGHTS if facts.may_think else 0,
         assumed=facts.thinks is None,
         efforts=facts.efforts,
+        vision=facts.vision,
+        image_rate=facts.image_rate,
     )
 
 
@@ -131,8 +140,8 @@ _FINISHES = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
 
 
 @attrs.frozen(kw_only=True)
-class OpenAIWire:
-    """Encodes requests to one model and decodes its answers.
+class ChatWire:
+    """Encodes requests for Chat Completions to one model and decodes its answers.
 
     ``options`` are further fields of each request.
     """
@@ -143,10 +152,11 @@ class OpenAIWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
-        content = content_of(rendered, say_format=native is None)
-        messages: list[Json] = [{"role": "user", "content": content.user}]
-        if content.system:
-            messages.insert(0, {"role": "system", "content": content.system})
+        sent = content_of(rendered, say_format=native is None)
+        check_seen(sent.content, sees=self.profile.sees, model=self.model)
+        messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
+        if sent.system:
+            messages.insert(0, {"role": "system", "content": sent.system})
         body: JsonObject = {"model": self.model, "messages": messages, **self.options}
         if rendered.tools:
             body["tools"] = [_tool(tool) for tool in rendered.tools]
@@ -183,16 +193,19 @@ class OpenAIWire:
             usage=usage_of(
                 usage.prompt_tokens,
                 usage.completion_tokens,
-                details.cached_tokens or 0,
-                details.cache_write_tokens or 0,
+                cached=details.cached_tokens or 0,
+                written=details.cache_write_tokens or 0,
+                reasoning=(usage.completion_tokens_details or _Thought()).reasoning_tokens or 0,
             ),
             cache_write_tokens=details.cache_write_tokens or 0,
             model=answer.model or self.model,
-            message={
-                "role": "assistant",
-                "content": _text(message.content),
-                "tool_calls": [*(message.tool_calls or ())],
-            },
+            messages=(
+                {
+                    "role": "assistant",
+                    "content": _text(message.content),
+                    "tool_calls": [*(message.tool_calls or ())],
+                },
+            ),
         )
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
@@ -232,10 +245,15 @@ class _Details(msgspec.Struct, frozen=True):
     cache_write_tokens: Tokens | None = None
 
 
+class _Thought(msgspec.Struct, frozen=True):
+    reasoning_tokens: Tokens | None = None
+
+
 class _Tokens(msgspec.Struct, frozen=True):
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Thought | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -272,10 +290,14 @@ def _reply(answer: ToolAnswer) -> JsonObject:
 
 @attrs.frozen(eq=False)
 class OpenAIAdapter(ModelAdapter):
-    """Answers prompts through OpenAI's Chat Completions API, or with a compatible server.
+    """Answers prompts through OpenAI's API, or with a compatible server.
 
     Args:
         model: the model, such as ``gpt-6-luna``.
+        api: ``responses`` for the Responses API, ``chat`` for Chat Completions. ``auto`` takes
+            Responses for OpenAI's own address, and chat for every other one and where an option
+            is set that only chat has: ``stop``, ``seed``, ``max_output_tokens`` below 16, or a
+            field of ``extra_body``.
         max_output_tokens: limit on the answer, including thinking; the profile's when it is None.
         temperature: sampling temperature, from 0 to 2.
         top_p: probability mass for nucleus sampling, from 0 to 1.
@@ -284,8 +306,8 @@ class OpenAIAdapter(ModelAdapter):
         effort: thinking effort: ``minimal``, ``low``, ``medium``, ``high``, ...
         extra_body: further fields of each request.
         api_key: the key; ``OPENAI_API_KEY`` when it is None.
-        base_url: the address of a compatible server, without ``/chat/completions``;
-            ``OPENAI_BASE_URL`` or OpenAI's own when it is None.
+        base_url: the address of a compatible server, without ``/responses`` and
+            ``/chat/completions``; ``OPENAI_BASE_URL`` or OpenAI's own when it is None.
         headers: further headers of each request.
         timeout: seconds of wall time for one request.
         policy: attempts and waits of a call.
@@ -309,6 +331,9 @@ class OpenAIAdapter(ModelAdapter):
         default=None, kw_only=True, validator=number(0, 2).or_none
     )
     top_p: float | None = attrs.field(default=None, kw_only=True, validator=SHARE.or_none)
+    api: str = attrs.field(
+        default="auto", kw_only=True, validator=one_of("auto", "responses", "chat")
+    )
     seed: int | None = attrs.field(default=None, kw_only=True, validator=INTEGER.or_none)
     profile: OpenAIProfile | None = attrs.field(
         default=None, kw_only=True, validator=instance(OpenAIProfile).or_none
@@ -322,26 +347,88 @@ class OpenAIAdapter(ModelAdapter):
                     f"OpenAIAdapter: {name}: `{self.model}` does not take it; leave it out, or "
                     "give profile=OpenAIProfile(sampling=True, ...)"
                 )
+        if self.api != "responses":
+            return
+        if self.service.provider not in _WITH_RESPONSES:
+            raise ConfigError(
+                f"{self.service.adapter}: api: expected `auto` or `chat`, found 'responses'"
+            )
+        for name in self._chat_only:
+            raise ConfigError(
+                f"{self.service.adapter}: {name}: the Responses API does not take it; leave it "
+                "out, or give api='chat'"
+            )
+
+    @property
+    def identity(self) -> str:
+        said = super().identity
+        # Listed only where it is used, so that runs from before it was known can be resumed.
+        return f"{said} api=responses" if self._uses_responses else said
 
     @property
     def longest_answer(self) -> int | None:
         return self.max_output_tokens or self._known.max_output_tokens
 
     @property
-    def _known(self) -> OpenAIProfile:
-        return self.profile or profile_of(self.model, effort=self.effort)
-
-    @property
-    def wire(self) -> OpenAIWire:
-        options: JsonObject = {
+    def wire(self) -> ChatWire | ResponsesWire:
+        sampling: JsonObject = {"temperature": self.temperature, "top_p": self.top_p}
+        if self._uses_responses:
+            options = self._filled({**sampling, **self._options_of_responses})
+            if self.effort is not None:
+                thoughts = options.get("reasoning")
+                further = thoughts if isinstance(thoughts, dict) else {}
+                options["reasoning"] = {**further, "effort": self.effort}
+            known = self._known
+            return ResponsesWire(
+                model=self.model, rules=known.rules, sees=known.sees, options=options
+            )
+        options = {
             self._known.output_limit: self.longest_answer,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
+            **sampling,
             "stop": [*self.stop] or None,
             "seed": self.seed,
             "reasoning_effort": self.effort,
         }
-        given = {name: value for name, value in options.items() if value is not None}
-        return OpenAIWire(
-            model=self.model, profile=self._known, options={**given, **self._further_fields}
-        )
+        return ChatWire(model=self.model, profile=self._known, options=self._filled(options))
+
+    @property
+    def _options_of_responses(self) -> JsonObject:
+        options: JsonObject = {"max_output_tokens": self.longest_answer, "store": False}
+        # Thoughts are sent back with the results of tools, and nothing is stored at the provider.
+        if self._known.seller is not None and self._known.thinking:
+            options["include"] = ["reasoning.encrypted_content"]
+        return options
+
+    def _filled(self, options: JsonObject) -> JsonObject:
+        """Return the options that are set, and the further fields."""
+        known = {name: value for name, value in options.items() if value is not None}
+        return {**known, **self._further_fields}
+
+    @property
+    def _known(self) -> OpenAIProfile:
+        return self.profile or profile_of(self.model, effort=self.effort)
+
+    @property
+    def _api(self) -> Api:
+        if not self._uses_responses:
+            return self.service
+        return attrs.evolve(self.service, path=responses.PATH, taken=responses.TAKEN)
+
+    @property
+    def _uses_responses(self) -> bool:
+        if self.api != "auto":
+            return self.api == "responses"
+        own = self.service.provider == CHAT.provider and self._access_to(self.service).is_at(_OWN)
+        return own and not self._chat_only and not is_chat_only(self.model)
+
+    @property
+    def _chat_only(self) -> list[str]:
+        """The options that are set and that only Chat Completions has."""
+        limit = self.max_output_tokens
+        options = {
+            "stop": bool(self.stop),
+            "seed": self.seed is not None,
+            "max_output_tokens": limit is not None and limit < responses.SHORTEST,
+        }
+        fields = [f"extra_body.{name}" for name in self.extra_body if name in responses.CHAT_ONLY]
+        return [*(name for name, is_set in options.items() if is_set), *fields]

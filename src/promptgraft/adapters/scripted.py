@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.errors import ConfigError
+from promptgraft.ground.content import Image
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -59,6 +60,14 @@ class ScriptedAdapter:
     def price_of(self, usage: Usage) -> Decimal:
         del usage
         return Decimal(0)
+
+    @property
+    def sees(self) -> bool:
+        return True
+
+    def tokens_of_image(self, image: Image) -> int:
+        del image
+        return 0
 
     @property
     def requests(self) -> tuple[RenderedPrompt[object], ...]:

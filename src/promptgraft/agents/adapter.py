@@ -36,13 +36,15 @@ from promptgraft.errors import (
 from promptgraft.evals.attempt import plain_output
 from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
+from promptgraft.ground.content import in_words, named
+from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import canonical_json, digest_text, shown
 from promptgraft.ground.strict.checks import COUNT, one_of
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import NOTHING, Charge, SessionProtocol, Watch
+from promptgraft.runtime.session import NOTHING, Charge, Session, SessionProtocol, Watch
 from promptgraft.targets.texts import as_texts
 
 OutputT = TypeVar("OutputT")
@@ -174,7 +176,7 @@ class _Playing:
         """Ask turn by turn and return the last answer."""
         case, history = self.case, list[PastTurn]()
         is_alone = not case.turns and case.scenario is None
-        query = case.turns[0].user if case.turns else query_of(case)
+        query = in_words(case.turns[0].user) if case.turns else query_of(case)
         while True:
             answer = self.ask(query, tuple(history))
             if is_alone:
@@ -196,7 +198,7 @@ class _Playing:
         """Return the user's next message; empty if the conversation is over."""
         turns, scenario, user = self.case.turns, self.case.scenario, self.adapter.user
         if turns:
-            return turns[len(history)].user if len(history) < len(turns) else ""
+            return in_words(turns[len(history)].user) if len(history) < len(turns) else ""
         if scenario is None or user is None or len(history) >= self.adapter.max_turns:
             return ""
         return next_message(user, self.adapter.question, (scenario, history), self.call.session)
@@ -327,7 +329,39 @@ class BlackBox:
 
 def query_of(case: Case) -> str:
     """Return the query of a case of one turn, as text."""
-    return case.input if isinstance(case.input, str) else canonical_json(case.input)
+    query = named(case.input)
+    return query if isinstance(query, str) else canonical_json(query)
+
+
+def _first_turn(prompt: Prompt[object], case: Case) -> Prompt[object]:
+    """Return the prompt bound to the first turn of a case alone, which needs no simulated user."""
+    first = case.turns[0].user if case.turns else case.input
+    return prompt.bind(attrs.evolve(case, input=first, turns=(), fields={}))
+
+
+def probe(adapter: AgentAdapter, prompt: Prompt[object], case: Case) -> PromptResponse[object]:
+    """Ask an agent the first turn of a case once, with the texts of the source.
+
+    Raises:
+        CallerError: it failed; with file and line of the user's code.
+        ProviderError: it was unreachable.
+    """
+    lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
+    session = Session(tags={"scope": "probe", "example": case.id})
+    with temporary_folder() as folder, adapter.opened(folder):
+        try:
+            return evaluated(lenient, _first_turn(prompt, case), session=session)
+        except AgentFaultError as error:
+            raise _failed(adapter, case, error, "on") from error
+
+
+def _failed(adapter: AgentAdapter, case: Case, error: AgentFaultError, when: str) -> CallerError:
+    where = f"{case.origin}: " if case.origin else ""
+    place = f" ({error.place})" if error.place else ""
+    return CallerError(
+        f"{where}agent `{adapter.agent.name}` failed {when} `{case.id}`: {error}{place}; "
+        "fix it first"
+    )
 
 
 MOST_CALLS = 3
@@ -351,13 +385,12 @@ def rehearse(
         ProviderError: it was unreachable every time.
         LimitReachedError: time ran out.
     """
-    # With "zero", faults arrive here as AgentFaultError; one turn needs no simulated user.
+    # With "zero", faults arrive here as AgentFaultError.
     lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
     spent: list[Spending] = []
     error: AgentFaultError | ProviderError | None = None
     for case in list(cases)[:MOST_CALLS]:
-        first = case.turns[0].user if case.turns else query_of(case)
-        asked = prompt.bind(attrs.evolve(case, input=first, turns=(), fields={}))
+        asked = _first_turn(prompt, case)
         session = watch.session(tags={"scope": "rehearsal", "example": case.id}, deadline=deadline)
         try:
             watch.call(evaluated, lenient, asked, session=session, deadline=deadline)
@@ -372,12 +405,8 @@ def rehearse(
         if error is None:
             return tuple(spent)
     if isinstance(error, AgentFaultError):
-        where = f"{failed.origin}: " if failed.origin else ""
-        place = f" ({error.place})" if error.place else ""
-        raise CallerError(
-            f"{where}agent `{adapter.agent.name}` failed on every case tried before the run, "
-            f"last on `{failed.id}`: {error}{place}; fix it first"
-        ) from error
+        when = "on every case tried before the run, last on"
+        raise _failed(adapter, failed, error, when) from error
     if error is not None:
         raise error
     return tuple(spent)

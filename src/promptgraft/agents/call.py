@@ -25,7 +25,7 @@ from promptgraft.errors import (
 from promptgraft.evals.types import Message, ToolUse
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import place_of
-from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import STRING, instance, money
 from promptgraft.ground.text import clip, message_of
 from promptgraft.runtime.deadline import Deadline
@@ -71,6 +71,13 @@ class AgentAnswer:
     usage: Usage = attrs.field(default=NO_USAGE, validator=instance(Usage))
     cost: Decimal | None = attrs.field(default=None, converter=_as_cost)
     counted: bool = False
+
+
+def answer_of_data(data: Json, tools: tuple[ToolUse, ...] | None = None) -> AgentAnswer:
+    """Return plain data as an answer: a text as it is, everything else also as JSON."""
+    if isinstance(data, str):
+        return AgentAnswer(text=data, tools=tools)
+    return AgentAnswer(text=canonical_json(data), output=data, tools=tools)
 
 
 @attrs.frozen(kw_only=True)

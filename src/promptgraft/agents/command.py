@@ -18,12 +18,14 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.adapters.calling.access import SENSITIVE
+from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import digest, digest_text, shown
-from promptgraft.ground.strict.checks import SECONDS, STRING
+from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
 from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import Deadline
 
@@ -53,6 +55,17 @@ def _as_command(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(command)
 
 
+def _as_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    found: object = names
+    if isinstance(found, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"only: expected a list of names such as ['HOME'], found {shown(found)}")
+    for name in names:
+        ENVIRONMENT_NAME.hold("only", name)
+    return tuple(names)
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class CommandAgent(Templated):
     """An agent that is a command, started for each query without a shell.
@@ -67,12 +80,15 @@ class CommandAgent(Templated):
     Attributes:
         command: the program and its arguments.
         env: environment variables in addition to those of this process.
+        only: names of the variables of this process that the command gets, besides ``PATH``; None
+            for all but the usual variables of providers' keys, such as ``OPENAI_API_KEY``.
         timeout: seconds for one answer.
         answer: path of the answer in JSON output, such as ``$.result``; by default the whole output
             is the answer.
         tools: path of the list of called tools.
         version: version of the agent; by default a digest of the files named in ``command``.
         cwd: working directory, to which paths in ``command`` are relative.
+        in_copy: start it in the copy that the delivery ``folder`` makes of ``cwd``.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -80,11 +96,13 @@ class CommandAgent(Templated):
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
     env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    only: tuple[str, ...] | None = attrs.field(default=None, converter=_as_names)
     timeout: float = attrs.field(default=600.0, validator=SECONDS)
     answer: str | None = attrs.field(default=None, validator=a_path)
     tools: str | None = attrs.field(default=None, validator=a_path)
     version: str = attrs.field(default="", validator=STRING)
     cwd: Path = attrs.field(default=Path(), converter=Path)
+    in_copy: bool = attrs.field(default=False, validator=FLAG)
 
     @property
     def name(self) -> str:
@@ -95,8 +113,11 @@ class CommandAgent(Templated):
         # System programs count by name only; the user states their version.
         paths = [self.cwd / one for one in self.command if not Path(one).is_absolute()]
         seen = self.version or [digest_text(p.read_bytes().hex()) for p in paths if is_file(p)]
-        what = digest([list(self.command), sorted(self.env.items()), self.answer, seen])[:12]
-        return f"{self.name} {what}"
+        what: list[object] = [list(self.command), sorted(self.env.items()), self.answer, seen]
+        # Only where they are set: journals of agents without them stay valid.
+        what += [] if self.only is None else [sorted(self.only)]
+        what += ["in_copy"] if self.in_copy else []
+        return f"{self.name} {digest(what)[:12]}"
 
     @cached_property
     def _arguments(self) -> tuple[Template, ...]:
@@ -110,9 +131,33 @@ class CommandAgent(Templated):
     def _templates(self) -> tuple[Template, ...]:
         return (*self._arguments, *self._variables.values())
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that it needs."""
+        return tuple(dict.fromkeys((*super().variables, *(self.only or ()))))
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The variables of this process that it does not get because they hold a provider's key."""
+        if self.only is not None:
+            return ()
+        named = {*self.env, *self.variables}
+        return tuple(name for name in KEY_OWNERS if os.environ.get(name) and name not in named)
+
+    @property
+    def _secret_names(self) -> tuple[str, ...]:
+        # The values of others, such as `LANG=C`, may be ordinary words of answers.
+        passed = filter(SENSITIVE.search, self.only or ())
+        return tuple(dict.fromkeys((*super()._secret_names, *passed)))
+
     def check(self, delivery: str, names: Collection[str]) -> None:
+        if self.in_copy and delivery != "folder":
+            raise ConfigError(
+                "cwd: `{folder}` is the copy that the delivery `folder` makes; choose it, or "
+                "name another folder"
+            )
         needed = {"folder": "folder", "argument": "texts"}.get(delivery, "")
-        self._check_places(names, "command: no argument", needed)
+        self._check_places(names, "command: no argument", needed, is_reached=self.in_copy)
         program = self.command[0]
         where = self.cwd / program if os.sep in program else program
         if shutil.which(where) is None:
@@ -128,7 +173,8 @@ class CommandAgent(Templated):
         if any("\0" in one for one in (*arguments, *env.values())):
             raise AgentFaultError("a command cannot be given a text with a NUL character")
         ends = sooner(call.deadline, self.timeout)
-        found = _run(arguments, cwd=self.cwd, env={**os.environ, **env}, ends=ends)
+        folder = call.folder if self.in_copy and call.folder is not None else self.cwd
+        found = _run(arguments, cwd=folder, env={**self._inherited(), **env}, ends=ends)
         if found.is_late:
             if call.deadline is not None:
                 call.deadline.check()
@@ -142,6 +188,14 @@ class CommandAgent(Templated):
             how = _ended(found.code)
             raise AgentFaultError(f"the agent {how}{f': {said}' if said else ''}")
         return self._answer_in(output.removesuffix("\n"))
+
+    def _inherited(self) -> dict[str, str]:
+        """Return the variables of this process that the command gets."""
+        if self.only is None:
+            return {name: value for name, value in os.environ.items() if name not in KEY_OWNERS}
+        # The command is started by a shell, which must find it.
+        kept = {"PATH", *self.only}
+        return {name: value for name, value in os.environ.items() if name in kept}
 
 
 def _ended(code: int) -> str:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 import attrs
 
-from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, fault_of, sooner, too_late
+from promptgraft.agents.call import (
+    Agent,
+    AgentAnswer,
+    AgentCall,
+    answer_of_data,
+    fault_of,
+    sooner,
+    too_late,
+)
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,
+    DataFormatError,
     LimitReachedError,
     PromptEvaluationError,
     PromptgraftError,
     user_errors,
 )
 from promptgraft.ground.functions import code_digest, function_name, place_of
-from promptgraft.ground.serde import shown
+from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
 
+_PLAIN = (str, int, float, list, tuple, Mapping)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -35,9 +45,9 @@ def _reports_tools(agent: PythonAgent) -> bool:
 class PythonAgent:
     """An agent that is a function: ``(query)`` or ``(query, call)``, plain or ``async``.
 
-    It returns a text or an ``AgentAnswer``. An exception is the agent's fault and scores 0, except
-    for connection errors, timeouts, and the statuses 429 and 5xx of an HTTP library. Picklable if
-    the function is.
+    It returns a text, other data that JSON can hold, or an ``AgentAnswer``. An exception is the
+    agent's fault and scores 0, except for connection errors, timeouts, and the statuses 429 and 5xx
+    of an HTTP library. Picklable if the function is.
 
     Attributes:
         function: a function, partial, method or callable object. It is passed the call if it takes
@@ -106,18 +116,23 @@ class PythonAgent:
             if isinstance(error, PromptgraftError) and not place_of(error):
                 raise
             raise fault_of(error, self.name) from error
-        if isinstance(value, str):
-            return AgentAnswer(text=value)
-        if not isinstance(value, AgentAnswer):
-            raise AgentFaultError(
-                f"the agent returned {shown(value)}; an agent returns a text or an AgentAnswer"
-            )
-        return value
+        return value if isinstance(value, AgentAnswer) else _as_answer(value)
 
     def _called(self, query: str, call: AgentCall) -> object:
         if self._call_is == "named":
             return self.function(query, call=call)
         return self.function(query, call) if self._call_is else self.function(query)
+
+
+def _as_answer(value: object) -> AgentAnswer:
+    """Return plain data that a function returned as an answer."""
+    fault = f"the agent returned {shown(value)}; an agent returns a value of JSON or an AgentAnswer"
+    if value is not None and not isinstance(value, _PLAIN):
+        raise AgentFaultError(fault)
+    try:
+        return answer_of_data(unstructure(value))
+    except DataFormatError as error:
+        raise AgentFaultError(f"{fault}: {error}") from None
 
 
 def as_agent(given: Agent | Callable[..., Any]) -> Agent:

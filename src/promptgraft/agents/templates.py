@@ -11,7 +11,7 @@ from functools import cached_property
 import attrs
 
 from promptgraft.adapters.calling.access import blanked
-from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall
+from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.case_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
@@ -153,15 +153,23 @@ class Templated(ABC):
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that it needs."""
+        return self._secret_names
+
+    @property
+    def _secret_names(self) -> tuple[str, ...]:
+        """The variables whose values are blanked in messages and answers."""
         return tuple(dict.fromkeys(name for one in self._templates for name in one.variables))
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """The values of these variables, which are blanked in messages and answers."""
-        return tuple(filter(None, map(os.environ.get, self.variables)))
+        return tuple(filter(None, map(os.environ.get, self._secret_names)))
 
-    def _check_places(self, names: Collection[str], where: str, needed: str) -> None:
+    def _check_places(
+        self, names: Collection[str], where: str, needed: str, *, is_reached: bool = False
+    ) -> None:
         """Check that the templates contain the query, and the place ``needed`` if it is not empty.
+
+        With ``is_reached`` the texts reach the agent in another way too.
 
         Raises:
             ConfigError: a place is missing; the message begins with ``where``.
@@ -172,7 +180,7 @@ class Templated(ABC):
             raise ConfigError(
                 f"{where} contains `{{query}}`, so every request would be the same; add it"
             )
-        if needed and not any(one.names(needed) for one in self._templates):
+        if needed and not is_reached and not any(one.names(needed) for one in self._templates):
             place = "{folder}" if needed == "folder" else "{texts.NAME}"
             raise ConfigError(
                 f"{where} contains `{place}`, so the texts of a candidate never reach the agent; "
@@ -196,12 +204,8 @@ class Templated(ABC):
             raise AgentFaultError(f"expected JSON from the agent, found {said}") from None
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
-        found = _at(data, self.answer or "$")
-        return AgentAnswer(
-            text=found if isinstance(found, str) else canonical_json(found),
-            output=None if isinstance(found, str) else found,
-            tools=None if self.tools is None else _tools(_at(data, self.tools)),
-        )
+        tools = None if self.tools is None else _tools(_at(data, self.tools))
+        return answer_of_data(_at(data, self.answer or "$"), tools)
 
 
 def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
@@ -224,7 +228,7 @@ def hidden(text: str, secrets: Collection[str]) -> str:
 def _at(data: Json, place: str) -> Json:
     found = [value for _, value in places(data, parse_path(place))]
     # A path with a wildcard may match several values, of which none is the answer.
-    if len(found) != 1 or found[0] is None:
+    if len(found) != 1:
         said = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
         raise AgentFaultError(f"expected a value at `{place}` of the agent's reply, found {said}")
     return found[0]

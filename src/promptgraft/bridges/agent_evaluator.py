@@ -19,6 +19,7 @@ from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.content import named
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.project.importing import import_metrics
@@ -124,7 +125,7 @@ def _failures(
             continue
         yield {
             "case": case.id,
-            "query": case.input,
+            "query": named(case.input),
             "expected": case.expected,
             "scores": dict(means),
             "thresholds": dict(thresholds),

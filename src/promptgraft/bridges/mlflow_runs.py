@@ -17,9 +17,12 @@ import attrs
 
 from promptgraft.bridges.trackers import Figures
 from promptgraft.errors import ConfigError
+from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import digest_text, shown
+from promptgraft.ground.strict.checks import TEXT, Kind, Reach, check
+from promptgraft.ground.strict.kinds import record_of
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.services import check_mlflow
+from promptgraft.project.adding import Tracker
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
 from promptgraft.search.stopping import StopReason
@@ -34,6 +37,46 @@ _NO_NAME = re.compile(r"[^\w.-]+")
 _NO_PARAM = re.compile(r"[^\w ./:-]+")
 _LONGEST_PARAM = 500
 _FAILED = {StopReason.PROVIDER_FAILED, StopReason.UNREADABLE, StopReason.FAILED}
+
+
+_URI = check(
+    "the address or database of a server, such as `http://localhost:5000`",
+    lambda value: value if isinstance(value, str) and value.strip() and "@" not in value else None,
+    {"type": "string"},
+    hidden=True,
+    mend="user and password are those of MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+).reaching(Reach.ADDRESS)
+
+
+def _check_installed() -> None:
+    check_package("mlflow-skinny", "3.4", extra="mlflow", what="tracking in MLflow")
+
+
+@attrs.frozen(kw_only=True)
+class MlflowTracker(Tracker):
+    """Reports each run as a run of MLflow.
+
+    Attributes:
+        uri: The tracking server or database; by default as MLflow finds it.
+        experiment: The experiment; created if it does not exist.
+    """
+
+    uri: str | None = None
+    experiment: str = "promptgraft"
+
+    @classmethod
+    def kind(cls) -> Kind[MlflowTracker]:
+        return record_of(cls, special={"uri": _URI, "experiment": TEXT})
+
+    def check(self) -> None:
+        _check_installed()
+
+    def reported(
+        self, bus: EventBus, *, key: str, folder: Path | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return tracked(
+            bus, experiment=self.experiment, tracking_uri=self.uri, key=key, folder=folder
+        )
 
 
 @contextlib.contextmanager
@@ -61,7 +104,7 @@ def tracked(
         ConfigError: MLflow is missing or too old, the key is unusable, or the experiment cannot be
             opened.
     """
-    check_mlflow()
+    _check_installed()
     if key is not None and not _KEY.fullmatch(key):
         raise ConfigError(f"key: expected letters, digits, `_`, `.` and `-`, found {shown(key)}")
     mlflow = importlib.import_module("mlflow")

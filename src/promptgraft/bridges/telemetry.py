@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -23,10 +24,13 @@ from promptgraft.adapters.base import (
     Usage,
     adapter_identity,
 )
+from promptgraft.adapters.calling.access import is_address
 from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.environment import check_package
-from promptgraft.project.services import check_otlp
+from promptgraft.ground.strict.checks import Kind, Reach, check
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.project.adding import Tracker
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import CallsInFlight, EventBus
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted
@@ -44,6 +48,53 @@ CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _AT_LEAST = "1.30"
 _NANOSECONDS = 1_000_000_000
 _Plain = str | bool | int | float | Sequence[str]
+
+
+_ENDPOINT = check(
+    "the address of a collector, such as `http://localhost:4318`",
+    lambda value: (
+        value if isinstance(value, str) and is_address(value) and "@" not in value else None
+    ),
+    {"type": "string"},
+    hidden=True,
+    mend="keys for it stand in OTEL_EXPORTER_OTLP_HEADERS",
+).reaching(Reach.ADDRESS)
+
+
+def _check_exporter() -> None:
+    package = "opentelemetry-exporter-otlp-proto-http"
+    check_package(package, "1.30", extra="otel", what="sending spans")
+
+
+@attrs.frozen(kw_only=True)
+class TelemetryTracker(Tracker):
+    """Reports each run as a span, with the spans of its calls below it.
+
+    Attributes:
+        endpoint: The OTLP collector; by default, that of the environment or of the instrumented
+            process.
+        content: Whether the spans contain what was sent and received.
+    """
+
+    endpoint: str | None = None
+    content: bool | None = None
+
+    @classmethod
+    def kind(cls) -> Kind[TelemetryTracker]:
+        return record_of(cls, special={"endpoint": _ENDPOINT})
+
+    def check(self) -> None:
+        _check_exporter()
+
+    def reported(
+        self, bus: EventBus, *, key: str, folder: Path | None
+    ) -> contextlib.AbstractContextManager[None]:
+        del key, folder
+        return exported(bus, endpoint=self.endpoint, content=self.content)
+
+    @classmethod
+    def joined(cls, bus: EventBus) -> contextlib.AbstractContextManager[None]:
+        return traced(bus)
 
 
 @contextlib.contextmanager
@@ -97,7 +148,7 @@ def exported(
     Raises:
         ConfigError: a package is missing or too old.
     """
-    check_otlp()
+    _check_exporter()
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource

@@ -16,11 +16,41 @@ import attrs
 
 from promptgraft.bridges.trackers import Figures
 from promptgraft.errors import ConfigError
-from promptgraft.project.services import check_wandb
+from promptgraft.ground.environment import check_package
+from promptgraft.ground.strict.checks import TEXT, Kind
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.project.adding import Tracker
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
 
 _logger = logging.getLogger("promptgraft")
+
+
+def _check_installed() -> None:
+    check_package("wandb", "0.19", extra="wandb", what="tracking in Weights & Biases")
+
+
+@attrs.frozen(kw_only=True)
+class WandbTracker(Tracker):
+    """Reports each run as a run of Weights & Biases; server and key come from the environment.
+
+    Attributes:
+        project: The project; created if it does not exist.
+    """
+
+    project: str = "promptgraft"
+
+    @classmethod
+    def kind(cls) -> Kind[WandbTracker]:
+        return record_of(cls, special={"project": TEXT})
+
+    def check(self) -> None:
+        _check_installed()
+
+    def reported(
+        self, bus: EventBus, *, key: str, folder: Path | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return tracked(bus, project=self.project, key=key, folder=folder)
 
 
 @contextlib.contextmanager
@@ -45,7 +75,7 @@ def tracked(
     Raises:
         ConfigError: the package is missing or too old, or the run cannot be opened.
     """
-    check_wandb()
+    _check_installed()
     wandb = importlib.import_module("wandb")
     # The console would capture what the user's code prints, and git the state of his repository.
     quiet = wandb.Settings(silent=True, console="off", disable_git=True)

@@ -19,9 +19,9 @@ from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.outcome import MODEL, Runner, conclude_run
 from promptgraft.cli.progress import Progress, progress_for
+from promptgraft.project.adding import cluster, executor_named
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
-from promptgraft.project.services import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
 from promptgraft.search.settings import Size
 
@@ -255,7 +255,7 @@ def _runner(
     """Yield the runner of a command; ``--dask`` or ``--workers`` replace the source's executor."""
     named = source.executor if workers is None else None
     if dask is not None:
-        named = ExecutorConfig(dask=dask)
+        named = executor_named("dask", dask, "--dask")
     with cluster(named, code=source.code, say=progress.say) as executor:
         yield Runner(
             progress=progress,

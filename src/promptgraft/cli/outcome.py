@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
@@ -25,9 +23,9 @@ from promptgraft.ground.strict.checks import STRING
 from promptgraft.ground.text import counted, dollars, duration, fewer_tokens
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
+from promptgraft.project.adding import Tracker, traced, tracking
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import keep, run_job
-from promptgraft.project.services import TrackersConfig
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
@@ -62,7 +60,7 @@ class Runner:
     workers: int | None
     executor: Executor | None = None
     stream: TextIO | None = None
-    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
+    trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
 
     def run(
         self,
@@ -108,17 +106,10 @@ class Runner:
     def _tracked(self, bus: EventBus, folder: RunFolder | None) -> AbstractContextManager[None]:
         """Return a context in which events on the bus also reach trackers or OpenTelemetry."""
         # Only runs that are kept have a name under which a tracker finds them again.
-        if folder is not None and self.trackers != TrackersConfig():
-            from promptgraft.bridges.trackers import tracking
-
-            key = field_of(STRING, read_document(folder.config), folder.config, "tracked_as")
-            return tracking(self.trackers, bus, key=key, folder=folder.path)
-        # Without the API in memory nobody can have configured a tracer.
-        if "opentelemetry.trace" not in sys.modules:
-            return contextlib.nullcontext()
-        from promptgraft.bridges.telemetry import traced
-
-        return traced(bus)
+        if folder is None or not self.trackers:
+            return traced(bus)
+        key = field_of(STRING, read_document(folder.config), folder.config, "tracked_as")
+        return tracking(self.trackers, bus, key=key, folder=folder.path)
 
 
 def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
@@ -237,7 +228,18 @@ def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:
     """Print calls, tokens, money and time by role and model, without columns of zeros."""
-    head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
+    head = (
+        "",
+        "calls",
+        "retries",
+        "in",
+        "cached",
+        "out",
+        "thinking",
+        "dollars",
+        "seconds",
+        "model",
+    )
     rows = [_ledger_row(entry) for entry in result.ledger]
     columns = [
         column
@@ -256,6 +258,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
         f"{usage.input_tokens:,}",
         f"{usage.cached_tokens:,}",
         f"{usage.output_tokens:,}",
+        f"{usage.reasoning_tokens:,}",
         "unknown" if entry.unpriced_calls else f"{entry.cost:,.4f}",
         f"{entry.seconds:,.1f}",
         entry.model,

@@ -10,19 +10,22 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
-from promptgraft.cli.choosing import shipped
+from promptgraft.cli.choosing import runs_of, shipped
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.options import command, json_option, project_option
+from promptgraft.cli.options import at_least, command, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.cli.summary import print_next
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import did_you_mean
-from promptgraft.ground.text import counted
+from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.text import counted, dollars
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
-    from promptgraft.project.checking import Checked
+    from promptgraft.project.checking import Checked, Probed
+    from promptgraft.project.running import Probe
     from promptgraft.search.plan import RolePlan, RunPlan, Use
 
 _COMMON = (
@@ -134,16 +137,27 @@ def _write(path: Path, text: bytes) -> None:
     is_flag=True,
     help="Import and run no Python of the project; name what stays unchecked.",
 )
+@click.option(
+    "--probe",
+    "is_probed",
+    is_flag=True,
+    help="Also call the agent of the project once, with one case, and show its answer.",
+)
 @json_option
-def check_command(*, project: str | None, schema: bool, no_code: bool, as_json: bool) -> ExitCode:
+def check_command(
+    *, project: str | None, schema: bool, no_code: bool, is_probed: bool, as_json: bool
+) -> ExitCode:
     """Check a project without calling a model.
 
     Checks everything that the project file names: prompts, cases, metrics, models, settings.
     Prompts are rendered, metrics are tried on an empty answer and on an expected one, and a
     model is asked whether it takes the prompt. What cannot be tried is named as not checked.
     Each fault is one line with its place, and the exit code is then 2. A secret that is not set
-    is a warning. Python code that the project names is run, unless --no-code is given.
+    is a warning. Python code that the project names is run, unless --no-code is given. Nothing is
+    called unless --probe is given, which calls an agent once.
     """
+    if is_probed and (schema or no_code):
+        raise click.UsageError("--probe calls the agent; leave --schema and --no-code out")
     if schema and no_code:
         raise click.UsageError("--schema runs no code; leave --no-code out")
     if schema and project is not None:
@@ -153,14 +167,16 @@ def check_command(*, project: str | None, schema: bool, no_code: bool, as_json: 
 
         print_json(project_schema())
         return ExitCode.OK
-    from promptgraft.project.checking import check_project, check_without_code
+    from promptgraft.project.checking import check_project, check_without_code, probe_agent
 
     path = project_path(project)
     checked = check_without_code(path) if no_code else check_project(path)
-    return _show_check(path, checked, as_json=as_json)
+    found = checked.project
+    probed = probe_agent(found) if is_probed and found is not None else None
+    return _show_check(path, checked, probed, as_json=as_json)
 
 
-def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
+def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json: bool) -> ExitCode:
     """Show the result of a check as lines or as one document, and return the exit code."""
     from promptgraft.ground.strict.nodes import count_faults
 
@@ -176,8 +192,10 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
                 "warnings": list(checked.warnings),
                 "unchecked": list(checked.unchecked),
                 "protected": list(checked.protected),
+                "sent": list(checked.sent),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
+                **({} if probed is None else {"probe": attrs.asdict(probed)}),
             }
         )
     else:
@@ -195,6 +213,10 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
             screen.line(f"{path} has no faults in what was checked without code", bold=True)
         for line in checked.protected:
             screen.line(f"protected: {line}")
+        if probed is not None:
+            screen.line(f"probe: {probed.line}")
+        for line in checked.sent:
+            screen.line(f"sent: {line}")
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
         for line in checked.unchecked:
@@ -206,30 +228,64 @@ def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
     return ExitCode.OK
 
 
-@command("plan", "plan", "plan optimize.py:job", "plan my_agent.jobs:JOB")
+@command("plan", "plan", "plan --probe 5", "plan optimize.py:job", "plan my_agent.jobs:JOB")
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
 @project_option
+@runs_option
+@click.option(
+    "--probe",
+    type=at_least(1),
+    metavar="N",
+    help="Make the first N test calls of the run, which costs money, and plan by what they used; "
+    "`promptgraft resume` goes on from them.",
+)
 @json_option
-def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
+def plan_command(
+    target: str | None, *, project: str | None, runs: str | None, probe: int | None, as_json: bool
+) -> None:
     """Show the expected and the maximum usage of a run.
 
     Shows test calls, rewrites, tokens and money; no API key is needed. PROMPT is a name in
     `promptgraft.yaml`; it may be left out if there is only one. JOB is `file.py:NAME` or
     `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
-    code is run, but no model is called.
+    code is run, but no model is called without `--probe`.
     """
     from promptgraft.project.running import loaded
 
-    with loaded(target, project, to_plan=True) as found:
+    made: Probe | None = None
+    with loaded(target, project, to_plan=probe is None) as found:
         name = found.job.name
-        plan = found.plan()
+        kept_in = runs_of(found.runs, runs=runs, project=project)
+        if probe is None:
+            plan = found.plan()
+        else:
+            made = found.probed(probe, kept_in.root)
+            plan = made.plan
     if as_json:
-        print_json({"prompt": name, **plan.as_json()})
-    else:
-        _print_plan(Screen(), name, plan)
+        print_json({"prompt": name, **plan.as_json(), "probe": _probe_json(made)})
+        return
+    screen = Screen()
+    _print_plan(screen, name, plan)
+    if made is not None:
+        screen.line()
+        screen.line(
+            f"probe: {counted(made.rollouts, 'test call')} for {dollars(made.cost)}, kept in run "
+            f"{made.folder.id}"
+        )
+        print_next(screen, kept_in.command("resume", made.folder))
+
+
+def _probe_json(probe: Probe | None) -> dict[str, Json] | None:
+    from promptgraft.search.ledger import money
+
+    if probe is None:
+        return None
+    return {"run": probe.folder.id, "rollouts": probe.rollouts, "cost": money(probe.cost)}
 
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
+    from promptgraft.adapters.base import PRICES_LINE  # loads much
+
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
     screen.line(f"{name}: usage of a run", bold=True)
     screen.fields(
@@ -256,6 +312,14 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
         total = "total", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
         screen.line()
         screen.table([head, *rows, total])
+    unknown = [role.model for role in plan.roles if role.is_unpriced]
+    for model in dict.fromkeys(unknown):
+        screen.line()
+        screen.line(
+            f"price unknown: {model}; for US dollars in the plan and max_cost, add this line to "
+            "the model, with its prices for a million tokens:"
+        )
+        screen.line(f"  {PRICES_LINE}")
     if plan.first_call:
         screen.line()
         screen.line(plan.first_call)

@@ -152,10 +152,10 @@ def _content(content: Json) -> str:
 def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:
     """Return the request that a provider gets, without the model and its options."""
     from promptgraft.adapters.anthropic import AnthropicProfile, AnthropicWire
-    from promptgraft.adapters.openai import OpenAIProfile, OpenAIWire
+    from promptgraft.adapters.openai import ChatWire, OpenAIProfile
 
     wire: Wire = (
-        OpenAIWire(model="", profile=OpenAIProfile(structured_output="native"), options={})
+        ChatWire(model="", profile=OpenAIProfile(structured_output="native"), options={})
         if protocol == "openai"
         else AnthropicWire(
             model="",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import TypeGuard
 
 import attrs
 
@@ -31,6 +32,7 @@ from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judge
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
+from promptgraft.ground.content import Content, File, Input, in_words, is_content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import Json, canonical_json, did_you_mean, shown, unstructure
@@ -132,7 +134,7 @@ def _by_name(
                 f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}"
             )
         return _CaseInput(case.input)
-    if not isinstance(case.input, str):
+    if not _is_message(case.input):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
     if len(open_names) != 1:
         meant = "" if open_names else "; ".join(itertools.islice(hints.values(), 3))
@@ -141,20 +143,36 @@ def _by_name(
     return _CaseInput({open_names[0]: case.input})
 
 
+def _is_message(value: Input) -> TypeGuard[str | Content]:
+    return isinstance(value, str) or is_content(value)
+
+
 def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
     """Return the values of a conversation: as one text, or its end apart from `context`."""
-    before = [f"{message.speaker}: {message.text}" for message in case.context]
+    before = [_said(message.speaker, message.text) for message in case.context]
     others = [name for name in open_names if name != "context"]
-    if isinstance(case.input, str) and len(others) == 1:
+    if _is_message(case.input) and len(others) == 1:
         if len(open_names) > 1:
-            return _CaseInput({"context": "\n\n".join(before), others[0]: case.input})
-        whole = [*before, f"{Speaker.USER}: {case.input}"]
-        return _CaseInput({others[0]: "\n\n".join(whole)})
+            return _CaseInput({"context": _on_lines(before), others[0]: case.input})
+        return _CaseInput({others[0]: _on_lines([*before, _said(Speaker.USER, case.input)])})
     raise ConfigError(
         "a case with a context needs one open placeholder for the conversation, or one beside "
         f"`context`, or `params` that say where it goes; open placeholders: "
         f"{listed(open_names) or 'none'}"
     )
+
+
+def _said(speaker: Speaker, content: str | Content) -> Content:
+    if isinstance(content, str):
+        return (f"{speaker}: {content}",)
+    return (f"{speaker}:", *content)
+
+
+def _on_lines(messages: Sequence[Content]) -> str | Content:
+    """Return messages as one text; with images or files, as content with a line for each piece."""
+    if any(isinstance(piece, File) for message in messages for piece in message):
+        return tuple(piece for message in messages for piece in message)
+    return "\n\n".join(in_words(message) for message in messages)
 
 
 def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
+from promptgraft.ground.content import Content, File, is_content
+from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import (
     ANYTHING,
     OBJECT,
@@ -63,34 +65,88 @@ def _text_of_part(text: str | None = None, thought: object = None) -> str:
     return "" if thought else text or ""
 
 
-def _text_of(
-    content: str | None = None,
-    parts: tuple[str, ...] | None = None,
+def _read_content(node: Node) -> str | Content | None:
+    """Read a text, or a list of texts, images and files, of which parts of messages are made."""
+    if not isinstance(node.value, list):
+        return STRING.read(node)
+    pieces = [_PIECE.read(item) for item in node.items()]
+    return _joined([piece for piece in pieces if piece is not None])
+
+
+def _read_piece(node: Node) -> str | File | None:
+    value: object = node.value
+    if isinstance(value, (str, File)):
+        return value
+    match value:
+        case {"type": "text" | "input_text", "text": str(text)}:
+            return text
+        case {"type": str(kind)}:
+            node.fault(f"expected a text, an image or a file, found {kind}")
+        case _:
+            node.expected("a text, an image or a file")
+    return None
+
+
+def _joined(pieces: Sequence[str | File]) -> str | Content:
+    filled = tuple(piece for piece in pieces if piece != "")
+    return filled if is_content(filled) else "\n".join(map(str, filled))
+
+
+def are_parts(value: Json) -> TypeGuard[list[Json]]:
+    """Return whether a list holds parts of one message, rather than messages."""
+    return isinstance(value, list) and any(map(_is_part, value))
+
+
+def _is_part(value: object) -> bool:
+    if isinstance(value, dict):
+        return "type" in value and "role" not in value
+    return isinstance(value, (str, File))
+
+
+_PIECE: Kind[str | File] = Kind(_read_piece)
+CONTENT: Kind[str | Content] = Kind(_read_content)
+"""A text, or a list of texts, images and files."""
+
+
+def _content_of(
+    content: str | Content | None = None,
+    parts: tuple[str | File, ...] | None = None,
     role: str = "",  # noqa: ARG001 - its kind has checked it, and it is not kept
-) -> str:
+) -> str | Content:
     if (content is None) == (parts is None):
         raise ConfigError("expected either `content` or `parts`")
-    return "\n".join(text for text in parts or () if text) if content is None else content
+    return _joined(parts or ()) if content is None else content
 
 
 def _message(*, role: str, **said: Any) -> Message:
-    return Message(_SPEAKERS[role], _text_of(**said))
+    return Message(_SPEAKERS[role], _content_of(**said))
 
 
 def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
     part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
     return {
         "role": Key(one_of(*roles), required=required),
-        "content": Key(STRING),
-        "parts": Key(listed(part)),
+        "content": Key(CONTENT),
+        "parts": Key(listed(either("a part", (File, _PIECE), (dict, part)))),
     }
 
 
-def error_text(*roles: str) -> Kind[str]:
-    """Return the kind of values that are a text or a message of one of these roles."""
-    kind = record(_text_of, _said(roles, required=False), aliases={})
-    return either("a text or a message", (str, STRING), (dict, kind))
+def content_by(*roles: str) -> Kind[str | Content]:
+    """Return the kind of values that are a text, content, or a message of one of these roles."""
+    kind = record(_content_of, _said(roles, required=False), aliases={})
+    return either("a text or a message", ((str, list), CONTENT), (dict, kind))
 
+
+def _read_text(node: Node) -> str | None:
+    content = content_by("assistant", "model").read(node)
+    if content is None or isinstance(content, str):
+        return content
+    node.fault("expected a text, found an image or a file; an answer is a text")
+    return None
+
+
+ANSWER_TEXT: Kind[str] = Kind(_read_text)
+"""The text of an answer, or a message that holds it."""
 
 MESSAGES: Kind[tuple[Message, ...]] = listed(
     record(_message, _said(tuple(_SPEAKERS), required=True), aliases={})
@@ -102,7 +158,9 @@ USE_ALIASES = {"args": "arguments"}
 TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
     record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
 )
-TURNS: Kind[tuple[Turn, ...]] = listed(record_of(Turn, special={"tools": TOOL_USES}, aliases={}))
+TURNS: Kind[tuple[Turn, ...]] = listed(
+    record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
+)
 ANSWER: Kind[Answer] = either(
     "a text or an object with `text`",
     (str, Kind(lambda node: Answer(text=str(node.value)))),

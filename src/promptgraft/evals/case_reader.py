@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from promptgraft.evals.case_files import CaseFiles
 from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import PlainReader
@@ -22,8 +23,9 @@ class CaseReader:
     """Reads cases from rows and collects their faults.
 
     With ``finds_eval_cases``, rows that look like cases of an EvalSet are read as such; ``plain``
-    reads all others. Messages name ``source``. All rows of a table have the columns of the first.
-    With ``drops_duplicates``, rows that repeat another one are counted in ``dropped`` and left out.
+    reads all others, and ``files`` makes images and files. Messages name ``source``. All rows of a
+    table have the columns of the first. With ``drops_duplicates``, rows that repeat another one are
+    counted in ``dropped`` and left out.
     """
 
     def __init__(
@@ -34,8 +36,10 @@ class CaseReader:
         source: str,
         is_table: bool = False,
         drops_duplicates: bool = False,
+        files: CaseFiles = CaseFiles(),  # noqa: B008 - a value without state
     ) -> None:
         self._plain = plain
+        self._files = files
         self._is_table = is_table
         self._drops = drops_duplicates
         self.dropped = 0
@@ -97,6 +101,7 @@ class CaseReader:
         if not isinstance(value, dict):
             self.faults.add(line, f"expected an object, found {shown(value)}")
             return None
+        value = self._files.in_row(value, self._noted)
         if self._drops and self._is_dropped(value):
             return None
         node = Node(value, (), self._noted)

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.case_files import CaseFiles
 from promptgraft.evals.case_reader import CaseReader
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.parquet import parquet_rows
@@ -22,6 +23,7 @@ from promptgraft.evals.rows import (
     yaml_rows,
 )
 from promptgraft.evals.types import Case
+from promptgraft.ground.content import named
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.frames import Frame, is_frame, rows_of_frame
 from promptgraft.ground.notebook import Card, Shown, cell, first_rows
@@ -132,6 +134,9 @@ class Dataset(Shown):
         encoding: str | None = None,
         duplicates: str = REFUSE,
         parameters: Collection[str] = (),
+        images: Collection[str] = (),
+        files: Collection[str] = (),
+        root: Path | None = None,
     ) -> Dataset:
         """Read a file: JSONL, JSON, CSV, YAML, Parquet or an EvalSet (``specs/datasets.md``).
 
@@ -147,6 +152,10 @@ class Dataset(Shown):
             duplicates: ``refuse`` rows that repeat another one, or ``drop`` them.
             parameters: names of the prompt's placeholders: a column such as ``context`` is then
                 a parameter, and not the field of that name.
+            images: columns with the path of an image, from the folder of the file on, or its
+                address.
+            files: columns with the path or address of another file.
+            root: a folder in which these may lie beside that of the file.
 
         Raises:
             ConfigError: an argument is unusable.
@@ -155,7 +164,13 @@ class Dataset(Shown):
         path, chosen = file_and_case(path)
         kind = format_of(path, format)
         one_of(*DUPLICATES).hold("duplicates", duplicates)
-        plain = PlainReader(fields or {}, keep, cells=kind == "csv", parameters=parameters)
+        plain = PlainReader(
+            fields or {},
+            keep,
+            cells=kind == "csv",
+            parameters=parameters,
+            files=(*_listed("images", images), *_listed("files", files)),
+        )
         reader = CaseReader(
             plain,
             # Cells are texts, and named columns say that the file is plain.
@@ -163,6 +178,9 @@ class Dataset(Shown):
             source=str(path),
             is_table=kind in ("csv", "parquet"),
             drops_duplicates=duplicates == DROP,
+            files=CaseFiles(
+                folder=path.parent, root=root, images=images, files=files, data=plain.data_columns
+            ),
         )
         try:
             cases = reader.read_all(
@@ -187,6 +205,8 @@ class Dataset(Shown):
         name: str = "cases",
         fields: Names | None = None,
         keep: Collection[str] = (),
+        images: Collection[str] = (),
+        files: Collection[str] = (),
     ) -> Dataset:
         """Make a data set from cases, from mappings like the objects of a JSON file, or a table.
 
@@ -199,6 +219,8 @@ class Dataset(Shown):
             name: the name of the data set in messages.
             fields: as in :meth:`load`.
             keep: as in :meth:`load`.
+            images: columns with an ``Image``, the bytes of one, or its address.
+            files: columns with a ``File``, the bytes of one, or its address.
 
         Raises:
             ConfigError: an argument is unusable.
@@ -215,8 +237,13 @@ class Dataset(Shown):
         if len(ready) == len(given):
             return cls(ready, name)
         plain = PlainReader(fields or {}, keep, cells=False)
-        reader = CaseReader(plain, finds_eval_cases=not fields, source=name)
-        return cls(reader.read_all(_rows(given, reader.faults)), name)
+        inside = CaseFiles(
+            images=_listed("images", images),
+            files=_listed("files", files),
+            data=plain.data_columns,
+        )
+        reader = CaseReader(plain, finds_eval_cases=not fields, source=name, files=inside)
+        return cls(reader.read_all(_rows(given, inside, reader.faults)), name)
 
     def __iter__(self) -> Iterator[Case]:
         return iter(self.cases)
@@ -246,6 +273,12 @@ class Dataset(Shown):
         )
 
 
+def _listed(option: str, columns: Collection[str]) -> Collection[str]:
+    if isinstance(columns, str):
+        raise ConfigError(f"{option}: expected a list of columns, found {shown(columns)}")
+    return columns
+
+
 def _named(given: Mapping[str, str | Sequence[str] | None], fields: Names) -> Names:
     """Return ``fields`` with the columns that were given as separate arguments."""
     named = {field: column for field, column in given.items() if column is not None}
@@ -257,7 +290,7 @@ def _named(given: Mapping[str, str | Sequence[str] | None], fields: Names) -> Na
 
 def asked_by(case: Case) -> Json:
     """Return the input of a case, or the user's messages of a conversation."""
-    return [turn.user for turn in case.turns] if case.turns else case.input
+    return named([turn.user for turn in case.turns] if case.turns else case.input)
 
 
 def _cell(value: Json) -> str:
@@ -265,14 +298,16 @@ def _cell(value: Json) -> str:
     return "" if value is None else cell(text)
 
 
-def _rows(given: Iterable[Case | Mapping[str, object]], faults: CaseFaults) -> Iterator[Row]:
+def _rows(
+    given: Iterable[Case | Mapping[str, object]], files: CaseFiles, faults: CaseFaults
+) -> Iterator[Row]:
     for number, item in enumerate(given, start=1):
         if isinstance(item, Case):
             faults.add(number, "expected mappings only, found a Case among them", item.id)
             continue
         try:
-            yield Row(number, unstructure(item))
-        except DataFormatError as error:
+            yield Row(number, files.plain(item))
+        except (ConfigError, DataFormatError) as error:
             faults.add(number, str(error))
 
 

@@ -9,13 +9,14 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.case_kinds import (
+    ANSWER_TEXT,
     FLAG,
     HINTS,
     MESSAGES,
     TOOL_USES,
     USE_ALIASES,
     USE_KEYS,
-    error_text,
+    content_by,
 )
 from promptgraft.evals.types import (
     SCENARIO,
@@ -27,6 +28,7 @@ from promptgraft.evals.types import (
     Turn,
     TurnAnswered,
 )
+from promptgraft.ground.content import Content, in_words
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
 from promptgraft.ground.strict.kinds import Key, keys_of, listed, record, record_of
@@ -57,7 +59,7 @@ class _Intermediate:
 class _Invocation:
     """One invocation: a question and its answer, recorded or expected."""
 
-    user_content: str | None = None
+    user_content: str | Content | None = None
     final_response: str | None = None
     tools: tuple[ToolUse, ...] | None = None
     intermediate_data: _Intermediate | None = None
@@ -103,7 +105,8 @@ _USE_KEYS = {**USE_KEYS, "id": Key(ANYTHING)}
 _SAID = keys_of(
     _Invocation,
     special={
-        "final_response": error_text("assistant", "model"),
+        "user_content": content_by("user"),
+        "final_response": ANSWER_TEXT,
         "tools": TOOL_USES,
         "intermediate_data": record_of(
             _Intermediate,
@@ -119,7 +122,7 @@ _SAID = keys_of(
 
 
 def _invocations(*, asked: bool) -> Kind[tuple[_Invocation, ...]]:
-    keys = {**_SAID, "user_content": Key(error_text("user"), required=asked)}
+    keys = {**_SAID, "user_content": Key(content_by("user"), required=asked)}
     # Known keys that have no bearing on a case; any other unknown key is a fault.
     left_out = (
         "app_details",
@@ -226,5 +229,5 @@ def _answer(turns: tuple[Turn, ...], recorded: tuple[_Invocation, ...]) -> Answe
         return answers[0] if answers else None
     played = zip(turns, answers, strict=True)
     return attrs.evolve(
-        answers[-1], turns=tuple(TurnAnswered(query=t.user, answer=a) for t, a in played)
+        answers[-1], turns=tuple(TurnAnswered(query=in_words(t.user), answer=a) for t, a in played)
     )

@@ -11,8 +11,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.case_kinds import ANSWER, FLAG, HINTS, MESSAGES, TOOL_USES, TURNS
+from promptgraft.evals.case_kinds import (
+    ANSWER,
+    CONTENT,
+    FLAG,
+    HINTS,
+    MESSAGES,
+    TOOL_USES,
+    TURNS,
+    are_parts,
+)
 from promptgraft.evals.types import Case, Speaker, Turn
+from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.strict.checks import (
     ANYTHING,
@@ -36,10 +46,15 @@ _KINDS: Mapping[str, Kind[object]] = {
     "fields": OBJECT,
 }
 FIELDS = ("id", "input", *_KINDS)
-_INPUT: Check[str | dict[str, Json]] = check(
-    "a text, an object, or a list of messages",
-    lambda value: value if isinstance(value, (str, dict)) else None,
-)
+
+
+def _as_input(value: object) -> Input:
+    if isinstance(value, File):
+        return (value,)
+    return value if isinstance(value, (str, dict)) else None
+
+
+_INPUT: Check[Input] = check("a text, an object, or a list of messages", _as_input)
 _NO_TURN = Turn(user="")
 # The shapes of fields whose names are as common as names of columns; in cells they are JSON.
 _SHAPES: Mapping[str, tuple[type, ...]] = {
@@ -71,6 +86,7 @@ class PlainReader:
         cells: whether every value is the text of a CSV cell.
         parameters: names that the prompt reads; columns of these names are parameters even where
             fields are called the same.
+        files: columns with images or files.
     """
 
     def __init__(
@@ -80,10 +96,11 @@ class PlainReader:
         *,
         cells: bool,
         parameters: Collection[str] = (),
+        files: Collection[str] = (),
     ) -> None:
         self._columns, self._parameters = _columns(names, keep)
         columns = (name for name in names.values() if isinstance(name, str))
-        self._named = {*self._parameters, *columns, *keep}
+        self._named = {*self._parameters, *columns, *keep, *files}
         self._keep = frozenset(keep)
         self._read = frozenset(parameters)
         for name in (*_COMMON, "input") if parameters else ():
@@ -100,6 +117,12 @@ class PlainReader:
     @property
     def _input_column(self) -> str:
         return next((column for column, one in self._columns.items() if one == "input"), "input")
+
+    @property
+    def data_columns(self) -> frozenset[str]:
+        """The columns in which no part of a message stands for a file."""
+        fields = {"input", "turns", "context"}
+        return self._keep | {name for name, field in self._columns.items() if field not in fields}
 
     def _release(self, name: str) -> None:
         """Read a column as a parameter; ``input`` only beside another one."""
@@ -147,7 +170,11 @@ class PlainReader:
         for name, kind in _KINDS.items():
             if name in found and name != "turns":
                 said[name] = kind.read(found[name])
-        if "input" in found and isinstance(found["input"].value, list):
+        asked = found["input"].value if "input" in found else None
+        given: Input
+        if are_parts(asked):
+            given = CONTENT.read(found["input"])
+        elif isinstance(asked, list):
             given = self._last_message(found["input"], said)
         else:
             given = self._input(node, found, rest) if turns == () else last.user
@@ -207,7 +234,7 @@ class PlainReader:
             value = None
         return Node(value, node.path, node.source)
 
-    def _last_message(self, node: Node, said: dict[str, Any]) -> Json:
+    def _last_message(self, node: Node, said: dict[str, Any]) -> str | Content | None:
         """Return the last of several messages, of the user, and keep the others as context."""
         messages = MESSAGES.read(node)
         if messages is None:
@@ -232,7 +259,7 @@ class PlainReader:
             known[key] = compare(key)
         return known.get(key, "")
 
-    def _input(self, node: Node, found: Mapping[str, Node], rest: list[str]) -> Json:
+    def _input(self, node: Node, found: Mapping[str, Node], rest: list[str]) -> Input:
         value = node.value if isinstance(node.value, dict) else {}
         is_whole = self._whole or (
             self._input_column in self._columns and (value.get(self._input_column) is not None)

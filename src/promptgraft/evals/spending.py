@@ -49,6 +49,7 @@ class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
         cost: US dollars; None if the price is unknown.
         microseconds: wall time, including waits. An integer, so that a sum does not depend on the
             order in which answers arrive.
+        reasoning_tokens: tokens received that the model thought and did not show.
     """
 
     role: Role
@@ -60,6 +61,7 @@ class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     cached_tokens: int = 0
     cost: Decimal | None
     microseconds: int = 0
+    reasoning_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -96,6 +98,7 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
             cached_tokens=call.usage.cached_tokens,
             cost=call.cost,
             microseconds=round(call.seconds * MICROSECONDS),
+            reasoning_tokens=call.usage.reasoning_tokens,
         )
         for call in calls
     )
@@ -103,7 +106,13 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
 
 def spent_to_json(spent: Sequence[Spending]) -> Json:
     """Return calls as the journal records them."""
-    return [msgspec.to_builtins(one) for one in spent]
+    return [_row(call) for call in spent]
+
+
+def _row(call: Spending) -> list[Json]:
+    row: list[Json] = msgspec.to_builtins(call)
+    # Left out where the model did not think, as in journals from before it was counted.
+    return row if call.reasoning_tokens else row[:-1]
 
 
 def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:

@@ -15,6 +15,7 @@ from promptgraft.evals.dataset import Dataset, asked_by
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
+from promptgraft.ground.content import in_words
 from promptgraft.ground.notebook import Card, Shown, Table
 from promptgraft.ground.serde import (
     HexDigest,
@@ -216,7 +217,7 @@ def question_digest(case: Case) -> HexDigest:
     """Return a digest of what a case asks, ignoring letter case and white space."""
     asked: Json = [
         asked_by(case),
-        [[message.speaker.value, message.text] for message in case.context],
+        [[message.speaker.value, in_words(message.text)] for message in case.context],
         unstructure(case.state),
     ]
     return asked_digest(asked)

@@ -12,6 +12,7 @@ import attrs
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Spending, spent_to_json
+from promptgraft.ground.content import Content, Input
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, Json, shown
 from promptgraft.ground.strict.checks import SHARE, plain_score
@@ -60,7 +61,7 @@ class Message:
     """An earlier message of a conversation."""
 
     speaker: Speaker
-    text: str
+    text: str | Content
 
 
 @attrs.frozen(kw_only=True)
@@ -180,7 +181,7 @@ class Turn:
         tools: the expected tool calls; None if any are allowed.
     """
 
-    user: str
+    user: str | Content
     expected: str | None = None
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
 
@@ -221,7 +222,7 @@ class Case:
     """
 
     id: str
-    input: Json = attrs.field(hash=False)
+    input: Input = attrs.field(hash=False)
     expected: Json = attrs.field(default=None, hash=False)
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
     turns: tuple[Turn, ...] = ()

@@ -30,6 +30,16 @@ _SHOWN_CHARS = 80
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+class PlainForm:
+    """Base of classes whose plain form is not that of their fields."""
+
+    __slots__ = ()
+
+    def plain_form(self) -> Json:
+        """Return the value as plain data."""
+        raise NotImplementedError
+
+
 def unstructure(value: object, *, path: str = "$") -> Json:
     """Convert attrs classes, dataclasses, enums, mappings, sequences, sets and dates to JSON data.
 
@@ -239,6 +249,8 @@ def _plain_key(key: object, path: str) -> str:
 def _plain_object(value: object, path: str) -> Json:
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, PlainForm):
+        return value.plain_form()
     kind: type[Any] = type(value)
     names = field_names(kind)
     if names is not None and not isinstance(value, type):

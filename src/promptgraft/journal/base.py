@@ -11,19 +11,25 @@ from typing import Self
 import attrs
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalMismatchError
-from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, shown
+from promptgraft.ground.content import File
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import HexDigest, Json, canonical_json, shown
 from promptgraft.journal.records import (
+    Contents,
     Record,
     answer_text,
     decode_header,
     decode_record,
     encode_header,
     encode_record,
+    header_contents,
     record_text,
 )
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ABSENT = "absent"
+_NONE: Contents = FrozenMap()
+_BEFORE = 20  # characters that two texts share, shown before their difference
 
 FUNCTIONS = "functions"
 """The key of a fingerprint that holds the identities of users' functions, by name."""
@@ -32,13 +38,33 @@ CALL = "/call/"
 """Between the key of an answer and the place of a call inside it, as in ``baseline/4/call/2.1``."""
 
 
-def differences(recorded: Mapping[str, Json], asked: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return a phrase for each key whose values differ; empty for the same run."""
+_MOST_NAMED = 5_000
+"""Items of one digest whose names a journal keeps; a header must stay cheap to read."""
+
+
+def bounded(contents: Contents) -> Contents:
+    """Return contents without those of digests that were made of too many items."""
+    return {name: items for name, items in contents.items() if len(items) <= _MOST_NAMED}
+
+
+def differences(
+    recorded: Mapping[str, Json],
+    asked: Mapping[str, Json],
+    *,
+    recorded_contents: Contents = _NONE,
+    asked_contents: Contents = _NONE,
+) -> tuple[str, ...]:
+    """Return a phrase for each key whose values differ; empty for the same run.
+
+    Of a digest whose contents are known on both sides, the phrase names the first item that
+    differs.
+    """
     if canonical_json(recorded) == canonical_json(asked):
         return ()
     ours, theirs = dict(_leaves(asked)), dict(_leaves(recorded))
     return tuple(
         _phrase(name, theirs.get(name), ours.get(name))
+        + _first_item(recorded_contents.get(name), asked_contents.get(name))
         for name in sorted(ours.keys() | theirs.keys())
         if _text(theirs.get(name)) != _text(ours.get(name))
     )
@@ -47,6 +73,23 @@ def differences(recorded: Mapping[str, Json], asked: Mapping[str, Json]) -> tupl
 def short_digest(value: str) -> str:
     """Return the first 12 digits of a digest."""
     return f"{value[:12]}…"
+
+
+def _first_item(there: Mapping[str, str] | None, here: Mapping[str, str] | None) -> str:
+    """Return which item of a digest differs first; empty if that is not known."""
+    if not there or not here:
+        return ""
+    phrases = [
+        f"{name} is not in the journal" if name not in there else f"{name} has changed"
+        for name, value in here.items()
+        if there.get(name) != value
+    ]
+    phrases += [f"{name} is not here" for name in there if name not in here]
+    if not phrases:
+        pairs = zip(there, here, strict=False)
+        phrases = [f"{mine} is in another place" for theirs, mine in pairs if theirs != mine][:1]
+    more = f", and {len(phrases) - 1:,} more" if len(phrases) > 1 else ""
+    return f" ({phrases[0]}{more})" if phrases else ""
 
 
 # Each value is wrapped in a tuple, because null differs from a key that is absent.
@@ -64,10 +107,29 @@ def _text(leaf: tuple[Json] | None) -> str:
 
 def _phrase(name: str, there: tuple[Json] | None, here: tuple[Json] | None) -> str:
     shown_there, shown_here = _short(there), _short(here)
-    if shown_there == shown_here:
-        # Both are cut to the same text, so show digests of the whole values.
-        shown_there, shown_here = (short_digest(digest(leaf)) for leaf in (there, here))
+    if shown_there == shown_here and there is not None and here is not None:
+        # Both are cut to the same text, so show where they differ.
+        return f"`{name}` {_parted(there[0], here[0])}"
     return f"`{name}` is {shown_there} in the journal, {shown_here} here"
+
+
+def _parted(there: Json, here: Json) -> str:
+    """Return how two values differ that begin in the same way."""
+    if isinstance(there, list) and isinstance(here, list):
+        at = _first_difference(there, here)
+        theirs, ours = (_short((one[at],) if at < len(one) else None) for one in (there, here))
+        if theirs != ours:
+            return f"has {theirs} as item {at + 1} in the journal, {ours} here"
+    texts = [one if isinstance(one, str) else canonical_json(one) for one in (there, here)]
+    start = max(0, _first_difference(*texts) - _BEFORE)
+    theirs, ours = (shown(text[start:]) for text in texts)
+    return f"has {theirs} from character {start + 1} on in the journal, {ours} here"
+
+
+def _first_difference(one: Sequence[Json], other: Sequence[Json]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    shorter = min(len(one), len(other))
+    return next((at for at, (first, second) in pairs if first != second), shorter)
 
 
 def _short(leaf: tuple[Json] | None) -> str:
@@ -99,6 +161,7 @@ class Journal(ABC):
     def __init__(self, name: str, header: bytes | None = None) -> None:
         self._name = name
         self._fingerprint = None if header is None else decode_header(header)
+        self._contents: Contents = {} if header is None else header_contents(header)
         self._begun = False
         self._closed = False
         self._calls: dict[str, list[str]] = {}
@@ -108,6 +171,7 @@ class Journal(ABC):
         self,
         fingerprint: Mapping[str, Json],
         *,
+        contents: Contents = _NONE,
         reuse_scores: bool = False,
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> Mapping[str, Json]:
@@ -115,21 +179,28 @@ class Journal(ABC):
 
         An empty journal stores the fingerprint durably. Otherwise the journal keeps its own, whose
         ``functions`` may differ when scores are reused. One that an earlier version has written is
-        compared as ``translated`` returns it. Returns the fingerprint of the journal.
+        compared as ``translated`` returns it. ``contents`` are what digests in it were made of,
+        and only serve messages. Returns the fingerprint of the journal.
         Must be called before ``find`` and ``append``; further calls change nothing.
 
         Raises ``JournalMismatchError``, which names the differences, when the journal belongs to
         another run, ``JournalWriteError`` when the system refuses to write.
         """
-        header = encode_header(fingerprint)
+        contents = bounded(contents)
+        header = encode_header(fingerprint, contents)
         # As it reads back, so that new and reopened journals return the same fingerprint.
         asked = decode_header(header)
         with self._lock:
             self._check_open()
             if self._fingerprint is None:
                 self._store_header(header)
-                self._fingerprint = asked
-            differing = differences(translated(self._fingerprint), asked)
+                self._fingerprint, self._contents = asked, contents
+            differing = differences(
+                translated(self._fingerprint),
+                asked,
+                recorded_contents=self._contents,
+                asked_contents=contents,
+            )
             functions = [one for one in differing if one.startswith(f"`{FUNCTIONS}.")]
             if len(functions) < len(differing) or (functions and not reuse_scores):
                 mend = "start a new run or restore what differs"
@@ -235,6 +306,13 @@ class Journal(ABC):
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record one answer, as :meth:`append_all` does."""
         self.append_all([Record(key, digest, kind, answer)])
+
+    def keep_files(self, files: Iterable[File]) -> None:  # noqa: B027 - only files have a place
+        """Keep the bytes of images and files; a journal that is no file keeps only their digests.
+
+        Raises ``JournalWriteError`` when the system refuses, and ``DataFormatError`` for a file
+        that cannot be read any more.
+        """
 
     def sync(self) -> None:
         """Make all appended records survive a power loss.

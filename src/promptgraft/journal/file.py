@@ -6,14 +6,16 @@ import contextlib
 import os
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
+from promptgraft.ground.content import File
 from promptgraft.ground.files import NEW_FILE, held_lock, sync_folder, write_all
 from promptgraft.ground.serde import shown
 from promptgraft.journal.base import Journal
+from promptgraft.journal.kept_files import FOLDER, keep_files
 from promptgraft.journal.records import (
     HEADER_START,
     decode_header,
@@ -62,6 +64,10 @@ class FileJournal(Journal):
                 self._cut()
                 self._fsync()
             self._held = held.pop_all()
+
+    def keep_files(self, files: Iterable[File]) -> None:
+        """Keep the bytes of images and files in the folder ``files`` beside the journal."""
+        keep_files(self._path.with_name(FOLDER), files)
 
     def _keys(self) -> Mapping[str, object]:
         return self._spans

@@ -145,16 +145,23 @@ def record_text(line: bytes) -> bytes:
     return line[_split(line)[3] : -_SEAL_LENGTH]
 
 
-def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
+Contents = Mapping[str, Mapping[str, str]]
+"""What digests in a fingerprint were made of: a short digest of each item, by its name."""
+
+
+def encode_header(fingerprint: Mapping[str, Json], contents: Contents | None = None) -> bytes:
     """Return the first line of the journal of the run that ``fingerprint`` identifies.
 
-    Raises ``DataFormatError`` when it would not read back equal.
+    ``contents`` are those of its keys. Raises ``DataFormatError`` when it would not read back
+    equal.
     """
     plain = _plain(fingerprint, "fingerprint")
     if not isinstance(plain, dict):
         raise DataFormatError(f"fingerprint: expected an object, found {shown(fingerprint)}")
     inside = _dumps(dict(sorted(plain.items())), "fingerprint")
     text = f'{HEADER_START.decode()}{FORMAT_VERSION},"fingerprint":{inside}'
+    if contents:
+        text += f',"contents":{_dumps(_plain(contents, "contents"), "contents")}'
     line = _seal(text.encode("ascii"))
     if decode_header(line) != plain:
         raise DataFormatError("fingerprint: it would not read back unchanged from JSON")
@@ -167,6 +174,24 @@ def decode_header(line: bytes) -> dict[str, Json]:
     Raises ``JournalCorruptError`` (the reason alone) for another line, ``JournalError`` for one of
     another version of promptgraft.
     """
+    return _header(line)[0]
+
+
+def header_contents(line: bytes) -> dict[str, dict[str, str]]:
+    """Return the contents in the first line of a journal; empty if an early version wrote it.
+
+    Raises as :func:`decode_header` does.
+    """
+    found = _header(line)[1]
+    return {
+        name: {item: str(value) for item, value in items.items()}
+        for name, items in found.items()
+        if isinstance(items, dict)
+    }
+
+
+def _header(line: bytes) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Return fingerprint and contents."""
     _check_seal(line)
     try:
         header = parse_json(line[:-_SEAL_LENGTH] + b"}", where="the header")
@@ -180,9 +205,11 @@ def decode_header(line: bytes) -> dict[str, Json]:
             f"expected format version {FORMAT_VERSION}, found {shown(header['version'])}; "
             "use the version of promptgraft that has written it"
         )
-    fingerprint = header.get("fingerprint")
-    if line.startswith(_THIS_HEADER_START) and len(header) == 3 and isinstance(fingerprint, dict):
-        return fingerprint
+    fingerprint, contents = header.get("fingerprint"), header.get("contents", {})
+    is_known = len(header) == (4 if "contents" in header else 3)
+    is_begun = line.startswith(_THIS_HEADER_START) and is_known
+    if is_begun and isinstance(fingerprint, dict) and isinstance(contents, dict):
+        return fingerprint, contents
     raise JournalCorruptError("the header does not have the shape of its version")
 
 

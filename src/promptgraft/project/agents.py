@@ -161,9 +161,14 @@ def delivery_of(
         )
     if config == "live":
         return LiveFiles(source.sources)
-    folder = config.folder if isinstance(config, DeliveryConfig) else "."
     with around.placed(("delivery",)):
-        return FolderCopy(source.sources, around.folder / folder, leave_out=tuple(leave_out))
+        return FolderCopy(
+            source.sources, _copied_folder(config, around), leave_out=tuple(leave_out)
+        )
+
+
+def _copied_folder(config: str | DeliveryConfig | None, around: Surroundings) -> Path:
+    return around.folder / (config.folder if isinstance(config, DeliveryConfig) else ".")
 
 
 _MISFITS = {
@@ -205,7 +210,7 @@ def asking(
     )
     names = tuple(section.key for section in prompt.prompt.template.sections)
     with around.placed(("agent",)):
-        agent = config.made(around.python)
+        agent = config.made(around.python, _copied_folder(project.delivery, around))
         agent.check(delivery.kind, names)
     return AgentAdapter(
         agent=agent,
@@ -219,10 +224,13 @@ def asking(
 
 
 def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterator[str]:
-    """Yield a line for each environment variable that the agent needs and that is not set."""
+    """Yield a line for each environment variable that the agent needs and does not get."""
+    settings = around.file.document.value
+    place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
     for name in getattr(asking and asking.agent, "variables", ()):
         if not os.environ.get(name):
             said = f"the environment variable {name} is not set; a run needs it"
-            settings = around.file.document.value
-            place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
             yield around.file.line((place,), said)
+    for name in getattr(asking and asking.agent, "withheld", ()):
+        said = f"the command does not get {name}, the key of a provider, unless the file names it"
+        yield around.file.line((place,), f'{said}: `env: {{{name}: "${{{name}}}"}}`')

@@ -112,7 +112,8 @@ def _load(
     given = attrs.asdict(dataset, recurse=False)
     del given["path"]
     try:
-        return Dataset.load(f"{place}:{case}" if case else place, parameters=parameters, **given)
+        whole = f"{place}:{case}" if case else place
+        return Dataset.load(whole, parameters=parameters, root=around.folder, **given)
     except ConfigError as error:
         key, _, why = str(error).partition(": ")
         if key in given:

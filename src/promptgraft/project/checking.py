@@ -8,17 +8,22 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import ForeseenAdapter
+from promptgraft.agents.adapter import AgentAdapter, probe
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.evaluate import check_served
+from promptgraft.evals.metrics.reading import brief
 from promptgraft.evals.trial import Trial, tried_metrics
 from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted
+from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
 from promptgraft.project.project import Project, load_project, open_project
-from promptgraft.project.python_source import NOT_RUN, without_code
+from promptgraft.project.python_source import NOT_RUN, beside, without_code
+from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
 
 
@@ -32,6 +37,8 @@ class Checked:
         warnings: one line each.
         protected: what no search changes although it is in the files of texts, one line each.
         unchecked: what was not tried, and why; one line each.
+        sent: the variables that a run sends, and to whom, one line each; only of a check without
+            code.
         plans: the plan of a run of each prompt, by name.
     """
 
@@ -40,6 +47,7 @@ class Checked:
     warnings: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
 
 
@@ -74,7 +82,7 @@ def check_project(path: str | Path) -> Checked:
         faults.extend(error.faults)
     around = project.surroundings
     try:
-        project.config.trackers.check()
+        check_trackers(project.config.trackers)
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
@@ -111,6 +119,60 @@ def check_project(path: str | Path) -> Checked:
     )
 
 
+@attrs.frozen(kw_only=True)
+class Probed:
+    """One call of an agent: the case that it was asked, and its answer as text and as data."""
+
+    agent: str
+    case: str
+    text: str
+    output: Json = None
+
+    @property
+    def line(self) -> str:
+        """What was called, and what came back."""
+        value = self.text if self.output is None else self.output
+        what = next(what for kind, what in _KINDS if isinstance(value, kind))
+        return (
+            f"called agent `{self.agent}` once, with case `{self.case}`; it answered with {what}: "
+            f"{brief(value)}"
+        )
+
+
+# A bool is an int, too.
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (str, "a text"),
+    (bool, "a truth value"),
+    ((int, float), "a number"),
+    (list, "a list"),
+    (dict, "an object"),
+)
+
+
+def probe_agent(project: Project) -> Probed:
+    """Call the agent of a project once, with the first turn of its first case.
+
+    Raises:
+        ConfigError: the project has no agent that is called.
+        CallerError: the agent failed, or what it needs is not there.
+        ProviderError: it was unreachable.
+    """
+    adapter = project.asking
+    if not isinstance(adapter, AgentAdapter):
+        raise ConfigError(
+            f"--probe: {project.path} names no `agent` to call; `promptgraft eval` calls a model"
+        )
+    case = next(case for part in project.parts.values() for case in part)
+    with beside(project.folder):
+        answer = probe(adapter, project.prompt().prompt, case)
+    return Probed(
+        agent=adapter.agent.name,
+        case=case.id,
+        text=answer.text,
+        output=plain_output(answer.output),
+    )
+
+
 def check_without_code(path: str | Path) -> Checked:
     """Check a project without importing or running any Python of it.
 
@@ -128,14 +190,16 @@ def check_without_code(path: str | Path) -> Checked:
         except DataFormatError as error:
             lines.extend(error.faults)
             warnings = []
+        sent = tuple(sent_variables(project))
         unrun = [line for line in (*lines, *warnings) if line.endswith(NOT_RUN)]
         if not unrun:
-            return check_project(path)
+            return attrs.evolve(check_project(path), sent=sent)
     unrun.append("what needs this Python: cases against prompts and metrics, targets, plans")
     return Checked(
         faults=tuple(line for line in dict.fromkeys(lines) if line not in unrun),
         warnings=tuple(line for line in warnings if line not in unrun),
         unchecked=tuple(dict.fromkeys(unrun)),
+        sent=sent,
     )
 
 

@@ -31,6 +31,7 @@ from promptgraft.ground.strict.checks import (
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.parts.validation import check_key, check_tag
+from promptgraft.project.adding import EXECUTOR, TRACKERS, Tracker, Workers, definitions
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (
     AGENT,
@@ -56,12 +57,8 @@ from promptgraft.project.format_search import (
 )
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.project.services import (
-    EXECUTOR,
     STORE_URL,
-    TRACKERS,
-    ExecutorConfig,
     StoreConfig,
-    TrackersConfig,
 )
 
 T = TypeVar("T")
@@ -114,8 +111,8 @@ class ProjectConfig:
     store: StoreConfig = attrs.field(factory=StoreConfig)
     runs: str = DEFAULT_RUNS
     workers: int = DEFAULT_WORKERS
-    executor: ExecutorConfig | None = None
-    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
+    executor: Workers | None = None
+    trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
     max_cost_per_day: Decimal | None = None
 
     @property
@@ -148,7 +145,7 @@ def project_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "promptgraft.yaml",
         **PROJECT.schema,
-        "$defs": {"model": model_schema()},
+        "$defs": {"model": model_schema(), **definitions()},
     }
 
 

@@ -15,7 +15,16 @@ from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import ConfigError
-from promptgraft.ground.strict.checks import ANYTHING, COUNT, PATH, TEXT, Kind, Reach, one_of
+from promptgraft.ground.strict.checks import (
+    ANYTHING,
+    COUNT,
+    ENVIRONMENT_NAME,
+    PATH,
+    TEXT,
+    Kind,
+    Reach,
+    one_of,
+)
 from promptgraft.ground.strict.kinds import (
     Key,
     Keys,
@@ -155,21 +164,68 @@ class AgentConfig:
     on_agent_error: OnAgentError = "zero"
     max_turns: int = DEFAULT_TURNS
 
-    def made(self, source: PythonSource) -> Agent:
-        """Make the agent, without calling it.
+    def made(self, source: PythonSource, copied: Path) -> Agent:
+        """Make the agent, without calling it; ``copied`` is the folder that the delivery copies.
 
         Raises:
             ConfigError: it cannot be made.
         """
         if not self.python:
-            return self.make(cwd=source.folder)
+            return self.make(project=source.folder, copied=copied)
         return self.make(function=source.load(self.python, FUNCTION, "agent.python"))
 
 
-def _http(*, cwd: Path, **options: object) -> Agent:
-    del cwd
+def _http(*, project: Path, copied: Path, **options: object) -> Agent:
+    del project, copied
     make: Callable[..., Agent] = HttpAgent
     return make(**options)
+
+
+@attrs.frozen(kw_only=True)
+class EnvConfig:
+    """The environment of a command.
+
+    Attributes:
+        only: names of the variables that it gets of those of promptgraft; None for all but keys.
+        variables: further variables with their values.
+    """
+
+    only: tuple[str, ...] | None = None
+    variables: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+_COPY = "{folder}"
+
+
+def _command(
+    *,
+    project: Path,
+    copied: Path,
+    env: EnvConfig | None = None,
+    cwd: str = "",
+    **options: object,
+) -> Agent:
+    make: Callable[..., Agent] = CommandAgent
+    env = env or EnvConfig()
+    is_copy = cwd == _COPY
+    folder = copied if is_copy else _inside(project, cwd)
+    return make(cwd=folder, in_copy=is_copy, env=dict(env.variables), only=env.only, **options)
+
+
+def _inside(project: Path, folder: str) -> Path:
+    """Return a folder of the project in which a command starts.
+
+    Raises:
+        ConfigError: it is not a folder, or outside of the project, also by a link.
+    """
+    path = project / folder
+    if not path.resolve().is_relative_to(project.resolve()):
+        raise ConfigError(
+            f"cwd: expected a folder in the project, found {folder}, which leads outside of it"
+        )
+    if not path.is_dir():
+        raise ConfigError(f"cwd: expected a folder in the project, found none at {path}")
+    return path
 
 
 # Kept as written: agents read the variables when they are called, not when the file is read.
@@ -219,11 +275,53 @@ _HTTP = keys_of(
 )
 _ADDRESS = _HTTP["url"].kind.reaching(Reach.ADDRESS)
 _COMMAND_TEXT = TEXT.reaching(Reach.COMMAND)
-_COMMAND = keys_of(
-    CommandAgent,
-    skip=("cwd",),
-    special={"command": listed(_COMMAND_TEXT, "a list of texts"), "env": named(_TEXT_OF_SECRET)},
+_NAMES = listed(
+    ENVIRONMENT_NAME.reaching(Reach.VARIABLE), "a list of names of environment variables"
 )
+
+
+def _read_env(node: Node) -> EnvConfig | None:
+    if not isinstance(node.value, dict):
+        node.expected("variables by name, and in `only` the names of those to pass on")
+        return None
+    members = dict(node.members())
+    named_only = members.pop("only", None)
+    only = None if named_only is None else _NAMES.read(named_only)
+    variables = {name: _TEXT_OF_SECRET.read(member) for name, member in members.items()}
+    if not node.is_right():
+        return None
+    values = {name: value for name, value in variables.items() if value is not None}
+    return EnvConfig(only=None if only is None else tuple(only), variables=values)
+
+
+_ENV: Kind[EnvConfig] = Kind(
+    _read_env,
+    {
+        "type": "object",
+        "properties": {"only": _NAMES.schema},
+        "additionalProperties": _TEXT_OF_SECRET.schema,
+    },
+    reach=Reach.VARIABLE,
+)
+_CWD: Kind[str] = either(
+    '`{folder: PATH}`, a folder of the project, or the text "{folder}", the copy of the delivery',
+    (str, one_of(_COPY)),
+    (
+        dict,
+        record(
+            lambda *, folder: folder,
+            {"folder": Key(PATH, 'in quotes, "{folder}" is the copy', required=True)},
+        ),
+    ),
+)
+_COMMAND = {
+    **keys_of(
+        CommandAgent,
+        skip=("cwd", "in_copy", "only"),
+        special={"command": listed(_COMMAND_TEXT, "a list of texts"), "env": _ENV},
+    ),
+    "cwd": Key(_CWD, "Where the command starts; by default in the folder of the project."),
+}
 _AGENTS: Mapping[str, tuple[Callable[..., Agent], Keys]] = {
     "python": (PythonAgent, _PYTHON),
     "http": (
@@ -236,7 +334,7 @@ _AGENTS: Mapping[str, tuple[Callable[..., Agent], Keys]] = {
             )
         },
     ),
-    "command": (CommandAgent, _COMMAND),
+    "command": (_command, _COMMAND),
 }
 _KINDS: Mapping[str, Kind[AgentConfig]] = {
     name: record(functools.partial(_config, make), {**keys, **_COMMON})

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 import attrs
 
 from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
+from promptgraft.adapters.providers import KEY_OWNERS, KNOWN
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import did_you_mean, looks_like_a_key
@@ -26,6 +28,8 @@ from promptgraft.project.python_source import REFERENCE
 if TYPE_CHECKING:
     from promptgraft.adapters.calling.adapter import ModelAdapter
 
+
+T = TypeVar("T")
 
 # Probably a key in place of a variable's name: long, with lower-case letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
@@ -129,6 +133,7 @@ def refuse_references(root: Node) -> None:
         if last in _EXPANDED and _is_model(model):
             continue
         if node.path in _PLACES:
+            _refuse_keys_in_url(node)
             continue
         todo.extend((*node.members().values(), *node.items()))
         if isinstance(node.value, str) and (names := Secret(node.value).names):
@@ -138,6 +143,16 @@ def refuse_references(root: Node) -> None:
                 "`headers` of models, in `headers`, `json` and `env` of an agent, and in "
                 "`store.url`; write the "
                 "value itself",
+            )
+
+
+def _refuse_keys_in_url(node: Node) -> None:
+    for name in Secret(str(node.value)).names if node.path == ("store", "url") else ():
+        if name in KEY_OWNERS:
+            node.source.settle(
+                node.path,
+                f"expected the address of a database, found `${{{name}}}`, the key of "
+                f"{KEY_OWNERS[name]}, which no database needs; name another variable",
             )
 
 
@@ -159,6 +174,25 @@ _PYTHON_ONLY = "comes from Python only: write `python: file.py:NAME` instead of 
 _ELSEWHERE = {"profile": f"`profile` {_PYTHON_ONLY}"}
 
 
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD)S?(_?\d+)?$", re.IGNORECASE)
+
+
+def _read_shown(kind: Kind[T], node: Node) -> T | None:
+    """Read a text that reports show and that is sent as it is: no secret may be part of it."""
+    for name in Secret(str(node.value)).names:
+        if _SECRET_NAME.search(name) or name in KEY_OWNERS:
+            node.fault(
+                f"expected no secret, found `${{{name}}}`, which is one by its name; secrets are "
+                "sent as `api_key` or in `headers`, so put it there, or rename the variable"
+            )
+            return None
+    return kind.read(node)
+
+
+def _shown(kind: Kind[T]) -> Kind[T]:
+    return attrs.evolve(kind, read=functools.partial(_read_shown, kind))
+
+
 def _expandable(value: object) -> str | Secret | None:
     if not isinstance(value, str) or not value or _NO_NAME.search(value):
         return None
@@ -169,6 +203,20 @@ def _address(value: object) -> str | Secret | None:
     return _expandable(value) if "@" not in str(value) else None
 
 
+# Kinds, because an evolved check would read with its own message.
+_NAME_OF_MODEL: Kind[object] = Kind(
+    check("a text", _expandable).read, {"type": "string", "minLength": 1}, reach=Reach.VARIABLE
+)
+_BASE_URL: Kind[object] = Kind(
+    check(
+        "an address such as http://localhost:8000/v1 without user and password",
+        _address,
+        hidden=True,
+        mend="give those as `headers`",
+    ).read,
+    {"type": "string", "pattern": r"^(https?://|\$\{\w+\})[^@]*$"},
+    reach=Reach.ADDRESS,
+)
 _SPECIAL: Mapping[str, Kind[object]] = {
     "api_key": API_KEY,
     "headers": named(HEADER),
@@ -177,32 +225,14 @@ _SPECIAL: Mapping[str, Kind[object]] = {
         special=dict.fromkeys(("input", "output", "cached_input", "cache_write"), PRICE),
         about="The price of a million tokens, in US dollars.",
     ),
-    "model": check("a text", _expandable, {"type": "string", "minLength": 1}).reaching(
-        Reach.VARIABLE
-    ),
-    "base_url": check(
-        "an address such as http://localhost:8000/v1 without user and password",
-        _address,
-        {"type": "string", "pattern": r"^(https?://|\$\{\w+\})[^@]*$"},
-        hidden=True,
-        mend="give those as `headers`",
-    ).reaching(Reach.ADDRESS),
+    "model": _shown(_NAME_OF_MODEL),
+    "base_url": _shown(_BASE_URL),
 }
 
 HOSTED = ("anthropic", "azure", "bedrock", "gemini", "litellm", "openai", "vertex")
 """The providers with an adapter in ``promptgraft.adapters.hosted``."""
-COMPATIBLE: Mapping[str, tuple[str, str]] = {
-    "deepseek": ("https://api.deepseek.com/v1", "${DEEPSEEK_API_KEY}"),
-    "fireworks": ("https://api.fireworks.ai/inference/v1", "${FIREWORKS_API_KEY}"),
-    "groq": ("https://api.groq.com/openai/v1", "${GROQ_API_KEY}"),
-    "lmstudio": ("http://localhost:1234/v1", NO_KEY),
-    "mistral": ("https://api.mistral.ai/v1", "${MISTRAL_API_KEY}"),
-    "ollama": ("http://localhost:11434/v1", NO_KEY),
-    "openrouter": ("https://openrouter.ai/api/v1", "${OPENROUTER_API_KEY}"),
-    "together": ("https://api.together.xyz/v1", "${TOGETHER_API_KEY}"),
-    "vllm": ("http://localhost:8000/v1", NO_KEY),
-}
-"""Address and key of servers with the API of ``openai``, by the name of the provider."""
+COMPATIBLE = tuple(name for name, provider in KNOWN.items() if provider.address)
+"""The names of servers with the API of ``openai``."""
 PROVIDERS = ("offline", *HOSTED, *COMPATIBLE)
 
 
@@ -229,10 +259,11 @@ def _options(provider: str) -> Keys:
 def _model(provider: str, **options: object) -> ModelConfig:
     key, headers = options.pop("api_key", None), options.pop("headers", None)
     if provider in COMPATIBLE:
-        address, usual = COMPATIBLE[provider]
+        known = KNOWN[provider]
         # A server at another address does not get the key of this one.
-        key = key or Secret(NO_KEY if "base_url" in options else usual)
-        options, provider = {"base_url": address, **options}, "openai"
+        is_elsewhere = "base_url" in options or not known.keys
+        key = key or Secret(NO_KEY if is_elsewhere else f"${{{known.keys[0]}}}")
+        options, provider = {"base_url": known.address, **options}, "openai"
     return ModelConfig(
         provider=provider,
         options=options,
@@ -271,7 +302,41 @@ def _read_model(node: Node) -> ModelConfig | None:
         node.expected("an object with `provider` or `python`, or `PROVIDER/MODEL`")
         return None
     provider = one_of(*PROVIDERS).read(members["provider"])
-    return None if provider is None else _kind_of(provider).read(node)
+    if provider is None:
+        return None
+    _refuse_misdirected_keys(provider, members)
+    return _kind_of(provider).read(node)
+
+
+def named_host(address: object) -> str | None:
+    """Return the host of an address that is written out; None if a variable may decide it."""
+    try:
+        host = urlsplit(str(address or "")).hostname
+    except ValueError:
+        return None
+    return host if host and not SECRET.search(urlsplit(str(address)).netloc) else None
+
+
+def _refuse_misdirected_keys(provider: str, members: Mapping[str, Node]) -> None:
+    """Note a fault for each provider's key that would go to another one's host."""
+    address = members["base_url"].value if "base_url" in members else None
+    if named_host(address):
+        return
+    recipient = provider
+    if provider == "litellm" and "model" in members:
+        recipient = str(members["model"].value).partition("/")[0]
+    headers = members["headers"].members().values() if "headers" in members else ()
+    key = (members["api_key"],) if "api_key" in members else ()
+    for node in (*key, *headers):
+        # A header goes to whatever host a variable names, a key at least to its own provider.
+        is_own = node in key or address is None
+        for name in Secret(str(node.value)).names:
+            owner = KEY_OWNERS.get(name)
+            if owner is not None and not (is_own and owner == recipient):
+                node.fault(
+                    f"expected the key of {recipient}, found `${{{name}}}`, that of {owner}; name "
+                    "the host that gets it as `base_url`, or another variable"
+                )
 
 
 def split_name(text: str) -> tuple[str, str] | None:

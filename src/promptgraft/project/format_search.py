@@ -55,6 +55,8 @@ class DatasetConfig:
         delimiter: The delimiter of a CSV file; by default, detected in its header.
         encoding: The encoding of a CSV file, such as cp1252; by default, UTF-8.
         duplicates: Whether to refuse rows that repeat another one, or to drop them.
+        images: Columns with the path of an image, from the folder of the file on, or its address.
+        files: Columns with the path or address of a PDF or a text file.
     """
 
     path: str | None = None
@@ -64,6 +66,8 @@ class DatasetConfig:
     delimiter: str | None = None
     encoding: str | None = None
     duplicates: str = REFUSE
+    images: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -110,6 +114,8 @@ DATASET: Kind[DatasetConfig] = record_of(
         "delimiter": TEXT,
         "encoding": checked(TEXT, check_encoding),
         "duplicates": one_of(*DUPLICATES),
+        "images": listed(TEXT, "a list of columns"),
+        "files": listed(TEXT, "a list of columns"),
     },
     about="The cases: inputs with their ground truth.",
 )

@@ -28,6 +28,7 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.facts import ModelEnd
+from promptgraft.adapters.providers import KNOWN, Provider
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import did_you_mean, shown
@@ -160,33 +161,22 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     return missing
 
 
-_OWN_HOSTS = {
-    "anthropic": ("anthropic.com",),
-    "azure": ("azure.com", "azure-api.net"),
-    "bedrock": ("amazonaws.com",),
-    "gemini": ("googleapis.com",),
-    "openai": ("openai.com",),
-    "vertex": ("googleapis.com",),
-}
-"""The domains that the usual variable of a provider is meant for."""
-
-
 def _refuse_foreign_host(config: ModelConfig) -> None:
     """Refuse to send the key in a provider's usual variable to an address of the project file.
 
     Raises:
         ConfigError: the file names neither a key nor a host of the provider.
     """
-    address, own = config.options.get("base_url"), _OWN_HOSTS.get(config.provider, ())
+    address, known = config.options.get("base_url"), KNOWN.get(config.provider, Provider())
     signed = any(name.lower() == "authorization" for name in config.headers)
-    if address is None or config.api_key is not None or signed or not own:
+    if address is None or config.api_key is not None or signed or not known.hosts:
         return
     host = urlsplit(address.reveal() if isinstance(address, Secret) else str(address)).hostname
-    if any(f".{host}".endswith(f".{domain}") for domain in own):
+    if known.owns(host or ""):
         return
-    for name in filter(os.environ.get, hosted(config.provider).service.variables):
+    for name in filter(os.environ.get, known.keys):
         raise ConfigError(
-            f"base_url: {name} is sent to {own[0]} only, unless the file names it; write "
+            f"base_url: {name} is sent to {known.hosts[0]} only, unless the file names it; write "
             f"`api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"
         )
 

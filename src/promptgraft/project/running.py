@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -16,21 +18,24 @@ from promptgraft.evals.spending import Role
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict import structure
+from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
+from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.project.services import ExecutorConfig, TrackersConfig
-from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
+from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunPlan, RunResult
-from promptgraft.search.plan import SeenAnswers
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.notices import Working
+from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
@@ -89,6 +94,19 @@ class Changes:
 
 
 @attrs.frozen(kw_only=True)
+class Probe:
+    """The first rollouts of a run, and its plan by what they used.
+
+    ``cost`` is in US dollars, None if a price is not known.
+    """
+
+    folder: RunFolder
+    rollouts: int
+    cost: Decimal | None
+    plan: RunPlan
+
+
+@attrs.frozen(kw_only=True)
 class Runnable:
     """A job and its origin.
 
@@ -111,10 +129,10 @@ class Runnable:
     settings: Mapping[str, Json] = attrs.field(hash=False)
     runs: Path
     workers: int | None = None
-    executor: ExecutorConfig | None = None
+    executor: Workers | None = None
     code: Path | None = None
     to_source: bool = False
-    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
+    trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
     changes: Changes = attrs.field(factory=Changes)
 
     @classmethod
@@ -147,6 +165,48 @@ class Runnable:
         """Estimate what a run may use, without a call, from the answers of earlier runs."""
         return self.job.plan(seen=_seen(self.runs, self.job.name))
 
+    def probed(self, rollouts: int, runs: Path) -> Probe:
+        """Make the first rollouts of a run, and estimate the whole run from what they used.
+
+        The run is kept in the folder ``runs`` and can be resumed, which reuses the rollouts.
+
+        Args:
+            rollouts: how many; made one after another.
+            runs: the folder for its run directory.
+
+        Raises:
+            ConfigError: a model answers in batches, or the directory cannot be created.
+        """
+        if self.job.is_in_batches:
+            raise ConfigError(
+                "a probe would wait for a batch, up to a day; set `mode: call` for it, and "
+                "`mode: batch` again for the run"
+            )
+        cancellation = Cancellation()
+
+        def stop(notice: object) -> None:
+            if isinstance(notice, Working) and notice.rollouts >= rollouts:
+                cancellation.set(f"the probe of {counted(rollouts, 'test call')} is done")
+
+        folder = self.make_folder(runs)
+        # Without an executor, each rollout begins after the notice of the one before.
+        job = self.job.within(attrs.evolve(self.job.context, executor=None))
+        outcome = keep(folder, job, partial(run_job, listeners=(stop,), cancellation=cancellation))
+        result = outcome.result
+        seen = seen_answers(
+            result.ledger,
+            result.total_rollouts,
+            where=f"as in the probe {folder.id}",
+            record=read_run(folder),
+            is_probe=True,
+        )
+        return Probe(
+            folder=folder,
+            rollouts=result.total_rollouts,
+            cost=result.total_cost,
+            plan=self.job.plan(seen=seen),
+        )
+
     def make_folder(self, runs: Path) -> RunFolder:
         """Create a run directory in the folder ``runs``.
 
@@ -158,21 +218,58 @@ class Runnable:
 
 
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
-    """Return the length of answers and the calls of nodes in the newest completed run."""
+    """Return what answers used in the newest completed run of a prompt."""
     for run in list_runs(runs):
-        if run.state is not State.ENDED or run.prompt != prompt:
-            continue
-        record = read_run(run.folder)
-        ledger = record.ended.ledger if record.ended else ()
-        traces = [one.record.steps for one in islice(transcripts(record), _MOST_LOOKED_AT)]
-        nodes = seen_nodes(traces) if any(traces) else {}
-        rows = [row for row in ledger if row.role is Role.TASK and row.usage.output_tokens]
-        model, tokens = "", 0.0
-        if rows:
-            model, tokens = rows[0].model, rows[0].usage.output_tokens / rows[0].calls
-        if rows or nodes:
-            return SeenAnswers(model=model, tokens=tokens, where=f"as in run {run.id}", nodes=nodes)
+        if run.state is State.ENDED and run.prompt == prompt:
+            record = read_run(run.folder)
+            ended = record.ended
+            seen = seen_answers(
+                () if ended is None else ended.ledger,
+                0 if ended is None else ended.rollouts,
+                where=f"as in run {run.id}",
+                record=record,
+            )
+            if seen is not None:
+                return seen
     return None
+
+
+def seen_answers(
+    ledger: Sequence[LedgerEntry],
+    rollouts: int,
+    *,
+    where: str,
+    record: RunRecord,
+    is_probe: bool = False,
+) -> SeenAnswers | None:
+    """Return what the answers of a run used; None if it has none whose tokens are known.
+
+    Args:
+        ledger: its ledger.
+        rollouts: how many rollouts it counts.
+        where: the run, in words.
+        record: its record, for the nodes of a graph.
+        is_probe: whether it is a probe of the present prompt.
+    """
+    traces = [one.record.steps for one in islice(transcripts(record), _MOST_LOOKED_AT)]
+    nodes = seen_nodes(traces) if any(traces) else {}
+    uses = tuple(
+        SeenUse(
+            role=row.role,
+            model=row.model,
+            calls=row.calls / max(1, rollouts),
+            input_tokens=row.usage.input_tokens / row.calls,
+            output_tokens=row.usage.output_tokens / row.calls,
+            cached_tokens=row.usage.cached_tokens / row.calls,
+            thinking=row.usage.reasoning_tokens / row.calls,
+            cost=None if row.unpriced_calls else row.cost / row.calls,
+        )
+        for row in ledger
+        if row.usage.output_tokens
+    )
+    if not (nodes or any(use.role is Role.TASK for use in uses)):
+        return None
+    return SeenAnswers(where=where, uses=uses, nodes=nodes, is_probe=is_probe)
 
 
 @contextlib.contextmanager
@@ -209,7 +306,7 @@ def loaded(
             found.stand_in()
         else:
             # Before the run directory is made, which would be left without a run.
-            found.config.trackers.check()
+            check_trackers(found.config.trackers)
             try_metrics(found)
         yield Runnable.of(found, name, found.job(name))
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 import attrs
 
 from promptgraft.errors import PromptDefinitionError, UnknownPartError
+from promptgraft.ground.content import Content, File, cut
 from promptgraft.ground.notebook import Card, LongText, Shown
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import counted
@@ -36,10 +37,12 @@ class Segment:
     Attributes:
         text: the text.
         placeholder: the placeholder whose value it is; None for text of the prompt.
+        file: the image or file whose name the text is; None for a text.
     """
 
     text: str
     placeholder: str | None = None
+    file: File | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +122,7 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
         repair: whether answers that are not strict JSON are repaired.
         applied: overrides that replaced their source.
         skipped: stored overrides that were not applied, and why.
-        text: all sections as one Markdown text.
+        text: all sections as one Markdown text, with the names of images and files.
     """
 
     ns: str
@@ -139,6 +142,23 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
             shown = (section.heading, section.text.strip("\n"), section.calls)
             blocks.extend(filter(None, shown))
         object.__setattr__(self, "text", "\n\n".join(blocks))
+
+    @property
+    def content(self) -> Content:
+        """The text, cut at images and files, which stand in place of their names."""
+        places: list[tuple[int, File]] = []
+        start = 0
+        for section in self.sections:
+            body = section.text.strip("\n")
+            before = len(section.heading) + 2 if section.heading and body else 0
+            at = start + before - (len(section.text) - len(section.text.lstrip("\n")))
+            for segment in section.segments:
+                if segment.file is not None:
+                    places.append((at, segment.file))
+                at += len(segment.text)
+            blocks = [block for block in (section.heading, body, section.calls) if block]
+            start += sum(len(block) + 2 for block in blocks)
+        return cut(self.text, places)
 
     @property
     def output_schema(self) -> JsonObject | None:

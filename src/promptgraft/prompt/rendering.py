@@ -6,12 +6,13 @@ Missing, ambiguous and nameless values raise ``BindingError``, Jinja blocks that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
 from promptgraft.errors import BindingError, user_errors
+from promptgraft.ground.content import Content, File, cut_at
 from promptgraft.ground.serde import field_names, shown
 from promptgraft.ground.text import raised
 from promptgraft.overrides.resolution import Resolution, effective_parts
@@ -36,7 +37,7 @@ from promptgraft.prompt.sections import (
     Tool,
     show_section,
 )
-from promptgraft.prompt.syntax import Values
+from promptgraft.prompt.syntax import Values, unshowable
 
 T = TypeVar("T")
 
@@ -110,12 +111,21 @@ def values_of(param: object) -> Values:
     if isinstance(param, Mapping) and all(isinstance(key, str) for key in param):
         return param
     names = field_names(type(param))
+    if isinstance(param, File):
+        raise BindingError(f"bind: expected values by name, found {param}; bind {{'name': …}}")
     if names is None or isinstance(param, type):
         raise BindingError(
             "bind: expected attrs or dataclass instances, or mappings with string keys; "
             f"found {shown(param)}"
         )
     return {name: getattr(param, name) for name in names}
+
+
+def check_values(values: Values, shown_names: Container[str]) -> None:
+    """Raise a ``BindingError`` for a value that has no text and that a placeholder shows."""
+    for name, value in values.items():
+        if name in shown_names and (fault := unshowable(value)):
+            raise BindingError(f"bind: {name}: expected a text, an Image or a File, found {fault}")
 
 
 OutputT = TypeVar("OutputT")
@@ -267,18 +277,50 @@ def _full(
         segments: tuple[Segment, ...] = (Segment(written if body is None else body, slot),)
     else:
         pieces = source.pieces if body is None else source.parse(body)
-        texts = source.texts(bindings.visible_to(section, path))
+        contents = source.contents(bindings.visible_to(section, path))
         segments = tuple(
             [
-                Segment(texts[piece.name], piece.name)
-                if isinstance(piece, Slot)
-                else Segment(piece)
+                segment
                 for piece in pieces
+                for segment in (
+                    _segments(contents[piece.name], piece.name)
+                    if isinstance(piece, Slot)
+                    else (Segment(piece),)
+                )
             ]
         )
     return RenderedSection(
         path=path, title=section.title, segments=segments, overridden=body is not None
     )
+
+
+def _segments(content: str | Content, placeholder: str) -> tuple[Segment, ...]:
+    if isinstance(content, str):
+        return (Segment(content, placeholder),)
+    return tuple(
+        [
+            Segment(str(piece), placeholder, piece if isinstance(piece, File) else None)
+            for piece in content
+        ]
+    )
+
+
+def with_files(rendered: RenderedPrompt[OutputT], files: Iterable[File]) -> RenderedPrompt[OutputT]:
+    """Return a prompt that shows files where a bound text has their name for the first time."""
+    waiting = {str(file): file for file in files}
+    sections = []
+    for section in rendered.sections:
+        segments: list[Segment] = []
+        for segment in section.segments:
+            if segment.placeholder is None or segment.file is not None:
+                segments.append(segment)
+                continue
+            content = cut_at(segment.text, waiting.values())
+            segments += _segments(content, segment.placeholder)
+            for piece in content:
+                waiting.pop(str(piece), None)
+        sections.append(attrs.evolve(section, segments=tuple(segments)))
+    return attrs.evolve(rendered, sections=tuple(sections))
 
 
 def _tool(tool: Tool[Any, Any], effective: ToolDescriptor) -> RenderedTool:

@@ -174,6 +174,8 @@ def _filtered(value: nodes.Node, name: str, *given: nodes.Node) -> nodes.Filter:
 
 
 def _counted(value: T) -> T:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"it shows {len(value):,} bytes; use an Image or a File, or decode them")
     charge(_size(value))
     return value
 

@@ -13,10 +13,15 @@ import functools
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from io import IOBase
 
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
+from promptgraft.ground.content import Content, File, cut_at, files_in, is_content
 from promptgraft.ground.serde import shown
 from promptgraft.parts.body import (
     BodySyntax,
@@ -42,6 +47,37 @@ def given(name: str) -> Callable[[Values], bool]:
 
 def _is_given(name: str, values: Values) -> bool:
     return bool(values[name])
+
+
+def content_of(value: object) -> str | Content:
+    """Return what a placeholder shows of a value; the items of a list with files on lines."""
+    if isinstance(value, File):
+        return (value,)
+    if is_content(value):
+        lines = [piece for item in value for piece in (item, "\n")]
+        return tuple(lines[:-1])
+    return str(value)
+
+
+_ADDRESS = re.compile(r"<.{1,200} at 0x[0-9a-f]+>")
+_TEXTS = (str, int, float, Enum, date, Decimal, File, type(None))
+
+
+def unshowable(value: object) -> str:
+    """Return why a placeholder cannot show a value; empty if it can."""
+    if isinstance(value, _TEXTS) or is_content(value):
+        return ""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"{len(value):,} bytes; bind an Image or a File, or decode them"
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        inner = (*value, *value.values()) if isinstance(value, Mapping) else value
+        if any(isinstance(item, File) for item in inner):
+            return f"a {type(value).__name__} with a file among other values; bind it by itself"
+        return next(filter(None, map(unshowable, inner)), "")
+    is_function = callable(value) and type(value).__str__ is object.__str__
+    if is_function or isinstance(value, IOBase) or _ADDRESS.search(str(value)):
+        return f"a {type(value).__name__}, which has no text; bind a text"
+    return ""
 
 
 _LOOKALIKES = {
@@ -101,16 +137,21 @@ class Source:
                 right = spell(found[1], self.syntax)
                 yield found[1], f"has `{found[0]}`, which is plain text; write `{right}`"
 
-    def texts(self, values: Values) -> Mapping[str, str]:
-        """Return the text of each slot.
+    def contents(self, values: Values) -> Mapping[str, str | Content]:
+        """Return what each slot shows: a text, or texts, images and files.
 
         Raises:
             KeyError: a variable is not among ``values``.
             BindingError: an opaque slot needs a missing value.
             PromptRenderError: an opaque slot does not render with ``values``.
         """
-        plain = {name: str(values[name]) for name in self.variables}
-        return plain if self._blocks is None else {**plain, **self._blocks.texts(values)}
+        contents = {name: content_of(values[name]) for name in self.variables}
+        if self._blocks is None:
+            return contents
+        files = tuple(files_in(values))
+        for name, text in self._blocks.texts(values).items():
+            contents[name] = cut_at(text, files) if files else text
+        return contents
 
 
 def compile_source(

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, UnknownPartError
+from promptgraft.ground.content import File
 from promptgraft.ground.notebook import Card, LongText, Shown, Table
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import counted
@@ -30,9 +31,11 @@ from promptgraft.prompt.rendering import (
     Bindings,
     Resolved,
     by_class,
+    check_values,
     render_prompt,
     resolve,
     values_of,
+    with_files,
 )
 from promptgraft.prompt.sections import (
     MarkdownSection,
@@ -148,6 +151,11 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         """Return the template with ``override`` applied, before anything is bound."""
         return self._recently.of(self.descriptor, self.walked, override)
 
+    @property
+    def shown_names(self) -> frozenset[str]:
+        """The names of the values that placeholders show."""
+        return frozenset([name for _, section in self.walked for name in section.source.variables])
+
     def section(self, path: SectionPath) -> MarkdownSection:
         """Return the section at ``path``.
 
@@ -214,12 +222,14 @@ class Prompt(Shown, Generic[OutputT_co]):
         overrides_store: the store of overrides; None for the plain source.
         overrides_tag: the tag of overrides in the store.
         params: the bound parameters.
+        files: images and files that are shown where a bound text first has their name.
     """
 
     template: PromptTemplate[OutputT_co]
     overrides_store: PromptOverridesStore | None = attrs.field(default=None, kw_only=True)
     overrides_tag: str = attrs.field(default=DEFAULT_TAG, kw_only=True)
     params: tuple[object, ...] = attrs.field(default=(), kw_only=True, hash=False)
+    files: tuple[File, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         given: object = self.template
@@ -243,12 +253,13 @@ class Prompt(Shown, Generic[OutputT_co]):
 
         Raises:
             BindingError: two of ``params`` have the same class, or one is neither an attrs or
-                dataclass instance nor a mapping.
+                dataclass instance nor a mapping; or a placeholder shows a value that has no text,
+                such as bytes.
         """
         bound, new = by_class(self.params), by_class(params)
         for param in params:
             # Only to refuse it here, at the call that passed it.
-            values_of(param)
+            check_values(values_of(param), self.template.shown_names)
         if dict in bound and dict in new:
             new[dict] = {**values_of(bound[dict]), **values_of(new[dict])}
         return Prompt(
@@ -256,6 +267,7 @@ class Prompt(Shown, Generic[OutputT_co]):
             overrides_store=self.overrides_store,
             overrides_tag=self.overrides_tag,
             params=tuple({**bound, **new}.values()),
+            files=self.files,
         )
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[OutputT_co]:
@@ -269,6 +281,8 @@ class Prompt(Shown, Generic[OutputT_co]):
             StoreError: the store cannot be read.
         """
         rendered = self._rendered(Bindings(self.params))
+        if self.files:
+            rendered = with_files(rendered, self.files)
         if session is not None:
             session.dispatch(PromptRendered(rendered))
         return rendered

@@ -232,6 +232,7 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[Json]:
             "input_tokens": entry.usage.input_tokens,
             "cached_tokens": entry.usage.cached_tokens,
             "output_tokens": entry.usage.output_tokens,
+            "reasoning_tokens": entry.usage.reasoning_tokens,
             "cost": money(entry.cost),
             "unpriced_calls": entry.unpriced_calls,
             "seconds": entry.seconds,

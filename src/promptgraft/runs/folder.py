@@ -27,6 +27,7 @@ from promptgraft.ground.folders import folder_opened, remove_tree
 from promptgraft.ground.serde import Json, digest_text, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Source
+from promptgraft.journal.kept_files import FOLDER
 
 T = TypeVar("T")
 
@@ -67,6 +68,7 @@ class RunFolder:
 
     config = _File("config.json", "Origin and settings of the run; as old as the folder.")
     journal = _File("journal.jsonl", "Every answer that the run paid for.")
+    files = _File(FOLDER, "The folder with the images and files of cases, by their SHA-256.")
     events = _File("events.jsonl", "The events of the run, one per line.")
     result = _File("result.json", "The result of the run; written when it ends.")
     frontier = _File("frontier.json", "The candidates that lead on some example.")

@@ -49,6 +49,7 @@ from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.place import MINIBATCHES, Place
 from promptgraft.search.scores import Scorer
+from promptgraft.search.shown_images import ShownImages
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.types import RolloutRecord
 
@@ -74,6 +75,7 @@ class Sources:
         in_batches: whether a model of the run answers in provider batches.
         max_example_chars: longest input, answer, feedback or fault of a rollout that is kept.
         max_trace_chars: longest trace or evaluation log that is kept.
+        shown_images: the images that questions show.
     """
 
     rollout: RolloutFn
@@ -86,6 +88,7 @@ class Sources:
     in_batches: bool = False
     max_example_chars: int = 6_000
     max_trace_chars: int = 6_000
+    shown_images: ShownImages = attrs.field(factory=ShownImages)
 
 
 @attrs.frozen
@@ -334,7 +337,7 @@ class QuestionBatch(Batch):
             self.sources.watch.at(question.position).call,
             evaluated,
             self.sources.reflection,
-            question.prompt,
+            self.sources.shown_images.in_question(question.prompt),
             session=self._sessions[number],
             deadline=self.sources.deadline,
         )

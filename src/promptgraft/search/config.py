@@ -182,7 +182,7 @@ class RunConfig(Settings, ABC):
         """Return a fingerprint of an earlier version as this version writes it.
 
         Raises:
-            ConfigError: its run cannot be continued by this version.
+            JournalMismatchError: its run cannot be continued by this version.
         """
         return recorded
 

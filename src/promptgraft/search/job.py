@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import opened
+from promptgraft.adapters.base import is_in_batches, opened
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
@@ -15,12 +15,14 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
+from promptgraft.search.first_calls import judges_of, models_asked
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.result import RunResult
 from promptgraft.search.run import Run
 from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import StopFile
 from promptgraft.targets.base import Subject, Target
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter
 
@@ -139,6 +141,13 @@ class OptimizationJob:
         if not isinstance(self.subject, Prompt):
             raise ConfigError(f"expected a job for one prompt, found one for `{self.name}`")
         return self.subject
+
+    @property
+    def is_in_batches(self) -> bool:
+        """Whether a model of the run answers in provider batches."""
+        own = self.subject.adapters if isinstance(self.subject, PromptSet) else {}
+        judges = judges_of(metrics_of(self.config.feedback_fn))
+        return any(map(is_in_batches, (*models_asked(self.context, own), *judges)))
 
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.

@@ -144,6 +144,7 @@ class Ledger:
             found.sent += one.input_tokens
             found.received += one.output_tokens
             found.cached += one.cached_tokens
+            found.reasoning += one.reasoning_tokens
             if one.cost is None:
                 found.unpriced += one.calls
             elif one.cost:
@@ -179,6 +180,7 @@ class Sum:
     sent: int = 0
     received: int = 0
     cached: int = 0
+    reasoning: int = 0
     cost: Decimal = ZERO
 
     def entry(self, role: Role, model: str) -> LedgerEntry:
@@ -188,7 +190,10 @@ class Sum:
             calls=self.calls,
             retries=max(0, self.requests - self.calls),
             usage=Usage(
-                input_tokens=self.sent, output_tokens=self.received, cached_tokens=self.cached
+                input_tokens=self.sent,
+                output_tokens=self.received,
+                cached_tokens=self.cached,
+                reasoning_tokens=self.reasoning,
             ),
             cost=self.cost,
             unpriced_calls=self.unpriced,

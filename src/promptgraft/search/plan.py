@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TypeVar
@@ -68,20 +69,56 @@ class SeenNode:
 
 
 @attrs.frozen(kw_only=True)
-class SeenAnswers:
-    """Average length of answers in an earlier run.
+class SeenUse:
+    """Average use of a model in one role, in an earlier run or a probe.
 
     Attributes:
-        model: the model, as its provider names it; empty if no tokens are known.
-        tokens: output tokens per call.
-        where: the run, as the plan names it.
-        nodes: use of the nodes of a graph, by name; empty for other subjects.
+        role: the purpose of the calls.
+        model: the model, as its provider names it.
+        calls: calls per rollout.
+        input_tokens: tokens sent per call, including cached ones.
+        output_tokens: tokens received per call, including thoughts.
+        cached_tokens: tokens per call that the provider read from its cache.
+        thinking: tokens per call that the model thought; 0 if the provider does not count them.
+        cost: US dollars per call; None if a price is not known.
     """
 
+    role: Role
     model: str
-    tokens: float
+    calls: float
+    input_tokens: float
+    output_tokens: float
+    cached_tokens: float = 0.0
+    thinking: float = 0.0
+    cost: Decimal | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SeenAnswers:
+    """What answers used in an earlier run or a probe.
+
+    Attributes:
+        where: the run, as the plan names it.
+        uses: the use of each model in each role whose tokens are known.
+        nodes: use of the nodes of a graph, by name; empty for other subjects.
+        is_probe: whether it is a probe of the same prompt: what was sent is then known too.
+    """
+
     where: str
+    uses: tuple[SeenUse, ...] = ()
     nodes: Mapping[str, SeenNode] = attrs.field(factory=dict)
+    is_probe: bool = False
+
+    def use_of(self, role: Role, identity: str) -> SeenUse | None:
+        """Return what an adapter used in a role; None if that is not known."""
+        # The model is one of the words of an identity, such as `openai/1 MODEL effort='low'`; an
+        # answer may name the dated model behind it.
+        words = identity.split()
+        for use in self.uses:
+            dated = any(re.fullmatch(rf"{re.escape(word)}-[\d-]+", use.model) for word in words)
+            if use.role is role and (use.model in words or dated):
+                return use
+        return None
 
 
 @attrs.frozen(kw_only=True)
@@ -101,6 +138,11 @@ class RolePlan(Use):
     expected: Use = Use()
     thinking: int = 0
     thinking_from: str = ""
+
+    @property
+    def is_unpriced(self) -> bool:
+        """Whether the tokens are known, but not their price."""
+        return self.expected.tokens is not None and self.expected.cost is None
 
     def as_json(self) -> dict[str, Json]:
         who: dict[str, Json] = {"role": self.role.value, "model": self.model}

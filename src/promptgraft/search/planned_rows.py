@@ -25,7 +25,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
 from promptgraft.graphs.flow import GraphPrompt, GraphRunner
 from promptgraft.prompt.template import Prompt
-from promptgraft.search.plan import RolePlan, SeenAnswers, SeenNode, Use
+from promptgraft.search.plan import RolePlan, SeenAnswers, SeenNode, SeenUse, Use
 from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import (
@@ -57,6 +57,23 @@ class Thoughts:
     source: str = ""
 
 
+def seen_thoughts(
+    role: Role, adapter: ProviderAdapter, seen: SeenAnswers | None
+) -> Thoughts | None:
+    """Return how much a model thought in a role, in an earlier run or a probe; None if unknown."""
+    use = None if seen is None else seen.use_of(role, adapter_identity(adapter))
+    if seen is None or use is None:
+        return None
+    if use.thinking:
+        return Thoughts(round(use.thinking), seen.where)
+    thoughts = thoughts_of(adapter)
+    # What was seen holds the thoughts of a model that was only assumed to have them.
+    if thoughts.source == ASSUMED:
+        return Thoughts()
+    tokens = min(thoughts.tokens, int(use.output_tokens))
+    return Thoughts(tokens, seen.where) if tokens else Thoughts()
+
+
 def thoughts_of(adapter: ProviderAdapter) -> Thoughts:
     """Return what is known of a model's thinking before its first call."""
     tokens = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
@@ -76,7 +93,7 @@ def prompt_row(
     answers: tuple[float, float],
     *,
     grown: tuple[float, float] = (0, 0),
-    thoughts: Thoughts | None = None,
+    seen: SeenAnswers | None = None,
 ) -> RolePlan:
     """Return the row for answers to a prompt.
 
@@ -86,7 +103,7 @@ def prompt_row(
         found: the estimate for the current prompt.
         answers: number of answers, at most and as expected.
         grown: growth of the prompt in characters, at most and as expected.
-        thoughts: thinking seen in an earlier run; None if there was none.
+        seen: what an earlier run or a probe used; None without one.
     """
     turns = 1 + found.rounds
     most, expected = answers
@@ -99,7 +116,8 @@ def prompt_row(
         # Each turn repeats the rounds before it: half of them, averaged over all turns.
         sent=(found.mean_chars or 0) + grown[1] + found.rounds / 2 * (CALL + RESULT),
         received=(found.answer_chars + found.rounds * CALL) / turns,
-        thoughts=thoughts,
+        seen=seen,
+        measured=(expected, grown[1]),
     )
 
 
@@ -223,28 +241,66 @@ def row(
     expected_calls: int,
     sent: float,
     received: float,
-    thoughts: Thoughts | None = None,
+    seen: SeenAnswers | None = None,
+    measured: tuple[float, float] = (0, 0),
 ) -> RolePlan:
     """Return the row for calls: at most, with ``chars`` and the longest answer; as expected.
 
-    ``thoughts`` are those seen in an earlier run; None to go by what is known of the model.
+    Args:
+        role: the purpose of the calls.
+        adapter: the adapter that answers.
+        calls: calls, at most.
+        chars: characters of the longest call.
+        expected_calls: calls, as expected.
+        sent: expected characters sent per call.
+        received: expected characters received per call, without thinking.
+        seen: what an earlier run or a probe used; None without one.
+        measured: for a role that a probe measures: the expected rollouts, and the characters by
+            which the prompt grows.
     """
     longest = longest_answer(adapter)
-    thoughts = thoughts_of(adapter) if thoughts is None else thoughts
+    thoughts = seen_thoughts(role, adapter, seen) or thoughts_of(adapter)
     answer = tokens_of(received) + thoughts.tokens
     most = _costing(adapter, calls, tokens_of(chars), longest)
+    expected = _costing(
+        adapter,
+        expected_calls,
+        tokens_of(sent),
+        answer if longest is None else min(answer, longest),
+    )
+    if seen is not None and seen.is_probe and (rollouts := measured[0]):
+        use = seen.use_of(role, adapter_identity(adapter))
+        if use is not None:
+            expected = _measured(adapter, use, rollouts, growth=measured[1])
     return RolePlan(
         role=role,
         model=adapter_identity(adapter),
-        expected=_costing(
-            adapter,
-            expected_calls,
-            tokens_of(sent),
-            answer if longest is None else min(answer, longest),
-        ),
+        expected=expected,
         thinking=thoughts.tokens,
         thinking_from=thoughts.source,
         **attrs.asdict(most),
+    )
+
+
+def _measured(adapter: ProviderAdapter, use: SeenUse, rollouts: float, *, growth: float = 0) -> Use:
+    """Return the use of a role that a probe has measured; ``growth`` is in characters."""
+    return _costing(
+        adapter,
+        round(rollouts * use.calls),
+        math.ceil(use.input_tokens) + tokens_of(growth),
+        math.ceil(use.output_tokens),
+        cached=round(use.cached_tokens),
+    )
+
+
+def used_by_agent(use: SeenUse, rollouts: float) -> Use:
+    """Return the expected use of an agent that said what it used in an earlier run or a probe."""
+    calls = round(rollouts * use.calls)
+    return Use(
+        calls=calls,
+        input_tokens=math.ceil(use.input_tokens),
+        output_tokens=math.ceil(use.output_tokens),
+        cost=None if use.cost is None else use.cost * calls,
     )
 
 
@@ -269,10 +325,13 @@ def _reduced(cost: Decimal | None, share: Fraction) -> Decimal | None:
     return cost - saved
 
 
-def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | None) -> Use:
+def _costing(
+    adapter: ProviderAdapter, calls: int, sent: int, received: int | None, *, cached: int = 0
+) -> Use:
     cost: Decimal | None = None
     if isinstance(adapter, MeteredAdapter) and received is not None:
-        each = adapter.price_of(Usage(input_tokens=sent, output_tokens=received))
+        tokens = Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
+        each = adapter.price_of(tokens)
         cost = None if each is None else each * calls
     return Use(calls=calls, input_tokens=sent, output_tokens=received, cost=cost)
 

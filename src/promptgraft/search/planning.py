@@ -36,19 +36,18 @@ from promptgraft.search.first_calls import cases_of, judges_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.planned_rows import (
-    ASSUMED,
     CALL,
     CHARS_PER_TOKEN,
     RESULT,
-    Thoughts,
     in_batches,
     longest_answer,
     nodes_of,
     prompt_row,
     row,
+    seen_thoughts,
     teaching_rows,
-    thoughts_of,
     tokens_of,
+    used_by_agent,
 )
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.search.teacher import Teaching
@@ -139,27 +138,17 @@ def _as_seen(
     estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
 ) -> Estimate:
     """Return an estimate with answers as long as those of the same model in an earlier run."""
-    thoughts = _seen_thoughts(task, seen)
-    if thoughts is None or seen is None:
+    if seen is None or task is None:
+        return estimate
+    thoughts = seen_thoughts(Role.TASK, task, seen)
+    use = seen.use_of(Role.TASK, adapter_identity(task))
+    if thoughts is None or use is None:
         return estimate
     # The inverse of `prompt_row`, which spreads answer and calls of tools over all turns, and of
     # `row`, which adds thinking.
-    chars = (seen.tokens - thoughts.tokens) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+    chars = (use.output_tokens - thoughts.tokens) * CHARS_PER_TOKEN * (1 + estimate.rounds)
     answer_chars = max(0, chars - estimate.rounds * CALL)
     return attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
-
-
-def _seen_thoughts(task: ProviderAdapter | None, seen: SeenAnswers | None) -> Thoughts | None:
-    """Return the part of the answers of an earlier run that was thinking; None without one."""
-    # The model is one of the words of an identity, such as `openai/1 MODEL effort='low'`.
-    if seen is None or task is None or seen.model not in adapter_identity(task).split():
-        return None
-    thoughts = thoughts_of(task)
-    # What was seen holds the thoughts of a model that was only assumed to have them.
-    if thoughts.source == ASSUMED:
-        return Thoughts()
-    tokens = min(thoughts.tokens, int(seen.tokens))
-    return Thoughts(tokens, seen.where) if tokens else Thoughts()
 
 
 @attrs.frozen(kw_only=True)
@@ -244,7 +233,7 @@ class _Outlook:
                 self.estimate,
                 (most, expected),
                 grown=grown,
-                thoughts=_seen_thoughts(adapter, self.seen),
+                seen=self.seen,
             )
             yield in_batches(found, adapter, *self.in_batches)
 
@@ -261,11 +250,16 @@ class _Outlook:
     def _agent(self, adapter: AgentAdapter) -> RolePlan:
         """Return the row of an agent, whose cost is not known in advance."""
         turns = [adapter.most_turns(case) for case in cases_of(self.config)] or [1]
+        expected = Use(calls=round(self.rollouts * fmean(turns) * self.runs))
+        # Its own name is what its calls are counted under.
+        use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
+        if use is not None:
+            expected = used_by_agent(use, self.rollouts * self.runs)
         return RolePlan(
             role=Role.TASK,
             model=adapter.identity,
             calls=self.config.budget * max(turns) * self.runs,
-            expected=Use(calls=round(self.rollouts * fmean(turns) * self.runs)),
+            expected=expected,
         )
 
     def judges(self, task: ProviderAdapter | None) -> Iterator[RolePlan]:
@@ -299,6 +293,8 @@ class _Outlook:
                 expected_calls=round(self.rollouts * len(rows) / len(sample) * self.runs),
                 sent=fmean(sent),
                 received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
+                seen=self.seen,
+                measured=(self.rollouts * self.runs, 0),
             )
             yield in_batches(found, judge, *self.in_batches)
 
@@ -340,6 +336,7 @@ class _Outlook:
                 expected_calls=round(min(self.reflections, expected) * share),
                 sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
                 received=texts + self.growth / len(modules) + _AROUND,
+                seen=self.seen,
             )
 
 

@@ -21,6 +21,7 @@ from promptgraft.errors import (
     WinnerNotStoredError,
     user_errors,
 )
+from promptgraft.ground.content import files_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, digest, shown
 from promptgraft.ground.text import raised
@@ -35,6 +36,7 @@ from promptgraft.search.batches import Books, Sources
 from promptgraft.search.call_log import CallLog
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
+from promptgraft.search.contents import contents_of
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.course import Course, Ending, Remarks
 from promptgraft.search.driver import Driver
@@ -59,6 +61,7 @@ from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
 from promptgraft.search.settings import PersistenceScope
+from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
@@ -130,6 +133,9 @@ class Run:
             warn_of_nameless(asked)
             self._fingerprint = context.journal.begin(
                 fingerprint,
+                contents=contents_of(
+                    self._prompts, config, examples=self._digests, questions=self._questions
+                ),
                 reuse_scores=context.reuse_scores,
                 translated=self._config.translated,
             )
@@ -153,6 +159,10 @@ class Run:
 
     def _completed(self) -> RunResult:
         context, bus = self._context, self._context.event_bus
+        if context.journal is not None:
+            examples = (*self._config.training_examples, *self._config.held_out)
+            bound = [prompt.params for prompt in self._prompts.values()]
+            context.journal.keep_files(files_in([bound, [one.params for one in examples]]))
         rehearsed(
             self._target,
             self._config,
@@ -223,6 +233,9 @@ class Run:
             in_batches=self._in_batches,
             max_example_chars=self._config.max_example_chars,
             max_trace_chars=self._config.max_trace_chars,
+            shown_images=ShownImages.of(
+                self._config.training_examples, self._config.data, self._context.proposing_adapter
+            ),
         )
 
     def _driver(self, books: Books, sources: Sources, publish: Emit) -> Driver:

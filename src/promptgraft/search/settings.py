@@ -383,6 +383,9 @@ class Data(Settings):
             from their end, if there are enough of them and the budget pays for it; an empty list
             holds out none.
         shuffle: whether ``training_examples`` are shuffled by ``seed`` before they are split.
+        shown_images: images of cases that one question shows to a reflection model that is known
+            to see; the others are only named.
+        shown_image_kb: the size in KiB from which an image is only named.
     """
 
     settings_path: ClassVar[str] = "data."
@@ -391,3 +394,16 @@ class Data(Settings):
         default=None, validator=attrs.validators.optional(EXAMPLES), repr=False
     )
     shuffle: bool = attrs.field(default=False, validator=FLAG)
+    shown_images: int = attrs.field(default=8, validator=integer(0, 100))
+    shown_image_kb: int = attrs.field(default=1_024, validator=COUNT)
+
+    @property
+    def showing(self) -> Mapping[str, int]:
+        """The settings of images that differ from their defaults, for the fingerprint of a run."""
+        usual = type(self)()
+        names = ("shown_images", "shown_image_kb")
+        return {
+            f"data.{name}": getattr(self, name)
+            for name in names
+            if getattr(self, name) != getattr(usual, name)
+        }

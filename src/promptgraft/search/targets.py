@@ -326,6 +326,8 @@ def fingerprint_of(
         ),
         **{name: getattr(config, name) for name in _PLAIN_SETTINGS},
         "data.shuffle": config.data.shuffle,
+        # Only where they are set: runs that began before there were images are the same.
+        **config.data.showing,
         # `pick` chooses among the candidates when the search is over.
         **_plain("objectives", config.objectives, leave_out="pick"),
         **_plain("guards", config.guards),
@@ -333,7 +335,7 @@ def fingerprint_of(
         "acceptance": described(config.acceptance),
         "reflection_model": adapter_identity(context.proposing_adapter),
         **({} if context.teacher is None else {"teacher": dict(context.teacher.identity)}),
-        "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
+        "meta_prompts": digest([meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():
         found[f"target {name}" if name in found else name] = detail
@@ -361,7 +363,8 @@ def _unplaced(value: object) -> object:
     return attrs.evolve(value, origin="") if isinstance(value, Case) else value
 
 
-def _meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
+def meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
+    """Return a digest of a question to the reflection model, with its present overrides."""
     store = prompt.overrides_store
     override = store.resolve(prompt.descriptor) if store is not None else None
     return digest([template_digest(prompt.template), plain_entries(override) if override else None])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import attrs
 import msgspec
 
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.dataset import asked_by
 from promptgraft.evals.types import Case, TurnAnswered
+from promptgraft.ground.content import Input, in_words, named
 from promptgraft.ground.serde import unstructure
 from promptgraft.ground.text import clip, fenced
 from promptgraft.runtime.session import SessionProtocol
@@ -69,9 +72,9 @@ def default_example_formatter(
 
 def _asked(case: Case) -> str:
     """Return the input of a case, with the context and state of the session."""
-    said: dict[str, object] = {"input": [turn.user for turn in case.turns] or case.input}
+    said: dict[str, object] = {"input": asked_by(case)}
     if case.context:
-        said["context"] = [{one.speaker.value: one.text} for one in case.context]
+        said["context"] = [{one.speaker.value: in_words(one.text)} for one in case.context]
     if case.state:
         said["state"] = dict(case.state)
     alone = said["input"] if len(said) == 1 else None
@@ -114,9 +117,9 @@ def _line(text: str) -> str:
 
 
 def show_value(value: object, *, indent: int | None = 2) -> str:
-    """Return a value as JSON, or its ``repr`` if it has no JSON form."""
+    """Return a value as JSON, with the names of files, or its ``repr`` if it has no JSON form."""
     try:
-        text = json.dumps(unstructure(value), ensure_ascii=False)
+        text = json.dumps(unstructure(named(cast("Input", value))), ensure_ascii=False)
     except DataFormatError:
         return repr(value)
     if indent is None:

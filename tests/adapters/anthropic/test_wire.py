@@ -221,7 +221,7 @@ def test_calls_are_answered_in_one_message_after_the_turn_as_it_was() -> None:
 def test_a_paused_turn_is_sent_back_alone() -> None:
     turn = wire().read(answer(said("so far"), stop="pause_turn"))
     body = wire().extend({"messages": []}, turn, [])
-    assert body["messages"] == [turn.message]
+    assert body["messages"] == [*turn.messages]
 
 
 def test_a_cut_turn_with_calls_is_cut() -> None:

@@ -104,7 +104,7 @@ def read(body: JsonObject) -> Turn:
     if not isinstance(text, str):
         raise UnreadableTurnError(f"expected a text, found {body}")
     return Turn(
-        text=text, finish=Finish.DONE, finish_reason="stop", usage=USAGE, model="m-1", message={}
+        text=text, finish=Finish.DONE, finish_reason="stop", usage=USAGE, model="m-1", messages=()
     )
 
 

@@ -1,4 +1,4 @@
-"""Both adapters through their real SDKs against loopback servers."""
+"""The adapters of each wire format through their real SDKs against loopback servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always, says
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
 from servers.provider import Provider
 
 Adapter = AnthropicAdapter | OpenAIAdapter
@@ -51,17 +52,21 @@ VARIABLES = (
 
 @attrs.frozen(kw_only=True)
 class Family:
-    """An adapter and the server that it talks to."""
+    """An adapter and the server that it talks to; ``options`` are given to each adapter."""
 
     adapter: type[Any]
     server: Callable[[], Provider]
     native: object
     key: str
     address: str
+    options: Mapping[str, object] = attrs.field(factory=dict)
+
+    def new(self, **options: Any) -> Any:
+        return self.adapter(MODEL, **self.options, **options)
 
     def of(self, server: LoopbackServer, **options: Any) -> Adapter:
-        given = {"api_key": KEY, "base_url": server.base_url, "profile": self.native, **options}
-        adapter: Adapter = self.adapter(MODEL, **given)
+        usual = {"api_key": KEY, "base_url": server.base_url, "profile": self.native}
+        adapter: Adapter = self.new(**{**usual, **options})
         return adapter
 
 
@@ -79,9 +84,10 @@ OPENAI = Family(
     key="OPENAI_API_KEY",
     address="OPENAI_BASE_URL",
 )
+RESPONSES = attrs.evolve(OPENAI, server=OpenAIResponses, options={"api": "responses"})
 
 
-@pytest.fixture(params=[ANTHROPIC, OPENAI], ids=["anthropic", "openai"])
+@pytest.fixture(params=[ANTHROPIC, OPENAI, RESPONSES], ids=["anthropic", "openai", "responses"])
 def family(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Family:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -213,7 +219,7 @@ def test_key_and_address_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv(family.key, KEY)
     monkeypatch.setenv(family.address, server.base_url)
-    adapter = family.adapter(MODEL, profile=family.native)
+    adapter = family.new(profile=family.native)
     assert adapter.evaluate(prompt(), session=Session()).output == "yes"
     assert "host=127.0.0.1:" in adapter.identity
 
@@ -228,7 +234,7 @@ def test_a_pickled_adapter_answers(family: Family, server: LoopbackServer) -> No
 
 def test_a_missing_key_is_named_before_anything_is_asked(family: Family) -> None:
     with pytest.raises(ConfigError, match=f"there is no API key; set {family.key}, or give"):
-        family.adapter(MODEL)
+        family.new()
 
 
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(
@@ -236,7 +242,7 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(
 ) -> None:
     monkeypatch.setenv(family.key, "sk-secret-é")
     with pytest.raises(ConfigError, match="expected printable ASCII characters") as caught:
-        family.adapter(MODEL)
+        family.new()
     assert family.key in str(caught.value)
     assert "sk-secret" not in str(caught.value)
 
@@ -245,7 +251,7 @@ def test_a_missing_sdk_is_one_line(family: Family, monkeypatch: pytest.MonkeyPat
     sdk = family.server().name
     monkeypatch.setitem(sys.modules, sdk, None)
     with pytest.raises(ConfigError) as caught:
-        family.adapter(MODEL, api_key=KEY)
+        family.new(api_key=KEY)
     assert str(caught.value) == (
         f"{family.adapter.__name__} needs the package `{sdk}`; run: "
         f"pip install 'promptgraft[{sdk}]'"
@@ -268,7 +274,7 @@ def test_a_line_break_inside_a_key_is_named_and_the_key_is_not(
 ) -> None:
     monkeypatch.setenv(family.key, "first-half\nsecond-half")
     with pytest.raises(ConfigError) as caught:
-        family.adapter(MODEL)
+        family.new()
     assert str(caught.value) == (
         f"{family.adapter.__name__}: {family.key}: expected a key on one line, found a line break "
         "in it (the key is not shown); set it again"
@@ -303,7 +309,7 @@ def test_options_are_checked_when_they_are_given(
     family: Family, option: str, value: object, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        family.adapter(MODEL, **{"api_key": KEY, option: value})
+        family.new(**{"api_key": KEY, option: value})
     assert str(caught.value).startswith(f"{family.adapter.__name__}: {option}: ")
     assert message in str(caught.value)
 
@@ -326,38 +332,40 @@ def test_sampling_options_are_checked(model: str, option: str, value: Any, messa
 def test_the_identity_says_what_answers_and_no_secret(family: Family) -> None:
     secrets = ("sk-key-1234567890", "user-name-12", "pass-word-34", "header-56789", "body-98765")
     key, user, password, header, field = secrets
-    adapter = family.adapter(
-        MODEL,
+    adapter = family.new(
         api_key=key,
         base_url=f"https://{user}:{password}@gate.example:8443/v1",
         headers={"x-team": header},
         extra_body={"user": field},
         max_output_tokens=64,
-        stop=["END"],
+        temperature=0.5,
     )
     name = "anthropic" if adapter.__class__ is AnthropicAdapter else "openai"
     assert adapter.identity.startswith(
-        f"{name}/1 {MODEL} host=gate.example:8443 max_output_tokens=64 stop=('END',) extra_body="
+        f"{name}/1 {MODEL} host=gate.example:8443 max_output_tokens=64 temperature=0.5 extra_body="
     )
     assert not [secret for secret in secrets if secret in f"{adapter.identity} {adapter!r}"]
 
 
 def test_what_changes_answers_changes_the_identity(family: Family) -> None:
     def identity(**options: Any) -> str:
-        found: str = family.adapter(MODEL, api_key=KEY, **options).identity
+        found: str = family.new(api_key=KEY, **options).identity
         return found
 
     changes: list[dict[str, Any]] = [
         {},
         {"base_url": "http://localhost:1/v1"},
-        {"max_output_tokens": 9},
-        {"stop": ["a"]},
+        {"max_output_tokens": 90},
+        {"temperature": 0.5},
+        {"top_p": 0.5},
         {"effort": "low"},
         {"extra_body": {"a": 1}},
         {"extra_body": {"a": 2}},
         {"max_tool_rounds": 3},
         {"profile": family.native},
     ]
+    if family is not RESPONSES:
+        changes.append({"stop": ["a"]})
     assert len({identity(**change) for change in changes}) == len(changes)
     policy = RetryPolicy(attempts=2)
     assert identity(timeout=1, max_concurrency=2, policy=policy) == identity()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from decimal import Decimal
+from functools import partial
 
 import attrs
 import pytest
@@ -40,14 +41,15 @@ from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Tool
-from servers.batches import BatchServer, Fate, echo
+from servers.batches import PROVIDERS, BatchServer, Fate, echo
 from servers.behaviour import Answer, Asked, Call
 from servers.loopback import KEY, MODEL
 
-BOTH = pytest.mark.parametrize("name", ["openai", "anthropic"])
+EACH = pytest.mark.parametrize("name", PROVIDERS)
 PRICES = Prices({MODEL: ModelPrice(input=1, output=10)})  # 100 and 10 tokens: 0.0002 dollars
-ADAPTERS: Mapping[str, type[OpenAIAdapter] | type[AnthropicAdapter]] = {
+ADAPTERS: Mapping[str, Callable[..., ProviderAdapter]] = {
     "openai": OpenAIAdapter,
+    "responses": partial(OpenAIAdapter, api="responses"),
     "anthropic": AnthropicAdapter,
 }
 FATES: tuple[Fate, ...] = ("expired", "canceled", "forgotten")
@@ -61,7 +63,7 @@ class Word:
 
 
 def adapter(server: BatchServer, mode: str = "batch", attempts: int = 3) -> ProviderAdapter:
-    return ADAPTERS[server.provider.name](
+    return ADAPTERS[server.name](
         MODEL,
         api_key=KEY,
         base_url=server.base_url,
@@ -98,7 +100,7 @@ def calls(sessions: Sequence[Session]) -> list[ModelCalled]:
     return [call for session in sessions for call in session.select_all(ModelCalled)]
 
 
-@BOTH
+@EACH
 def test_calls_side_by_side_are_one_batch_at_half_the_price(name: str) -> None:
     with BatchServer(name, echo) as server, BatchExecutor() as executor:
         futures, sessions = asked(executor, adapter(server), "abcdef")
@@ -108,7 +110,7 @@ def test_calls_side_by_side_are_one_batch_at_half_the_price(name: str) -> None:
         assert {call.cost for call in calls(sessions)} == {Decimal("0.0001")}
 
 
-@BOTH
+@EACH
 def test_outside_of_the_executor_calls_are_ordinary(name: str) -> None:
     with BatchServer(name, echo) as server:
         session = Session()
@@ -122,7 +124,7 @@ def test_outside_of_the_executor_calls_are_ordinary(name: str) -> None:
         assert (len(server.calls), server.batches) == (2, [])
 
 
-@BOTH
+@EACH
 def test_more_calls_than_threads_are_several_batches(name: str) -> None:
     with BatchServer(name, echo) as server, BatchExecutor(2) as executor:
         futures, _ = asked(executor, adapter(server), "abcde")
@@ -130,12 +132,12 @@ def test_more_calls_than_threads_are_several_batches(name: str) -> None:
         assert server.sizes == [2, 2, 1]
 
 
-@BOTH
+@EACH
 def test_no_batch_is_larger_than_the_provider_takes(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit, value in (("most", 3), ("longest", 1_200)):
-        monkeypatch.setattr(FORMS[name], limit, value)
+        monkeypatch.setattr(type(FORMS[PROVIDERS[name].name]("")), limit, value)
     with BatchServer(name, echo) as server, BatchExecutor() as executor:
         words = ["a", "b", "c", "d", "e" * 600, "f" * 2_000, "g"]
         futures, _ = asked(executor, adapter(server), words)
@@ -145,7 +147,7 @@ def test_no_batch_is_larger_than_the_provider_takes(
         assert len(alone.requests) == 1
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("fate", FATES)
 def test_a_request_without_an_answer_is_asked_again_in_the_next_batch(
     name: str, fate: Fate
@@ -158,7 +160,7 @@ def test_a_request_without_an_answer_is_asked_again_in_the_next_batch(
         assert sorted(call.requests for call in calls(sessions)) == [1, 1, 2]
 
 
-@BOTH
+@EACH
 def test_a_request_that_never_gets_an_answer_is_a_fault_of_that_call_alone(name: str) -> None:
     fates: dict[int, Fate] = {0: "expired", 1: "errored"}
     server = BatchServer(name, echo, fate=lambda n: fates.get(n, "answered"))
@@ -171,7 +173,7 @@ def test_a_request_that_never_gets_an_answer_is_a_fault_of_that_call_alone(name:
     assert "invalid_request_error" in faults[RejectedRequestError]
 
 
-@BOTH
+@EACH
 def test_a_batch_that_is_refused_is_a_fault_of_each_of_its_calls(name: str) -> None:
     with BatchServer(name, echo, refusals=(500, 429)) as server, BatchExecutor() as executor:
         futures, sessions = asked(executor, adapter(server), "abc")
@@ -185,7 +187,7 @@ def test_a_batch_that_is_refused_is_a_fault_of_each_of_its_calls(name: str) -> N
                 one.result()
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("bad", ["../../v1/files", "", "a b", "x" * 300])
 def test_an_id_that_is_no_id_is_never_part_of_a_path(name: str, bad: str) -> None:
     with BatchServer(name, echo) as server, BatchExecutor() as executor:
@@ -196,7 +198,7 @@ def test_an_id_that_is_no_id_is_never_part_of_a_path(name: str, bad: str) -> Non
         assert len(server.batches) == 1
 
 
-@BOTH
+@EACH
 def test_each_turn_of_a_tool_loop_is_a_batch(name: str) -> None:
     def brain(seen: Asked) -> Answer:
         if seen.results:
@@ -231,7 +233,7 @@ def begun() -> MemoryJournal:
     return journal
 
 
-@BOTH
+@EACH
 def test_what_is_paused_is_fetched_later_and_not_paid_again(name: str) -> None:
     journal, pause = begun(), Cancellation()
     with BatchServer(name, echo) as server:
@@ -281,7 +283,7 @@ def test_a_batch_outlives_the_time_of_its_run() -> None:
         assert (server.sizes, server.batches[0].is_cancelled) == ([1], False)
 
 
-@BOTH
+@EACH
 def test_faults_of_an_earlier_process_are_no_answers(name: str) -> None:
     journal = begun()
     with BatchServer(name, echo, fate=lambda n: "expired" if n < 2 else "answered") as server:
@@ -298,7 +300,7 @@ def test_faults_of_an_earlier_process_are_no_answers(name: str) -> None:
         assert server.sizes == [2, 2, 2]
 
 
-@BOTH
+@EACH
 def test_a_batch_of_a_cancelled_run_is_cancelled(name: str) -> None:
     stop = Cancellation()
     deadline = Deadline(cancellation=stop)

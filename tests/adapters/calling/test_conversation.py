@@ -64,7 +64,7 @@ def says(text: str, finish: Finish = Finish.DONE, *calls: str) -> Turn:
         finish_reason=f"because {finish}",
         usage=Usage(input_tokens=10, output_tokens=2, cached_tokens=4),
         model="m-1",
-        message={},
+        messages=(),
     )
 
 

@@ -27,7 +27,7 @@ def turn(usage: Usage = USED, *, model: str = "m-2025", written: int = 0) -> Tur
         usage=usage,
         cache_write_tokens=written,
         model=model,
-        message={},
+        messages=(),
     )
 
 

@@ -35,8 +35,9 @@ class Case:
     """How a server behaves, and what is asked.
 
     Attributes:
-        script: to both SDKs, unless ``chat`` differs.
-        chat: to the OpenAI SDK.
+        script: to all, unless those below differ.
+        chat: to Chat Completions.
+        responses: to OpenAI's Responses, unless it is the same as ``chat``.
         model: that is asked.
         key: that is sent.
         listens: whether anybody listens at the address.
@@ -49,6 +50,7 @@ class Case:
 
     script: Script
     chat: Script | None = None
+    responses: Script | None = None
     model: str = MODEL
     key: str = KEY
     listens: bool = True
@@ -58,9 +60,11 @@ class Case:
     seconds: float | None = None
     stops: bool = False
 
-    def script_for(self, sdk: str) -> Script:
-        """Return how the server of an SDK behaves."""
-        return self.chat if self.chat is not None and sdk == "openai" else self.script
+    def script_for(self, wire: str) -> Script:
+        """Return how the server that speaks a wire format behaves."""
+        chat = self.chat or self.script
+        scripts = {"openai": chat, "responses": self.responses or chat}
+        return scripts.get(wire, self.script)
 
 
 def _status(status: int, **headers: str) -> Case:
@@ -142,9 +146,12 @@ RESET = Behaviour(breaks=Break.BEFORE_HEADERS)
 CUT = Behaviour(body=b'{"id": "1", "content": [{"ty')
 
 
-def _json(anthropic: object, openai: object) -> Case:
-    bodies = [json.dumps(body).encode() for body in (anthropic, openai)]
-    return Case(script=always(Behaviour(body=bodies[0])), chat=always(Behaviour(body=bodies[1])))
+def _json(anthropic: object, openai: object, responses: object = None) -> Case:
+    script, chat, other = (
+        always(Behaviour(body=json.dumps(body).encode()))
+        for body in (anthropic, openai, responses or openai)
+    )
+    return Case(script=script, chat=chat, responses=other)
 
 
 def _said(text: str | None = FINE, *, sent: object = 10, received: object = 5) -> Case:
@@ -163,6 +170,14 @@ def _said(text: str | None = FINE, *, sent: object = 10, received: object = 5) -
             "model": MODEL,
             "choices": [{"message": message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": sent, "completion_tokens": received},
+        },
+        {
+            "model": MODEL,
+            "status": "completed",
+            "output": [
+                {"type": "message", "content": [{"type": "output_text", "text": text}]},
+            ],
+            "usage": {"input_tokens": sent, "output_tokens": received},
         },
     )
 

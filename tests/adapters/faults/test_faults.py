@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +34,12 @@ from servers.behaviour import WELL, Asked, Behaviour, always, says
 from servers.hosted import AzureChat, BedrockMessages, GeminiChat, VertexMessages
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
 from servers.provider import Provider
 
 SPEC = Path(__file__).parents[3] / "specs" / "adapters.md"
 HEADING = "### What becomes of each fault"
-SDKS = ("anthropic", "openai")
+WIRES = ("anthropic", "openai", "responses")
 
 
 @attrs.frozen(kw_only=True)
@@ -45,12 +47,12 @@ class Host:
     """Who is asked.
 
     Attributes:
-        sdk: the SDK, whose rows of the table hold.
+        wire: the format, whose columns of the table hold.
         protocol: what the server speaks.
         adapter: asks it.
     """
 
-    sdk: str
+    wire: str
     protocol: type[Provider]
     adapter: Callable[..., ProviderAdapter]
 
@@ -58,12 +60,17 @@ class Host:
 _BEDROCK = partial(BedrockAdapter, region="eu-central-1")
 _VERTEX = partial(VertexAdapter, region="europe-west1", project="loopback")
 HOSTS = {
-    "anthropic": Host(sdk="anthropic", protocol=AnthropicMessages, adapter=AnthropicAdapter),
-    "openai": Host(sdk="openai", protocol=OpenAIChat, adapter=OpenAIAdapter),
-    "azure": Host(sdk="openai", protocol=AzureChat, adapter=AzureOpenAIAdapter),
-    "gemini": Host(sdk="openai", protocol=GeminiChat, adapter=GeminiAdapter),
-    "bedrock": Host(sdk="anthropic", protocol=BedrockMessages, adapter=_BEDROCK),
-    "vertex": Host(sdk="anthropic", protocol=VertexMessages, adapter=_VERTEX),
+    "anthropic": Host(wire="anthropic", protocol=AnthropicMessages, adapter=AnthropicAdapter),
+    "openai": Host(wire="openai", protocol=OpenAIChat, adapter=OpenAIAdapter),
+    "responses": Host(
+        wire="responses",
+        protocol=OpenAIResponses,
+        adapter=partial(OpenAIAdapter, api="responses"),
+    ),
+    "azure": Host(wire="openai", protocol=AzureChat, adapter=AzureOpenAIAdapter),
+    "gemini": Host(wire="openai", protocol=GeminiChat, adapter=GeminiAdapter),
+    "bedrock": Host(wire="anthropic", protocol=BedrockMessages, adapter=_BEDROCK),
+    "vertex": Host(wire="anthropic", protocol=VertexMessages, adapter=_VERTEX),
 }
 _NEEDED = {"bedrock": "botocore", "vertex": "google.auth"}
 
@@ -124,27 +131,31 @@ def cells_of(line: str) -> list[str]:
 
 
 def rows() -> Iterator[tuple[str, dict[str, Row]]]:
-    """Yield the cases of the table in the spec page, with a row for each SDK.
+    """Yield the cases of the table in the spec page, with a row for each wire format.
 
-    The last cell is empty where both say the same.
+    A cell is empty where the format says what the one before it does.
     """
     section = SPEC.read_text("utf-8").partition(f"{HEADING}\n")[2].partition("\n#")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     for line in lines[2:]:
         case, _, error, requests, *said = cells_of(line)
         errors, counts = error.split(" / "), requests.split(" / ")
-        messages = [found for found in said if found]
+        messages = [*itertools.accumulate(said, _last_said)]
         yield (
             case,
             {
-                sdk: Row(
+                wire: Row(
                     error=errors[min(index, len(errors) - 1)].strip("`"),
                     requests=int(counts[min(index, len(counts) - 1)]),
                     message=messages[min(index, len(messages) - 1)],
                 )
-                for index, sdk in enumerate(SDKS)
+                for index, wire in enumerate(WIRES)
             },
         )
+
+
+def _last_said(before: str, cell: str) -> str:
+    return cell or before
 
 
 TABLE = dict(rows())
@@ -166,7 +177,7 @@ class World:
     def _behave(self, asked: Asked) -> Behaviour:
         if self._case.stops:
             self.cancellation.set("enough")
-        script = self._case.script_for(self._host.sdk)
+        script = self._case.script_for(self._host.wire)
         return script(attrs.evolve(asked, number=asked.number - self._before))
 
     def begin(self, case: Case) -> None:
@@ -256,7 +267,7 @@ def pairs(limits: bool) -> list[tuple[str, str]]:
         (host, name)
         for host in HOSTS
         for name in names
-        if (name in LIMITS) is limits and (host in SDKS or name not in shared)
+        if (name in LIMITS) is limits and (host in WIRES or name not in shared)
     ]
 
 
@@ -275,14 +286,14 @@ def world(host: str) -> Iterator[World]:
 
 @pytest.mark.parametrize(("host", "name"), pairs(limits=False), indirect=["host"])
 def test_a_fault_becomes_what_its_row_says(name: str, host: str, world: World) -> None:
-    check(world, CASES[name], TABLE[name][HOSTS[host].sdk])
+    check(world, CASES[name], TABLE[name][HOSTS[host].wire])
 
 
 @pytest.mark.parametrize(("host", "name"), pairs(limits=True), indirect=["host"])
 def test_a_rate_limit_becomes_what_its_row_says(name: str, host: str) -> None:
     # A rate limit is remembered for the account, so that each case has one of its own.
     with world_of(host) as world:
-        check(world, CASES[name], TABLE[name][HOSTS[host].sdk])
+        check(world, CASES[name], TABLE[name][HOSTS[host].wire])
 
 
 def check(world: World, case: Case, row: Row) -> None:

@@ -14,7 +14,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from agent_prompts import SOURCE, in_memory, write_all
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
-from promptgraft.adapters.openai import OpenAIAdapter, OpenAIProfile, OpenAIWire, profile_of
+from promptgraft.adapters.openai import ChatWire, OpenAIAdapter, OpenAIProfile, profile_of
 from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
@@ -23,8 +23,10 @@ from servers.shapes import misfit
 NATIVE = OpenAIProfile(structured_output="native", output_limit="max_completion_tokens")
 
 
-def wire(profile: OpenAIProfile = NATIVE, **options: Any) -> OpenAIWire:
-    return OpenAIAdapter("m", api_key="unused", profile=profile, **options).wire
+def wire(profile: OpenAIProfile = NATIVE, **options: Any) -> ChatWire:
+    adapter = OpenAIAdapter("m", api="chat", api_key="unused", profile=profile, **options)
+    assert isinstance(adapter.wire, ChatWire)
+    return adapter.wire
 
 
 def sent(body: JsonObject) -> Any:

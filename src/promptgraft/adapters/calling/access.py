@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 import attrs
@@ -184,6 +184,11 @@ class Access:
     @property
     def host(self) -> str | None:
         return None if self.address is None else urlsplit(self.address).netloc
+
+    def is_at(self, hosts: Collection[str]) -> bool:
+        """Return whether the address is the SDK's own, or at one of ``hosts``."""
+        given = self._address
+        return given is None or (is_address(given) and self.host in hosts)
 
     @property
     def sent_headers(self) -> dict[str, str]:

@@ -19,12 +19,14 @@ from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
 from promptgraft.adapters.calling.keeping import KeptCall
+from promptgraft.adapters.calling.parts import without_bytes
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Turn, Wire
-from promptgraft.adapters.facts import ModelEnd, end_of
+from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
+from promptgraft.ground.content import Image
 from promptgraft.ground.serde import digest, digest_json, looks_like_a_key, shown, unstructure
 from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -196,7 +198,7 @@ class ModelAdapter(ABC):
                 "like a key (not shown)"
             )
         for field in self.extra_body:
-            if setter := self.service.taken.get(field):
+            if setter := self._api.taken.get(field):
                 raise ConfigError(
                     f"{self.service.adapter}: extra_body: `{field}` is set by {setter}"
                 )
@@ -244,6 +246,16 @@ class ModelAdapter(ABC):
     def is_thinking_assumed(self) -> bool:
         """Whether it is not known that the model thinks, but assumed."""
         return self._known.assumed and self.effort is None and self.thinking > 0
+
+    @property
+    def sees(self) -> bool | None:
+        """Whether the model sees images; None if that is not known."""
+        return self._known.sees
+
+    def tokens_of_image(self, image: Image) -> int:
+        """Return the tokens that an image is expected to cost."""
+        known = self._known
+        return tokens_of_image(known.vision, known.image_rate, image.pixels)
 
     @property
     def end(self) -> ModelEnd | None:
@@ -339,9 +351,17 @@ class ModelAdapter(ABC):
     def wire(self) -> Wire: ...
 
     @property
+    def _api(self) -> Api:
+        """The API that is spoken, of those of the provider."""
+        return self.service
+
+    @property
     def _access(self) -> Access:
+        return self._access_to(self._api)
+
+    def _access_to(self, api: Api) -> Access:
         return Access(
-            api=self.service,
+            api=api,
             api_key=self.api_key,
             base_url=self.base_url,
             headers=self.headers,
@@ -387,7 +407,8 @@ class ModelAdapter(ABC):
         return self.prices.cost(turn, provider=self._seller, model=self.model)
 
     def _kept_call(self, body: JsonObject, places: Places) -> KeptCall:
-        sent = len(json.dumps(body, ensure_ascii=False).encode()) // _FEWEST_BYTES_PER_TOKEN
+        shown = json.dumps(without_bytes(body), ensure_ascii=False)
+        sent = len(shown.encode()) // _FEWEST_BYTES_PER_TOKEN
         received = self.longest_answer or _LONGEST_ANSWER
         cost = self.price_of(Usage(input_tokens=sent, output_tokens=received))
         return KeptCall(
@@ -398,6 +419,6 @@ class ModelAdapter(ABC):
 
     def _expected(self, body: JsonObject, share: Decimal) -> Charge:
         """Return an estimate of the price of a request's input."""
-        tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN
+        tokens = len(json.dumps(without_bytes(body), ensure_ascii=False)) // _CHARS_PER_TOKEN
         cost = _share_of(self.price_of(Usage(input_tokens=tokens)), share)
         return Charge(cost=ZERO if cost is None else cost, tokens=tokens)

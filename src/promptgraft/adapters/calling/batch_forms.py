@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
@@ -121,24 +121,26 @@ class AnthropicBatches:
         return NothingReceivedError("the results of the batch hold something else")
 
 
+@attrs.frozen
 class OpenAIBatches:
-    """OpenAI's Batch API."""
+    """OpenAI's Batch API; ``endpoint`` is the path that answers each request."""
+
+    endpoint: str
 
     most = 50_000
     longest = 200_000_000
     path = "/batches"
 
     async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
-        endpoint = "/v1/chat/completions"
         lines = [
-            encoded({"custom_id": name, "method": "POST", "url": endpoint, "body": body})
+            encoded({"custom_id": name, "method": "POST", "url": self.endpoint, "body": body})
             for name, body in requests.items()
         ]
         file = ("batch.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
         sent = await ask("POST", "/files", body={"purpose": "batch"}, files=[("file", file)])
         wanted: JsonObject = {
             "input_file_id": _id_in(_read(sent)),
-            "endpoint": endpoint,
+            "endpoint": self.endpoint,
             "completion_window": "24h",
             "metadata": {_MARK: mark},
         }
@@ -177,8 +179,11 @@ class OpenAIBatches:
         return NothingReceivedError("the results of the batch hold something else")
 
 
-FORMS: Mapping[str, BatchForm] = {"anthropic": AnthropicBatches(), "openai": OpenAIBatches()}
-"""The batch APIs, by provider."""
+FORMS: Mapping[str, Callable[[str], BatchForm]] = {
+    "anthropic": lambda _: AnthropicBatches(),
+    "openai": lambda path: OpenAIBatches(f"/v1{path}"),
+}
+"""Make the batch API of a provider, for the path of its ordinary requests below the address."""
 
 
 async def made(ask: Ask, form: BatchForm, wanted: Intended, known: Set[str]) -> str | None:

@@ -248,7 +248,7 @@ class BatchEndpoint(SdkEndpoint):
 
     def __init__(self, access: Access, *, model: str, poll: float, seconds: float) -> None:
         super().__init__(access, longest=LONGEST_RESULTS)
-        self.form = FORMS[access.api.provider]
+        self.form = FORMS[access.api.provider](access.api.path)
         self.model = model
         self.poll = poll
         self._seconds = seconds

@@ -136,7 +136,7 @@ class _ErrorBody:
         if _STATUS.fullmatch(self.code):
             return int(self.code)
         known = (_STATUS_OF.get(word) for word in (self.kind, self.code))
-        return next(filter(None, known), 500)
+        return next(filter(None, known), 400 if _OF_IMAGES.fullmatch(self.code) else 500)
 
 
 _STATUS = re.compile(r"[45][0-9]{2}")
@@ -151,9 +151,13 @@ _STATUS_OF = {
     "rate_limit_exceeded": 429,
     "api_error": 500,
     "server_error": 500,
+    "vector_store_timeout": 504,
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+_OF_IMAGES = re.compile(
+    r"(?:invalid|invalid_base64|unsupported|empty|failed_to_download)_image[a-z_]*|image_[a-z_]+"
+)
 _HOPELESS = {
     "account_deactivated",
     "billing_error",
@@ -164,7 +168,14 @@ _HOPELESS = {
     "model_not_found",
 }
 _TOO_LONG = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
-_FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt"}
+_FILTERED = {
+    "bio_policy",
+    "content_filter",
+    "content_policy_violation",
+    "image_content_policy_violation",
+    "invalid_prompt",
+    "misalignment_policy_violation",
+}
 
 _NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
 _FILTERED_TEXT = re.compile(r"blocked by content filtering policy", re.IGNORECASE)
@@ -172,6 +183,11 @@ _TOO_LONG_TEXT = re.compile(
     r"prompt is too long|maximum context length|exceeds? (the )?(available )?context"
     r"|reduce the length of the (messages|input|prompt)|token count .{0,40}exceeds the maximum",
     re.IGNORECASE,
+)
+# A model that is served through the other API of OpenAI: tools with thoughts, for example, are not
+# served through Chat Completions.
+_OTHER_API_TEXT = re.compile(
+    r"(?:\buse|only supported in)\s+(?:the\s+)?/?v1/(responses|chat/completions)\b", re.IGNORECASE
 )
 _TOO_LARGE_TEXT = re.compile(r"request too large", re.IGNORECASE)
 
@@ -197,16 +213,18 @@ def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -
         error=error,
         what=f"HTTP {received.status}{inside} {words}".rstrip(),
         detail=said.message,
-        mend=_mend(error, status),
+        mend=_mend(error, status, said),
         # A nonstandard header of OpenAI and Anthropic, which their SDKs obey as well.
         retried=retried and received.headers.get("x-should-retry", "").lower() != "false",
         wait=wait if retried else None,
     )
 
 
-def _mend(error: type[PromptgraftError], status: int) -> str:
+def _mend(error: type[PromptgraftError], status: int, said: _ErrorBody) -> str:
     if issubclass(error, PromptTooLongError):
         return "shorten the prompt"
+    if issubclass(error, PermanentProviderError) and (other := _other_api(said, status)):
+        return f"set `api: {other}` for this model"
     if not issubclass(error, PermanentProviderError):
         return ""
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
@@ -220,6 +238,8 @@ def _error_class(said: _ErrorBody, status: int) -> type[PromptgraftError]:
         return RefusedAnswerError
     if _is_too_long(said, status):
         return PromptTooLongError
+    if _other_api(said, status):
+        return PermanentProviderError
     if status == 429:
         # A single request above the limit per minute fails however long one waits.
         alone = _TOO_LARGE_TEXT.search(said.message)
@@ -230,6 +250,12 @@ def _error_class(said: _ErrorBody, status: int) -> type[PromptgraftError]:
         case Lasting.PERMANENT:
             return PermanentProviderError
     return RejectedRequestError
+
+
+def _other_api(said: _ErrorBody, status: int) -> str:
+    """Return the API of OpenAI that a refusal asks to use instead; empty for other refusals."""
+    named = _OTHER_API_TEXT.search(said.message) if status in {400, 404} else None
+    return "" if named is None else named[1].partition("/")[0].lower()
 
 
 def _is_too_long(said: _ErrorBody, status: int) -> bool:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import attrs
 
+from promptgraft.adapters.facts import Vision
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -46,6 +47,8 @@ class ModelProfile:
         thinking: expected tokens of thinking before an answer, for plans.
         assumed: whether it is not known that the model thinks, but assumed.
         efforts: the thinking efforts that the provider knows; empty if they are not known.
+        vision: how the model reads images, ``none`` if it sees none; None if that is not known.
+        image_rate: the factor of the rule for the tokens of an image.
     """
 
     schema_rules: ClassVar[SchemaRules]
@@ -56,6 +59,13 @@ class ModelProfile:
     # Not part of the repr, which identifies the runs of users with a profile of their own.
     assumed: bool = attrs.field(default=False, repr=False)
     efforts: tuple[str, ...] = attrs.field(default=(), repr=False)
+    vision: Vision | None = attrs.field(default=None, repr=False)
+    image_rate: float = attrs.field(default=1.0, repr=False)
+
+    @property
+    def sees(self) -> bool | None:
+        """Whether the model sees images; None if that is not known."""
+        return None if self.vision is None else self.vision != "none"
 
     @property
     def rules(self) -> SchemaRules | None:

@@ -17,6 +17,7 @@ import msgspec
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import JournalCorruptError, Lasting, TransientProviderError
+from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
@@ -66,7 +67,7 @@ class Turn:
         cache_write_tokens: the part of the input tokens written to the provider's cache, which have
             a price of their own.
         model: the provider's name of the model that answered.
-        message: the reply in the form in which the next request must repeat it.
+        messages: the reply as the next request must repeat it: one message, or several items.
     """
 
     text: str
@@ -76,7 +77,7 @@ class Turn:
     usage: Usage
     cache_write_tokens: int = 0
     model: str
-    message: JsonObject = attrs.field(hash=False)
+    messages: tuple[JsonObject, ...] = attrs.field(hash=False)
 
 
 class _KeptTurn(msgspec.Struct):
@@ -86,28 +87,24 @@ class _KeptTurn(msgspec.Struct):
     requests: list[tuple[str, str, str]]
     finish: Finish
     finish_reason: str
-    usage: tuple[int, int, int]
+    usage: tuple[int, int, int, int]
     cache_write_tokens: int
     model: str
-    message: dict[str, Any]
+    messages: list[dict[str, Any]]
 
 
 def turn_to_json(turn: Turn) -> Json:
     """Return a turn as the journal keeps it."""
-    usage = turn.usage
-    kept: Json = msgspec.to_builtins(
-        _KeptTurn(
-            text=turn.text,
-            requests=[(one.id, one.name, one.arguments) for one in turn.requests],
-            finish=turn.finish,
-            finish_reason=turn.finish_reason,
-            usage=(usage.input_tokens, usage.output_tokens, usage.cached_tokens),
-            cache_write_tokens=turn.cache_write_tokens,
-            model=turn.model,
-            message=turn.message,
-        )
-    )
-    return kept
+    return {
+        "text": turn.text,
+        "requests": [[one.id, one.name, one.arguments] for one in turn.requests],
+        "finish": turn.finish.value,
+        "finish_reason": turn.finish_reason,
+        "usage": [*attrs.astuple(turn.usage)],
+        "cache_write_tokens": turn.cache_write_tokens,
+        "model": turn.model,
+        "messages": [*turn.messages],
+    }
 
 
 def turn_from_json(plain: Json, key: str) -> Turn:
@@ -122,7 +119,7 @@ def turn_from_json(plain: Json, key: str) -> Turn:
         raise JournalCorruptError(
             f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
         ) from None
-    sent, received, cached = kept.usage
+    sent, received, cached, thought = kept.usage
     return Turn(
         text=kept.text,
         requests=tuple(
@@ -131,10 +128,15 @@ def turn_from_json(plain: Json, key: str) -> Turn:
         ),
         finish=kept.finish,
         finish_reason=kept.finish_reason,
-        usage=Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
+        usage=Usage(
+            input_tokens=sent,
+            output_tokens=received,
+            cached_tokens=cached,
+            reasoning_tokens=thought,
+        ),
         cache_write_tokens=kept.cache_write_tokens,
         model=kept.model,
-        message=kept.message,
+        messages=tuple(kept.messages),
     )
 
 
@@ -153,14 +155,23 @@ def counted_in(kind: type[T], usage: object) -> T:
         return kind()
 
 
-def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:
+def usage_of(
+    sent: int | None, received: int | None, *, cached: int, written: int, reasoning: int
+) -> Usage:
     """Return the tokens of an answer; ``NO_USAGE`` if counts are missing or contradictory.
 
-    ``sent`` includes ``cached`` and ``written``, the tokens read from and written to the cache.
+    ``sent`` includes ``cached`` and ``written``, the tokens read from and written to the cache;
+    ``received`` includes ``reasoning``.
     """
     if sent is None or received is None or cached + written > sent:
         return NO_USAGE
-    return Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
+    return Usage(
+        input_tokens=sent,
+        output_tokens=received,
+        cached_tokens=cached,
+        # Some servers count them beside the answer; the bill is what they say of the whole.
+        reasoning_tokens=min(reasoning, received),
+    )
 
 
 class UnreadableTurnError(TransientProviderError):
@@ -244,30 +255,35 @@ class Endpoint(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Content:
-    """The two texts sent to a model; ``system`` does not depend on bound values."""
+class Sent:
+    """What is sent to a model; ``system`` does not depend on bound values.
+
+    ``user`` is the text with the names of images and files, ``content`` has these themselves.
+    """
 
     system: str
     user: str
+    content: Content
 
 
-def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content:
+def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     """Split a prompt before the first section that shows a bound value.
 
-    If no section does, all of it is the user text. With ``say_format`` the expected form of the
+    If no section does, all of it is the user's. With ``say_format`` the expected form of the
     answer is stated in the text, for models that accept no schema.
     """
     # The system text is the same for all examples, so that the provider can cache it.
     first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
     system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
-    user = attrs.evolve(rendered, sections=rendered.sections[first:]).text
+    shown = attrs.evolve(rendered, sections=rendered.sections[first:])
+    user, content = shown.text, shown.content
     schema = rendered.output_schema if say_format else None
     if schema is None:
-        return Content(system=system, user=user)
+        return Sent(system=system, user=user, content=content)
     wanted = _wanted(schema)
     if system:
-        return Content(system=f"{system}\n\n{wanted}", user=user)
-    return Content(system="", user=f"{user}\n\n{wanted}")
+        return Sent(system=f"{system}\n\n{wanted}", user=user, content=content)
+    return Sent(system="", user=f"{user}\n\n{wanted}", content=(*content, f"\n\n{wanted}"))
 
 
 def _is_bound(section: RenderedSection) -> bool:
@@ -293,12 +309,14 @@ def sendable(body: JsonObject) -> JsonObject:
     return {_text(key): map_texts(value, _text, keys=True) for key, value in body.items()}
 
 
-def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> JsonObject:
-    """Return a request extended by a turn and the replies to it."""
-    messages = request["messages"]
+def extended(
+    request: JsonObject, turn: Turn, told: Sequence[JsonObject], *, field: str = "messages"
+) -> JsonObject:
+    """Return a request extended by a turn and the replies to it, in the list ``field``."""
+    messages = request[field]
     before = messages if isinstance(messages, list) else []
     # Results of tools may hold lone surrogates, which no HTTP body can carry.
-    return {**request, **sendable({"messages": [*before, turn.message, *told]})}
+    return {**request, **sendable({field: [*before, *turn.messages, *told]})}
 
 
 def _text(text: str) -> str:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TypeVar
 
+import attrs
+
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, reflect
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
+from promptgraft.ground.content import Image
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.prompt.fields import fields_of, options_of
-from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.rendered import RenderedPrompt, Segment
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -38,6 +41,9 @@ class OfflineAdapter:
     nothing else, does not understand sentences, and answers no other prompts. Its scores show that
     a search works, not how good a prompt is with a real model. ``specs/adapters.md`` describes how
     it decides.
+
+    It cannot see: of an image it reads the caption that is stored in the file, and it refuses a
+    prompt with an image that has none.
 
     An answer depends on the rendered prompt and the options alone. Thread-safe.
 
@@ -74,6 +80,14 @@ class OfflineAdapter:
         return self._identity
 
     @property
+    def sees(self) -> bool:
+        return True  # as far as captions go
+
+    def tokens_of_image(self, image: Image) -> int:
+        del image
+        return 0
+
+    @property
     def longest_answer(self) -> int:
         return 0
 
@@ -83,11 +97,11 @@ class OfflineAdapter:
 
     def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
         """Raise a ``ConfigError`` if the embedded model does not serve this kind of prompt."""
-        asks = rendered.ns == _GRADIENT_NS or (
-            rendered.ns == _META_NS and rendered.key in QUESTIONS
-        )
-        if not asks and not _has_form(rendered):
+        if _asks(rendered):
+            return
+        if not _has_form(rendered):
             raise _unserved(rendered)
+        _as_read(rendered)
 
     def evaluate(
         self,
@@ -99,11 +113,12 @@ class OfflineAdapter:
         """Render ``prompt``, answer it, and parse the answer.
 
         Raises:
-            ConfigError: the embedded model does not serve this kind of prompt.
+            ConfigError: the embedded model does not serve this kind of prompt, or is to see an
+                image.
         """
         if deadline is not None:
             deadline.check()
-        rendered = prompt.render(session)
+        rendered = _as_read(prompt.render(session))
         attention, words = self._attention, self._words_per_failure
         # By name, because the output types of these prompts do not tell them from a user's.
         if rendered.ns == _META_NS and rendered.key in QUESTIONS:
@@ -125,6 +140,39 @@ class OfflineAdapter:
             raise _unserved(rendered)
         session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)
+
+
+def _asks(rendered: RenderedPrompt[object]) -> bool:
+    """Return whether a prompt is a question of an algorithm."""
+    return rendered.ns == _GRADIENT_NS or (rendered.ns == _META_NS and rendered.key in QUESTIONS)
+
+
+def _as_read(rendered: RenderedPrompt[OutputT]) -> RenderedPrompt[OutputT]:
+    """Return a prompt with the texts of files and the captions of images in place of these.
+
+    Raises:
+        ConfigError: there is none, and the prompt is no question about a rollout.
+    """
+    if not any(segment.file for section in rendered.sections for segment in section.segments):
+        return rendered
+    sections = [
+        attrs.evolve(section, segments=tuple(_read(part, rendered) for part in section.segments))
+        for section in rendered.sections
+    ]
+    return attrs.evolve(rendered, sections=tuple(sections))
+
+
+def _read(segment: Segment, rendered: RenderedPrompt[object]) -> Segment:
+    file = segment.file
+    if file is None:
+        return segment
+    text = " ".join(file.caption.split()) if isinstance(file, Image) else file.text
+    if not text and not _asks(rendered):
+        raise ConfigError(
+            f"the embedded offline model cannot see {file.name}, which has no caption (in a PNG "
+            "the text `Description`); use the adapter of a model provider"
+        )
+    return Segment(text or segment.text, segment.placeholder)
 
 
 def _has_form(rendered: RenderedPrompt[object]) -> bool:

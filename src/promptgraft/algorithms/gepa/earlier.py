@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from promptgraft.errors import JournalMismatchError
 from promptgraft.ground.serde import Json
 
 FORMER: Mapping[str, Json] = MappingProxyType(
@@ -15,6 +16,10 @@ FORMER: Mapping[str, Json] = MappingProxyType(
 _FORMER_PAPER: Mapping[str, Json] = MappingProxyType(
     {"module_choice": "turns", "whole_prompt": 0, "shorten_margin": "off", "history_top_k": 0}
 )
+
+
+VERSIONS = "addition_versions"
+"""The key of a fingerprint with the versions of additions above 1, by name."""
 
 
 def is_former(name: str, value: Json) -> bool:
@@ -59,6 +64,29 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         "strategy.module_choice": choice,
         "additions": [[name, dict(settings)] for name, settings in additions.items()],
     }
+
+
+def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) -> None:
+    """Check that additions decided in a recorded run as they do today.
+
+    Args:
+        recorded: its fingerprint.
+        versions: the version of each addition that is used, by name.
+
+    Raises:
+        JournalMismatchError: naming an addition of another version.
+    """
+    listed = recorded.get("additions")
+    named = {one[0] for one in listed if isinstance(one, list)} if isinstance(listed, list) else ()
+    above = recorded.get(VERSIONS)
+    then = above if isinstance(above, Mapping) else {}
+    for name, version in versions.items():
+        if name in named and then.get(name, 1) != version:
+            raise JournalMismatchError(
+                f"additions: the journal is of version {then.get(name, 1)} of `{name}`, which "
+                f"decided otherwise than version {version} does; start a new run, or continue "
+                "this one with the promptgraft that began it"
+            )
 
 
 def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:

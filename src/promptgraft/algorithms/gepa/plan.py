@@ -10,7 +10,12 @@ import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_named
-from promptgraft.algorithms.gepa.earlier import in_additions, with_additions
+from promptgraft.algorithms.gepa.earlier import (
+    VERSIONS,
+    check_versions,
+    in_additions,
+    with_additions,
+)
 from promptgraft.algorithms.gepa.questions import ATTEMPTS
 from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
@@ -298,6 +303,7 @@ class GepaSettings(RunConfig):
         of_strategy = attrs.asdict(self.strategy, recurse=False)
         del of_strategy["preset"]  # only says what the others are
         additions: list[Json] = [[one.name, dict(one.settings)] for one in self.used_additions]
+        versions = {one.name: one.version for one in self.used_additions if one.version > 1}
         return {
             "minibatch_size": self.minibatch_size,
             "enable_merge": self.enable_merge,
@@ -308,6 +314,7 @@ class GepaSettings(RunConfig):
             "strategy.frontier_pruning": self.frontier_pruning,
             "guards.max_copied_words": self.copied_words,
             "additions": additions,
+            **({VERSIONS: versions} if versions else {}),
         }
 
     @classmethod
@@ -319,7 +326,9 @@ class GepaSettings(RunConfig):
         return with_additions(written)
 
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-        return in_additions(recorded)
+        found = in_additions(recorded)
+        check_versions(found, {one.name: one.version for one in self.used_additions})
+        return found
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks

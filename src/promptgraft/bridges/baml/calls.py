@@ -375,5 +375,5 @@ def _read(body: JsonObject) -> Turn:
         finish_reason="stop",
         usage=said.usage,
         model="",
-        message=body,
+        messages=(body,),
     )

@@ -11,6 +11,7 @@ from typing import Annotated
 import attrs
 
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
+from promptgraft.ground.content import in_words, named
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.fields import Described
@@ -111,8 +112,10 @@ class Refused:
 def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str = "") -> Material:
     """Return what a judge is shown; ``rubrics`` are already fenced."""
     return Material(
-        question=_shown(case.input),
-        earlier="\n\n".join(f"{said.speaker}:\n\n{_shown(said.text)}" for said in _earlier(case)),
+        question=_shown(named(case.input)),
+        earlier="\n\n".join(
+            f"{said.speaker}:\n\n{_shown(in_words(said.text))}" for said in _earlier(case)
+        ),
         reference="" if case.expected is None else _shown(case.expected),
         answer=_shown(answer.text if answer.text or answer.output is None else answer.output),
         tools=_calls(answer.tools) if tools else "",

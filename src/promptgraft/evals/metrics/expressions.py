@@ -69,6 +69,7 @@ def usage_of(answer: Answer) -> dict[str, float | int | None]:
         "input_tokens": usage.input_tokens if known else None,
         "output_tokens": usage.output_tokens if known else None,
         "cached_tokens": usage.cached_tokens if known else None,
+        "reasoning_tokens": usage.reasoning_tokens if known else None,
         "tokens": usage.input_tokens + usage.output_tokens if known else None,
         "cost": None if answer.cost is None else float(answer.cost),
         "seconds": answer.seconds,

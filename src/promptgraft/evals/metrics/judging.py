@@ -30,6 +30,7 @@ from promptgraft.evals.types import (
     Turn,
     Verdict,
 )
+from promptgraft.ground.content import Content
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import clip, listed
@@ -282,7 +283,7 @@ def _as_case(case: Case, turn: Turn, context: tuple[Message, ...]) -> Case:
     )
 
 
-def _exchange(query: str, answer: str) -> tuple[Message, Message]:
+def _exchange(query: str | Content, answer: str) -> tuple[Message, Message]:
     return Message(Speaker.USER, query), Message(Speaker.ASSISTANT, answer)
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import ByCase
 from promptgraft.evals.types import Metric, MetricKind
+from promptgraft.ground.entry_points import installed, load
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
+from promptgraft.ground.serde import Json, field_names
 from promptgraft.ground.strict.checks import COUNT, OBJECT, TEXT, Kind
 from promptgraft.ground.strict.kinds import record_of
 from promptgraft.ground.strict.members import known_members
 from promptgraft.ground.strict.nodes import Node, Source, read_source, spelled
-from promptgraft.ground.text import listed
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
 
 ENTRY_POINTS = "promptgraft.metrics"
 """The entry point group in which other packages offer metrics."""
@@ -73,7 +69,7 @@ class Registry:
         """All known names, sorted."""
         own = (*self.added, _JSON_SCHEMA, *_DIALECTS, *_CLASSES, ByCase.kind)
         # Names only: importing the packages behind them is left to `find`.
-        return tuple(sorted({*own, *_entry_points().names}))
+        return tuple(sorted({*own, *installed(ENTRY_POINTS)}))
 
     def find(self, name: str) -> MetricKind:
         """Return the kind with this name; one of another package is imported only now.
@@ -91,25 +87,16 @@ class Registry:
             return MetricKind(name=name, build=record_of(ByCase, special={"metrics": metrics}).read)
         if name in _CLASSES:
             return _of_class(name, _class(name))
-        for point in _entry_points().select(name=name):
-            return _loaded(point)
-        if name.startswith("llm_"):  # needs an adapter, which no file can provide
-            raise ConfigError(
+        if name.startswith("llm_") and name not in installed(ENTRY_POINTS):
+            raise ConfigError(  # it needs an adapter, which no file can provide
                 f"metric `{name}` asks a judge; load it with "
                 "`registry=METRICS.plus(*judge_kinds(...))`"
             )
-        near = did_you_mean(name, list(self.names))
-        raise ConfigError(f"unknown metric `{name}`{near or f': there are {listed(self.names)}'}")
+        return _of_package(name, self.names)
 
 
 METRICS = Registry()
 """The built-in metrics and those of other packages."""
-
-
-def _entry_points() -> EntryPoints:
-    from importlib import metadata  # loads much of the standard library
-
-    return metadata.entry_points(group=ENTRY_POINTS)
 
 
 def _special(name: str) -> MetricKind:
@@ -135,20 +122,14 @@ def _of_class(name: str, kind: type[Metric]) -> MetricKind:
     return MetricKind(name=name, build=record_of(kind).read)
 
 
-def _loaded(point: EntryPoint) -> MetricKind:
-    where = f"metric `{point.name}`: the entry point {shown(point.value)}"
-    try:
-        offered: object = point.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{where} cannot be imported: {error}") from error
+def _of_package(name: str, known: Sequence[str]) -> MetricKind:
+    offer = load(ENTRY_POINTS, name, noun="metric", own=known)
+    offered = offer.value
     if isinstance(offered, MetricKind):
-        return attrs.evolve(offered, name=point.name)
+        return attrs.evolve(offered, name=name)
     if isinstance(offered, type) and {"name", "threshold"} <= {*(field_names(offered) or ())}:
-        return _of_class(point.name, offered)
-    raise ConfigError(
-        f"{where}: expected a MetricKind or an attrs class with `name` and `threshold`, "
-        f"found {shown(offered)}"
-    )
+        return _of_class(name, offered)
+    raise offer.unfit("a MetricKind or an attrs class with `name` and `threshold`")
 
 
 @attrs.frozen(kw_only=True)

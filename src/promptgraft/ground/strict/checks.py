@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -26,6 +27,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Schema: TypeAlias = "dict[str, Json]"
 
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _HIDDEN = "something else (not shown)"
 
 
@@ -278,6 +280,11 @@ STRING: Check[str] = instance(str, "a text", {"type": "string"})
 TEXT: Check[str] = check("a text", _text, {"type": "string", "minLength": 1})
 PATH: Check[str] = TEXT.reaching(Reach.FILE)
 """The path of a file or a folder."""
+ENVIRONMENT_NAME: Check[str] = check(
+    "the name of an environment variable such as HOME",
+    lambda value: value if isinstance(value, str) and _NAME.fullmatch(value) else None,
+    {"type": "string", "pattern": f"^{_NAME.pattern}$"},
+)
 FLAG: Check[bool] = instance(bool, "true or false", {"type": "boolean"})
 INTEGER: Check[int] = integer()
 ANY_INTEGER: Check[int] = check("an integer", _integer, {"type": "integer"})

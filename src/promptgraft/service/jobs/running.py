@@ -12,7 +12,6 @@ import attrs
 from sqlalchemy import Connection
 
 from promptgraft.adapters.calling.limiter import share_accounts
-from promptgraft.bridges.trackers import tracking
 from promptgraft.errors import (
     CallerError,
     ConfigError,
@@ -26,10 +25,10 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.clock import SystemClock
 from promptgraft.project import Project
+from promptgraft.project.adding import cluster, tracking
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes, Runnable, run_job
-from promptgraft.project.services import TrackersConfig, cluster
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
@@ -137,7 +136,7 @@ class _Attempt:
         """Run the job on the cluster and with the trackers of the project."""
         config, heartbeat = self.project.config, self.heartbeat
         bus = job.context.event_bus or EventBus()
-        trackers = TrackersConfig() if self.claim.job.changes.dry_run else config.trackers
+        trackers = {} if self.claim.job.changes.dry_run else config.trackers
         with contextlib.ExitStack() as held:
             executor = held.enter_context(
                 cluster(config.executor, code=self.project.folder, at_once=calls)

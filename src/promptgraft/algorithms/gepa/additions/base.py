@@ -49,11 +49,14 @@ class Addition:
 
     Attributes:
         name: its name in settings, and of its notes.
+        version: raised when it decides otherwise with the same settings and answers; the run of
+            another version is not continued.
         asks_several: whether an attempt may ask questions about several modules.
         tools: what it works with, from :meth:`start` on.
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     asks_several: ClassVar[bool] = False
     tools: Tools
 

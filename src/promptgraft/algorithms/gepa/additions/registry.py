@@ -7,13 +7,10 @@ from collections.abc import Mapping
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.entry_points import Group
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.kinds import listed, record_of, without_name
 from promptgraft.ground.strict.nodes import Node
-
-GROUP = "promptgraft.additions"
-"""The entry point group under which a package registers a subclass of :class:`Addition`."""
 
 _OWN: Mapping[str, str] = {
     "lines": "lines.addition:Lines",
@@ -22,6 +19,7 @@ _OWN: Mapping[str, str] = {
     "history": "history:History",
     "shorten": "shorten:Shorten",
 }
+_GROUP = Group("promptgraft.additions", "addition", Addition, _OWN)
 
 
 def addition_class(name: str) -> type[Addition]:
@@ -35,7 +33,7 @@ def addition_class(name: str) -> type[Addition]:
         home = importlib.import_module(f"promptgraft.algorithms.gepa.additions.{module}")
         own: type[Addition] = getattr(home, attribute)
         return own
-    return _of_another_package(name)
+    return _GROUP.load(name)
 
 
 def addition_named(name: str) -> Addition:
@@ -77,27 +75,4 @@ ADDITIONS_KIND: Kind[object] = listed(
 
 def names() -> list[str]:
     """Return the names of all installed additions."""
-    from importlib.metadata import entry_points  # loads much of the standard library
-
-    return sorted({*_OWN, *entry_points(group=GROUP).names})
-
-
-def _of_another_package(name: str) -> type[Addition]:
-    from importlib.metadata import entry_points  # loads much of the standard library
-
-    points = list(entry_points(group=GROUP, name=name))
-    if not points:
-        known = names()
-        raise ConfigError(
-            f"additions: there is none called `{name}`{did_you_mean(name, known)}; "
-            f"there are {', '.join(known)}"
-        )
-    try:
-        loaded: object = points[-1].load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"additions: `{name}` cannot be loaded: {error}") from error
-    if not isinstance(loaded, type) or not issubclass(loaded, Addition):
-        raise ConfigError(
-            f"additions: `{name}` is {points[-1].value}, expected a subclass of Addition"
-        )
-    return loaded
+    return _GROUP.names

@@ -359,15 +359,21 @@ class Shorten(Addition):
         return frozenset((name, line.key) for name, text in texts for line in lines_of(text))
 
     def _added(self, parent: Candidate) -> list[tuple[Module, Line]]:
-        """Return the lines that are not in the source; what users wrote is kept."""
-        source = self._keys_of(self.tools.kit.population.pool.candidates[0])
+        """Return the lines that are not in the source; what users wrote is kept.
+
+        So is what they defined, in whatever words.
+        """
+        baseline = self.tools.kit.population.pool.candidates[0]
+        source = self._keys_of(baseline)
+        texts = [self.tools.kit.target.text(one, baseline) for one in self._modules]
+        defined = {line.label for text in texts for line in lines_of(text) if line.label}
         described = [(one, self.tools.kit.target.describe(one, parent)) for one in self._modules]
         return [
             (module, line)
             for module, found in described
             if not found.as_json
             for line in lines_of(found.text, found.placeholders)
-            if (module.name, line.key) not in source
+            if (module.name, line.key) not in source and line.label not in defined
         ]
 
     def _examples_of(self, module: Module, line: Line) -> list[GepaExample]:

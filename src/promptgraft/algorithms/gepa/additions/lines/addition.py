@@ -46,6 +46,7 @@ class Lines(Addition):
     """
 
     name: ClassVar[str] = "lines"
+    version: ClassVar[int] = 2
 
     _terms: FeedbackTerms = attrs.field(init=False, repr=False, eq=False)
     _history: LineHistory = attrs.field(init=False, repr=False, eq=False)

@@ -19,7 +19,13 @@ from promptgraft.algorithms.gepa.additions.lines.credit import (
     Place,
     complaint_of,
 )
-from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of, replaced, without
+from promptgraft.algorithms.gepa.additions.lines.rules import (
+    Line,
+    exchanged,
+    is_said,
+    lines_of,
+    without,
+)
 from promptgraft.algorithms.gepa.questions import Part
 from promptgraft.ground.text import folded_words
 from promptgraft.search.acceptance import Change
@@ -44,11 +50,15 @@ class CarriedRule:
         module: the part in which it helped.
         text: the line, with its continuation lines.
         key: its normalized content; equal for repetitions.
+        label: what it defines; empty if it is no definition.
+        replaces: the key of the definition that it replaces; empty if there was none.
     """
 
     module: Module
     text: str
     key: str
+    label: str = ""
+    replaces: str = ""
 
     @property
     def place(self) -> Place:
@@ -102,11 +112,30 @@ class LinePlan:
                 changes = with_text(module, left, _DROPPED)
         for rule in self.carried:
             before = target.text(rule.module, changes[-1].candidate)
-            text = f"{before}\n{rule.text}"
-            # Skip lines that the child already paraphrases or contradicts.
-            if len(replaced(lines_of(text))) <= len(replaced(lines_of(before))):
+            text = with_rule(before, rule)
+            if text != before:
                 changes = with_text(rule.module, text, _CARRIED)
         return changes
+
+
+def with_rule(text: str, rule: CarriedRule) -> str:
+    """Return a text with a carried line; unchanged if it says that already in other words.
+
+    A definition takes the place of the wording that it replaced where it helped. If the text
+    defines the label otherwise, the text is left as it is.
+    """
+    lines = lines_of(text)
+    if rule.label:
+        defined = [line for line in lines if line.label == rule.label]
+        if not defined and not rule.replaces:
+            return f"{text}\n{rule.text}"
+        is_old = [line.key for line in defined] == [rule.replaces]
+        return exchanged(text, defined[0], rule.text) if is_old else text
+    longer = f"{text}\n{rule.text}"
+    rows = text.count("\n") + 1
+    own = [line for line in lines_of(longer) if line.places[0] >= rows]
+    is_there = any(is_said(line, lines) for line in own)
+    return text if is_there else longer
 
 
 @attrs.define
@@ -151,7 +180,13 @@ class LineHistory:
         self._tries.update(plan.carried)
         for line in lines:
             if line.helped:
-                rule = CarriedRule(module=line.module, text=line.text, key=line.key)
+                rule = CarriedRule(
+                    module=line.module,
+                    text=line.text,
+                    key=line.key,
+                    label=line.label,
+                    replaces=line.replaces,
+                )
                 self._tries.setdefault(rule, 0)
                 self._credits[rule.place] += 1
         for counts in (self._tries, self._drops, self._credits):
@@ -194,6 +229,7 @@ class LineHistory:
         """Return what the next child of a parent does with the lines."""
         lines = self._lines(parent)
         places = dict.fromkeys((one, line.key) for one in lines for line in lines[one])
+        defining = {(one, line.key) for one in lines for line in lines[one] if line.label}
         most: dict[str, int] = {}
         for place in places:
             most[_content(place)] = max(self._credits[place], most.get(_content(place), 0))
@@ -203,6 +239,7 @@ class LineHistory:
             if self._credits[place] < most[_content(place)]
             and self._drops[place] < _MOST_TRIES
             and place[1] not in self._first[place[0]]
+            and place not in defining
         )
         return LinePlan(self._carried_into(places), tuple(idle))
 

@@ -51,6 +51,8 @@ class AddedLine:
         place: index in the minibatch of the failure that it concerns most.
         enough: the score that must be exceeded there for the line to count as helpful.
         helped: whether the score of any failure that it concerns rose, or its feedback moved on.
+        label: what it defines; empty if it is no definition.
+        replaces: the key of the definition that it replaces; empty if there was none.
     """
 
     module: Module
@@ -60,6 +62,8 @@ class AddedLine:
     place: int
     enough: float
     helped: bool
+    label: str = ""
+    replaces: str = ""
 
 
 @attrs.define
@@ -168,7 +172,7 @@ def added_lines(
     seen = [score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None]
     chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
     weights = _weights(before)
-    for change, rows, line in _added(kit, changes):
+    for change, rows, line, old in _added(kit, changes):
         near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
         failed = [
             (place, effect)
@@ -188,19 +192,24 @@ def added_lines(
                     effect.is_help_of(line.words, enough=effect.scores[0] + chance)
                     for _, effect in failed
                 ),
+                label=line.label,
+                replaces=old,
             )
 
 
-def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Change, list[str], Line]]:
+def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Change, list[str], Line, str]]:
+    """Yield each added line with its change, all rows of its text, and what it replaces."""
     for change in changes:
         before, module = change.before, change.module
         if not module.is_example and not before.as_json:
-            old = {line.key for line in lines_of(before.text)}
+            lines = lines_of(before.text)
+            old = {line.key for line in lines}
+            defined = {line.label: line.key for line in lines if line.label}
             text = kit.target.text(module, change.candidate)
             rows = text.split("\n")
             for line in lines_of(text, before.placeholders):
                 if line.key not in old:
-                    yield change, rows, line
+                    yield change, rows, line, defined.get(line.label, "")
 
 
 def _weights(records: Records) -> list[Mapping[str, float]]:

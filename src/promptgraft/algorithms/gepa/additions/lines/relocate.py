@@ -95,7 +95,9 @@ class MisplacedRules:
             return
         left, found = self.most, list[MisplacedRule]()
         for line in lines:
-            others = () if line.helped else self._others(line.module, before[line.place])
+            # A definition that is moved is missing where it was.
+            stays = line.helped or line.label
+            others = () if stays else self._others(line.module, before[line.place])
             if not others:
                 continue
             rule = MisplacedRule(

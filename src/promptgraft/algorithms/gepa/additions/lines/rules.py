@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 
@@ -15,6 +15,11 @@ _MARK = re.compile(r"(?:[-*+•]|\d+[.)])\s+")
 _FENCE = re.compile(r"```|~~~")
 # Headings, tables, rules across the page, and lines that are nothing but a tag.
 _STRUCTURE = re.compile(r"#|\||[-=*_]{3,}$|<[^>]*>$")
+# What a line is about, where it begins with that: `- billing: …`, `**Billing** — …`.
+_LABEL = re.compile(
+    r"(?P<mark>(?:[-*+•]|\d+[.)])\s+)?(?P<label>[^:—–]{1,60}?)\s*(?P<end>[:—–])[*_`\"]*\s+\S"
+)
+_LABEL_WORDS = 5
 _SAME = 0.4
 _MOST_LINES = 1_000
 
@@ -28,12 +33,15 @@ class Line:
         key: its heading and normalized content; equal for repetitions.
         words: its words, without case and accents.
         is_fixed: whether it must stay: it introduces other lines or contains a placeholder.
+        label: what it defines, below which heading; empty if it is no definition. Of a definition
+            another wording is a replacement: it stands where the old one stood, never beside it.
     """
 
     places: list[int]
     key: str
     words: list[str]
     is_fixed: bool
+    label: str = ""
 
 
 def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
@@ -67,10 +75,23 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
             above.is_fixed |= fixed
             is_adjacent = True
         else:
-            found.append(Line([place], f"{heading}\n{_said(bare)}", folded_words(bare), fixed))
+            key, words = f"{heading}\n{_said(bare)}", folded_words(bare)
+            found.append(Line([place], key, words, fixed, _label(heading, bare)))
             indent, is_adjacent = depth, True
             heading = bare if bare.endswith(":") else heading
     return [line for line in found if line.words and not line.is_fixed]
+
+
+def _label(heading: str, bare: str) -> str:
+    """Return what a line defines below a heading; empty if it is no definition.
+
+    A dash ends a label only behind a bullet: sentences have dashes too.
+    """
+    found = _LABEL.match(bare)
+    if found is None or (found["end"] != ":" and not found["mark"]):
+        return ""
+    words = folded_words(found["label"])
+    return f"{heading}\n{' '.join(words)}" if 0 < len(words) <= _LABEL_WORDS else ""
 
 
 def _said(bare: str) -> str:
@@ -85,21 +106,42 @@ def without(text: str, dropped: Iterable[Line]) -> str:
     return left if left.strip() else text
 
 
-def replaced(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that a later line repeats, paraphrases or contradicts.
+def exchanged(text: str, line: Line, other: str) -> str:
+    """Return a text with another wording of one of its lines."""
+    rows = text.split("\n")
+    kept = [None if place in line.places else row for place, row in enumerate(rows)]
+    kept[line.places[0]] = other
+    return "\n".join(row for row in kept if row is not None)
 
-    Two lines match if they share 40 % of the words of the shorter one, weighted by rarity.
+
+def is_said(line: Line, others: Sequence[Line]) -> bool:
+    """Return whether one of the others repeats, paraphrases or contradicts a line."""
+    matches = _matching([*others, line])
+    return any(matches(place, len(others)) for place in range(len(others)))
+
+
+def replaced(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that a later line repeats, paraphrases or contradicts."""
+    matches = _matching(lines)
+    return [
+        line
+        for place, line in enumerate(lines)
+        if any(matches(place, later) for later in range(place + 1, len(lines)))
+    ]
+
+
+def _matching(lines: Sequence[Line]) -> Callable[[int, int], bool]:
+    """Return a function that tells whether the lines at two places match.
+
+    They do if they share 40 % of the words of the shorter one, weighted by rarity.
     """
     counts = Counter(word for line in lines for word in set(line.words))
     weights = {word: math.log((1 + len(lines)) / count) for word, count in counts.items()}
     words = [set(line.words) for line in lines]
     weight = [math.fsum(map(weights.__getitem__, one)) for one in words]
-    return [
-        line
-        for place, line in enumerate(lines)
-        if any(
-            math.fsum(map(weights.__getitem__, words[place] & words[later]))
-            >= _SAME * min(weight[place], weight[later])
-            for later in range(place + 1, len(lines))
-        )
-    ]
+
+    def matches(place: int, later: int) -> bool:
+        shared = math.fsum(map(weights.__getitem__, words[place] & words[later]))
+        return shared >= _SAME * min(weight[place], weight[later])
+
+    return matches

@@ -14,6 +14,7 @@ import importlib
 import io
 import logging
 import pickle
+import re
 import sys
 import uuid
 from collections.abc import Callable, Mapping
@@ -36,7 +37,10 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.functions import is_own
+from promptgraft.ground.strict.checks import Check, Kind, check
+from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import raised, raised_at
+from promptgraft.project.adding import Workers
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import GRACE, Deadline
 
@@ -328,3 +332,31 @@ class DaskExecutor(Executor):
         self._close()
         for module in self._modules:
             self._pickle.unregister_pickle_by_value(module)
+
+
+_CLUSTER = r"^[a-z]+://[^\s/@]+:[0-9]+$"
+_ADDRESS: Check[str] = check(
+    "the address of a dask scheduler such as `tcp://10.0.0.5:8786`",
+    lambda value: value if isinstance(value, str) and re.search(_CLUSTER, value) else None,
+    {"type": "string", "pattern": _CLUSTER},
+)
+
+
+@attrs.frozen
+class DaskWorkers(Workers):
+    """Address of the scheduler of a dask cluster."""
+
+    address: str
+
+    @classmethod
+    def kind(cls) -> Kind[DaskWorkers]:
+        def read(node: Node) -> DaskWorkers | None:
+            address = _ADDRESS.read(node)
+            return None if address is None else cls(address)
+
+        return Kind(read, _ADDRESS.schema)
+
+    def connected(
+        self, *, code: Path | None, at_once: int | None, say: Callable[[str], object] | None
+    ) -> Executor:
+        return DaskExecutor(self.address, at_once=at_once, code=code, say=say)

@@ -1,0 +1,101 @@
+"""Reads a question to a reflection model as a language model does: from its text alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import attrs
+
+_ONE = re.compile(r"The part is: \w+ (\S+)\n\n(`{3,})\n(.*?)\n\2\n", re.DOTALL)
+_UNNAMED = re.compile(r"perform a task for me:\n+(`{3,})\n(.*?)\n\1\n", re.DOTALL)
+_MARKED = re.compile(
+    r"^\*\*(P\d+):\*\* \w+ (\S+)[^\n]*\n\n(`{3,})\n(.*?)\n\3$", re.DOTALL | re.MULTILINE
+)
+_ANSWER = re.compile(r"\[([a-z]+-\d+)\] ([a-z ]+)")
+_FEEDBACK = re.compile(r"expected (\w+), answered (\w+)|\w+ wants \w+ \(\w+\)")
+_NAME = re.compile(r"\bof (part\d+)")
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """An answer that a question shows.
+
+    Attributes:
+        words: of its input.
+        expected: the right label, where labels are asked for.
+        answered: the label that was answered.
+        feedback: what was said of it; empty if nothing that teaches.
+    """
+
+    words: tuple[str, ...]
+    expected: str = ""
+    answered: str = ""
+    feedback: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it was answered with another label."""
+        return self.expected != self.answered
+
+
+@attrs.frozen(kw_only=True)
+class Read:
+    """What a question says.
+
+    Attributes:
+        parts: the texts that may change, by name.
+        marks: how the reply refers to them; empty if the reply is the text itself.
+        answers: the answers that it shows.
+    """
+
+    parts: Mapping[str, str]
+    marks: Mapping[str, str]
+    answers: tuple[Answer, ...]
+
+    def reply(self, texts: Mapping[str, str]) -> str:
+        """Return new texts in the form that the question asks for."""
+        if self.marks:
+            edits = [{"part": self.marks[name], "text": text} for name, text in texts.items()]
+            return f"```json\n{json.dumps({'edits': edits})}\n```"
+        text = next(iter(texts.values()), *self.parts.values())
+        return f"```instruction\n{text}\n```"
+
+
+def read(question: str) -> Read:
+    """Read a question of either package.
+
+    Raises:
+        ValueError: it is in no form that is known.
+    """
+    answers = _answers(question)
+    marked = _MARKED.findall(question)
+    if marked:
+        parts = {name: text for _, name, _, text in marked}
+        marks = {name: mark for mark, name, _, _ in marked}
+        return Read(parts=parts, marks=marks, answers=answers)
+    if named := _ONE.search(question):
+        return Read(parts={named[1]: named[3]}, marks={}, answers=answers)
+    if unnamed := _UNNAMED.search(question):
+        # What the text says of itself is all that tells which part it is.
+        name = _NAME.search(unnamed[2])
+        return Read(parts={name[1] if name else "": unnamed[2]}, marks={}, answers=answers)
+    raise ValueError(f"a question in an unknown form: {question[:200]!r}")
+
+
+def _answers(question: str) -> tuple[Answer, ...]:
+    shown = list(_ANSWER.finditer(question))
+    ends = [*(found.start() for found in shown[1:]), len(question)]
+    answers = []
+    for found, end in zip(shown, ends, strict=True):
+        said = _FEEDBACK.search(question, found.end(), end)
+        answers.append(
+            Answer(
+                words=tuple(found[2].split()),
+                expected=(said[1] or "") if said else "",
+                answered=(said[2] or "") if said else "",
+                feedback=said[0] if said else "",
+            )
+        )
+    return tuple(answers)

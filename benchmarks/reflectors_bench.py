@@ -1,0 +1,139 @@
+"""Searches with reflection models of several kinds, beside gepa: ``make bench-reflectors``.
+
+Every kind has worlds of its own, and every search the same calls of the task model. A model is
+given the text of a question and nothing else, by either package. A reflection is counted as ten
+calls where costs are compared.
+
+    python benchmarks/reflectors_bench.py [--seeds N] [--calls N] [--kind NAME] [--method NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from statistics import mean
+from typing import Any
+
+import attrs
+from gepa.strategies.proposal_sampling import IndependentSampling
+
+from reflectors.kinds import KINDS
+from reflectors.slots import SlotWorld
+from search import ours, peer
+from search.methods import BEST_SETTINGS, Search
+from search_bench import header
+
+REFLECTION = 10
+"""Calls of the task model that a reflection costs as much as."""
+
+_BEST = {name: value for name, value in BEST_SETTINGS.items() if name != "cache_evaluation"}
+
+METHODS: Mapping[str, Search] = {
+    "default": partial(ours.search, preset="lean", minibatch_size=6),
+    "paper": partial(ours.search, preset="paper", minibatch_size=3),
+    "gepa defaults": peer.search,
+    "gepa best settings": partial(peer.search, **_BEST),
+    "gepa three at once": partial(peer.search, **_BEST, sampling_strategy=IndependentSampling(3)),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What came of a search.
+
+    Attributes:
+        final: score of the winner on test items.
+        first: score of the source text.
+        calls: calls of the task model.
+        reflections: calls of the reflection model.
+        length: characters of the winner.
+        best_won: whether no candidate of the pool is better on the validation set.
+        damaged: candidates that define a label twice, or where it does not belong.
+    """
+
+    final: float
+    first: float
+    calls: int
+    reflections: int
+    length: int
+    best_won: bool
+    damaged: int
+
+
+def search_one(task: tuple[str, str, int, int]) -> Outcome:
+    """Search one world; for worker processes."""
+    kind, method, seed, calls = task
+    world, writer = KINDS[kind].make(seed)
+    curve = METHODS[method](world, writer, budget=calls)
+    means = [world.expected(texts, world.validation) for texts in curve.pool]
+    damaged = 0
+    if isinstance(world, SlotWorld):
+        damaged = sum(bool(world.damage(texts)) for texts in curve.pool)
+    return Outcome(
+        final=world.expected(curve.winner, world.test),
+        first=world.expected(world.first, world.test),
+        calls=curve.calls,
+        reflections=curve.reflections,
+        length=curve.length,
+        best_won=world.expected(curve.winner, world.validation) >= max(means),
+        damaged=damaged,
+    )
+
+
+def line_of(method: str, outcomes: Sequence[Outcome]) -> str:
+    """Return a row of the table: means over the seeds."""
+
+    def of(name: str) -> float:
+        return mean(float(getattr(outcome, name)) for outcome in outcomes)
+
+    cost = of("calls") + REFLECTION * of("reflections")
+    finals = [outcome.final for outcome in outcomes]
+    error = (sum((one - of("final")) ** 2 for one in finals) / max(1, len(finals) - 1)) ** 0.5
+    return (
+        f"  {method:<20} {of('final'):.3f} ±{error / len(finals) ** 0.5:.3f} {of('calls'):6.0f} "
+        f"{of('reflections'):6.1f} {cost:7.0f} {of('length'):7.0f} "
+        f"{of('best_won'):6.0%} {sum(one.damaged for one in outcomes):7}"
+    )
+
+
+def main() -> int:
+    """Measure, and print a table for each kind."""
+    options = _options()
+    kinds, methods = options.kind or list(KINDS), options.method or list(METHODS)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    tasks: list[Any] = [
+        (kind, method, seed, options.calls)
+        for kind in kinds
+        for method in methods
+        for seed in seeds
+    ]
+    begun = time.perf_counter()
+    with ProcessPoolExecutor(os.cpu_count()) as executor:
+        outcomes = iter(list(executor.map(search_one, tasks)))
+    seconds = time.perf_counter() - begun
+    print(f"{header()}; seeds {seeds[0]} to {seeds[-1]}; {options.calls} calls; {seconds:.0f} s")
+    for kind in kinds:
+        print(f"\n{kind}: {KINDS[kind].says}")
+        print(f"  {'':<20} final         calls  asked    cost  length   best damaged")
+        for method in methods:
+            print(line_of(method, [next(outcomes) for _ in seeds]))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seeds", type=int, default=8, help="worlds of each kind")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--calls", type=int, default=600, help="calls of a search")
+    parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--method", action="append", choices=list(METHODS))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""The wire format of OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import msgspec
+
+from promptgraft.adapters.calling.parts import check_seen, responses_content
+from promptgraft.adapters.calling.schemas import SchemaRules, native_schema, with_object_root
+from promptgraft.adapters.calling.turns import (
+    Finish,
+    Tokens,
+    ToolAnswer,
+    ToolRequest,
+    Turn,
+    UnreadableTurnError,
+    content_of,
+    counted_in,
+    extended,
+    read_as,
+    sendable,
+    usage_of,
+)
+from promptgraft.ground.serde import Json
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
+from promptgraft.prompt.schema import JsonObject
+
+PATH = "/responses"
+
+TAKEN = {
+    "model": "model",
+    "max_output_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "input": "the prompt",
+    "instructions": "the prompt",
+    "messages": "the prompt",
+    "tools": "the prompt",
+    "background": "the adapter",
+    "conversation": "the adapter",
+    "previous_response_id": "the adapter",
+    "stream": "the adapter",
+}
+"""Request fields that ``extra_body`` must not set, with what sets them."""
+
+CHAT_ONLY = frozenset(
+    {
+        "audio",
+        "frequency_penalty",
+        "function_call",
+        "functions",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "modalities",
+        "n",
+        "prediction",
+        "presence_penalty",
+        "reasoning_effort",
+        "response_format",
+        "seed",
+        "stop",
+        "verbosity",
+        "web_search_options",
+    }
+)
+"""Fields of a request for Chat Completions that the Responses API does not have."""
+
+SHORTEST = 16
+"""The least limit on an answer that the Responses API takes, in tokens."""
+
+
+@attrs.frozen(kw_only=True)
+class ResponsesWire:
+    """Encodes requests to one model and decodes its answers.
+
+    Attributes:
+        model: the model.
+        rules: what it accepts as the schema of its answer; None if it accepts none.
+        sees: whether it sees images; None if that is not known.
+        options: further fields of each request.
+    """
+
+    model: str
+    rules: SchemaRules | None
+    sees: bool | None
+    options: JsonObject = attrs.field(hash=False)
+
+    def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
+        native = native_schema(rendered, self.rules)
+        content = content_of(rendered, say_format=native is None)
+        check_seen(content.content, sees=self.sees, model=self.model)
+        asked: Json = [{"role": "user", "content": responses_content(content.content)}]
+        body: JsonObject = {"model": self.model, "input": asked, **self.options}
+        if content.system:
+            body["instructions"] = content.system
+        if rendered.tools:
+            body["tools"] = [_tool(tool) for tool in rendered.tools]
+        if native is not None:
+            form: JsonObject = {"name": "answer", "schema": native, "strict": True}
+            text = body.get("text")
+            further = text if isinstance(text, dict) else {}
+            body["text"] = {**further, "format": {"type": "json_schema", **form}}
+        return sendable(body)
+
+    def read(self, body: JsonObject) -> Turn:
+        answer = read_as(_Answer, body)
+        if answer.status not in {"completed", "incomplete"}:
+            raise UnreadableTurnError(
+                "the answer does not have the shape of one: expected the status `completed` or "
+                f"`incomplete`, found `{answer.status}`"
+            )
+        items = [read_as(_Item, item) for item in answer.output]
+        refusal = _text_in(items, "refusal")
+        finish, reason = _finish(answer, refusal=refusal)
+        requests = tuple(_request(item) for item in items if item.type == "function_call")
+        usage = counted_in(_Tokens, answer.usage)
+        read = usage.input_tokens_details or _Read()
+        thought = usage.output_tokens_details or _Thought()
+        written = read.cache_write_tokens or 0
+        return Turn(
+            text=refusal or _text_in(items, "output_text"),
+            requests=requests,
+            finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
+            finish_reason=reason,
+            usage=usage_of(
+                usage.input_tokens,
+                usage.output_tokens,
+                cached=read.cached_tokens or 0,
+                written=written,
+                reasoning=thought.reasoning_tokens or 0,
+            ),
+            cache_write_tokens=written,
+            model=answer.model or self.model,
+            messages=tuple(item for item in answer.output if _is_repeatable(item)),
+        )
+
+    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
+        return extended(request, turn, [_reply(answer) for answer in answers], field="input")
+
+
+class _Read(msgspec.Struct, frozen=True):
+    cached_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
+
+
+class _Thought(msgspec.Struct, frozen=True):
+    reasoning_tokens: Tokens | None = None
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    input_tokens_details: _Read | None = None
+    output_tokens_details: _Thought | None = None
+
+
+class _Incomplete(msgspec.Struct, frozen=True):
+    reason: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    output: list[dict[str, Any]]
+    status: str | None = None
+    incomplete_details: _Incomplete | None = None
+    model: str | None = None
+    usage: Any = None
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """An item of the output: a message, a call of a function, thoughts, or another kind."""
+
+    type: str
+    content: list[_Part] | None = None
+    phase: str | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+def _finish(answer: _Answer, *, refusal: str) -> tuple[Finish, str]:
+    """Return why the model stopped, and the same in the provider's terms."""
+    if refusal:
+        return Finish.REFUSED, "refusal"
+    if answer.status == "completed":
+        return Finish.DONE, "completed"
+    reason = (answer.incomplete_details or _Incomplete()).reason or "incomplete"
+    return (Finish.REFUSED if reason == "content_filter" else Finish.LENGTH), reason
+
+
+def _text_in(items: Sequence[_Item], kind: str) -> str:
+    """Return the text of one kind in the messages of an answer."""
+    messages = [item for item in items if item.type == "message"]
+    # Some models say what they are about to do before they answer.
+    answers = [item for item in messages if item.phase != "commentary"] or messages
+    parts = [part for item in answers for part in item.content or () if part.type == kind]
+    return "".join((part.refusal if kind == "refusal" else part.text) or "" for part in parts)
+
+
+def _request(item: _Item) -> ToolRequest:
+    if not (item.call_id and item.name):
+        raise UnreadableTurnError(
+            "the answer does not have the shape of one: expected `call_id` and `name` in an item "
+            "of type `function_call`"
+        )
+    return ToolRequest(id=item.call_id, name=item.name, arguments=item.arguments)
+
+
+def _is_repeatable(item: JsonObject) -> bool:
+    """Return whether a request may repeat an item: thoughts only if they come with it."""
+    # Nothing is stored, so thoughts that are named but not sent along would not be found.
+    return item.get("type") != "reasoning" or bool(
+        item.get("encrypted_content") or item.get("content")
+    )
+
+
+def _tool(tool: RenderedTool) -> JsonObject:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": with_object_root(tool.params_schema),
+        # Left out, it would be true, and the schema refused for optional parameters.
+        "strict": False,
+    }
+
+
+def _reply(answer: ToolAnswer) -> JsonObject:
+    content = f"Error: {answer.content}" if answer.failed else answer.content
+    return {"type": "function_call_output", "call_id": answer.request.id, "output": content}

@@ -1,0 +1,92 @@
+"""Finds what installed packages add under a name, by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Generic, TypeVar
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.text import listed
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Group(Generic[T]):
+    """An entry point group whose members are subclasses of one class.
+
+    Attributes:
+        name: the group, as packages write it: ``promptgraft.algorithms``.
+        noun: what a member is called in messages.
+        base: the class that members derive from.
+        own: names that the core knows without an entry point.
+    """
+
+    name: str
+    noun: str
+    base: type[T]
+    own: Collection[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        return sorted({*self.own, *installed(self.name)})
+
+    def load(self, name: str) -> type[T]:
+        """Return the class that a package has registered under ``name``.
+
+        Raises:
+            ConfigError: there is none, it cannot be imported, or it is no subclass.
+        """
+        offer = load(self.name, name, noun=self.noun, own=self.own)
+        if isinstance(offer.value, type) and issubclass(offer.value, self.base):
+            return offer.value
+        raise offer.unfit(f"a subclass of {self.base.__name__}")
+
+
+@attrs.frozen
+class Offer:
+    """What a package has registered, and the entry point for messages."""
+
+    value: object
+    where: str
+
+    def unfit(self, expected: str) -> ConfigError:
+        """Return the error for a value that is not what its group consists of."""
+        return ConfigError(f"{self.where}: expected {expected}, found {shown(self.value)}")
+
+
+def installed(group: str) -> tuple[str, ...]:
+    """Return the names in a group, without importing the packages behind them."""
+    from importlib import metadata  # loads much of the standard library
+
+    return tuple(sorted(metadata.entry_points(group=group).names))
+
+
+def load(group: str, name: str, *, noun: str, own: Collection[str] = ()) -> Offer:
+    """Import and return what a package has registered under a name.
+
+    Args:
+        group: the entry point group.
+        name: the name.
+        noun: what a member of the group is called in messages.
+        own: further known names, for the message.
+
+    Raises:
+        ConfigError: there is none, or it cannot be imported.
+    """
+    from importlib import metadata  # loads much of the standard library
+
+    point = next(iter(metadata.entry_points(group=group, name=name)), None)
+    if point is None:
+        known = sorted({*own, *installed(group)})
+        there = f": there are {listed(known)}" if known else f": no package adds a {noun}"
+        raise ConfigError(f"unknown {noun} `{name}`{did_you_mean(name, known) or there}")
+    where = f"{noun} `{name}`: the entry point {shown(point.value)}"
+    try:
+        return Offer(point.load(), where)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{where} cannot be imported: {error}") from error

@@ -1,0 +1,211 @@
+"""What installed packages add to project files by name: trackers of runs, and executors."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Self, TypeVar
+
+from promptgraft.errors import ConfigError
+from promptgraft.ground.entry_points import Group
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import Kind, Reach, Schema
+from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.runtime.session import EventBus
+
+
+class Setting:
+    """A value that a project file names by what a package has registered, with its settings."""
+
+    @classmethod
+    def kind(cls) -> Kind[Self]:
+        """Return how its settings are read from a file; by default, as those of an attrs class."""
+        return record_of(cls)
+
+
+class Tracker(Setting):
+    """A further place to report runs to.
+
+    A package registers a subclass, an attrs class whose fields are its settings, under the entry
+    point group ``promptgraft.trackers``. Its docstring is its description in the JSON Schema.
+    """
+
+    def check(self) -> None:
+        """Raise a ``ConfigError`` if a package that it needs is missing or too old."""
+
+    def reported(
+        self, bus: EventBus, *, key: str, folder: Path | None
+    ) -> AbstractContextManager[None]:
+        """Report the run that publishes to ``bus`` while the context is open.
+
+        Args:
+            bus: the event bus of the run.
+            key: unique to the run; a run resumed with the same key continues its tracked run.
+            folder: the run directory, to be uploaded with the run; None if there is none.
+
+        Raises:
+            ConfigError: a package is missing, or the server refuses the run.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def joined(cls, bus: EventBus) -> AbstractContextManager[None]:
+        """Report a run as the process itself has been set up to, without settings."""
+        del bus
+        return contextlib.nullcontext()
+
+
+class Workers(Setting):
+    """Where rollouts run in place of threads.
+
+    A package registers a subclass under the entry point group ``promptgraft.executors``.
+    """
+
+    def connected(
+        self, *, code: Path | None, at_once: int | None, say: Callable[[str], object] | None
+    ) -> Executor:
+        """Return an executor of rollouts.
+
+        Args:
+            code: a folder with modules that the workers do not have; None if there is none.
+            at_once: maximum of calls under way; None for as many as the workers take.
+            say: called with a line about each lost worker.
+
+        Raises:
+            ConfigError: a package is missing, or the workers cannot be reached.
+        """
+        raise NotImplementedError
+
+
+TRACKER_GROUP = Group("promptgraft.trackers", "tracker", Tracker)
+EXECUTOR_GROUP = Group("promptgraft.executors", "executor", Workers)
+
+T = TypeVar("T", bound=Setting)
+
+
+def _by_name(group: Group[T], definition: str) -> Kind[dict[str, T]]:
+    """Return the kind of objects that name members of a group: ``{mlflow: {uri: ...}}``."""
+
+    def read(node: Node) -> dict[str, T] | None:
+        if not isinstance(node.value, dict):
+            node.expected("an object")
+            return None
+        values = {}
+        for name, member in node.members().items():
+            try:
+                values[name] = group.load(name).kind().read(member)
+            except ConfigError as error:
+                member.fault(str(error))
+        settings = {name: value for name, value in values.items() if value is not None}
+        return settings if node.is_right() else None
+
+    # A reference, because reading a project file must not import all packages of the group.
+    return Kind(read, {"$ref": f"#/$defs/{definition}"}, reach=Reach.ADDRESS)
+
+
+TRACKERS: Kind[dict[str, Tracker]] = _by_name(TRACKER_GROUP, "trackers")
+_EXECUTORS: Kind[dict[str, Workers]] = _by_name(EXECUTOR_GROUP, "executor")
+
+
+def _one_executor(node: Node) -> Workers | None:
+    if not isinstance(node.value, dict) or len(node.value) != 1:
+        node.expected("an object with the name of one executor")
+        return None
+    return next(iter((_EXECUTORS.read(node) or {}).values()), None)
+
+
+EXECUTOR: Kind[Workers] = Kind(_one_executor, _EXECUTORS.schema, reach=_EXECUTORS.reach)
+
+
+def definitions() -> dict[str, Json]:
+    """Return the JSON Schemas of trackers and executors, of all packages that are installed."""
+    return {
+        "trackers": _schema(TRACKER_GROUP),
+        "executor": {**_schema(EXECUTOR_GROUP), "minProperties": 1, "maxProperties": 1},
+    }
+
+
+def _schema(group: Group[T]) -> Schema:
+    members: dict[str, Json] = {}
+    for name in group.names:
+        member = group.load(name)
+        about = inspect.cleandoc(member.__doc__ or "").partition("\n")[0]
+        members[name] = {"description": about, **member.kind().schema}
+    return {"type": "object", "properties": members, "additionalProperties": False}
+
+
+def executor_named(name: str, value: str, option: str) -> Workers:
+    """Return the executor that an option of the command line names.
+
+    Raises:
+        DataFormatError: the value is no address of such an executor.
+    """
+    source = Source.of({name: value}, option)
+    workers = EXECUTOR.read(source.root)
+    source.raise_all()
+    assert workers is not None  # noqa: S101 - what has no fault is read
+    return workers
+
+
+@contextlib.contextmanager
+def tracking(
+    trackers: Mapping[str, Tracker], bus: EventBus, *, key: str, folder: Path | None = None
+) -> Iterator[None]:
+    """Report the run that publishes to ``bus`` to the trackers while the context is open.
+
+    In a process that is instrumented with OpenTelemetry, the run is traced in any case. The other
+    arguments are those of :meth:`Tracker.reported`.
+
+    Raises:
+        ConfigError: a package is missing, or the server refuses the run.
+    """
+    with contextlib.ExitStack() as stack:
+        if "opentelemetry" not in trackers:
+            stack.enter_context(traced(bus))
+        for tracker in trackers.values():
+            stack.enter_context(tracker.reported(bus, key=key, folder=folder))
+        yield
+
+
+def traced(bus: EventBus) -> AbstractContextManager[None]:
+    """Return a context in which a process that is instrumented traces the run of ``bus``."""
+    # Without the API in memory nobody can have configured a tracer.
+    if "opentelemetry.trace" not in sys.modules:
+        return contextlib.nullcontext()
+    return TRACKER_GROUP.load("opentelemetry").joined(bus)
+
+
+def check_trackers(trackers: Mapping[str, Tracker]) -> None:
+    """Raise a ``ConfigError`` if the package of a tracker is missing or too old."""
+    for tracker in trackers.values():
+        tracker.check()
+
+
+@contextlib.contextmanager
+def cluster(
+    workers: Workers | None,
+    *,
+    code: Path | None,
+    at_once: int | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Iterator[Executor | None]:
+    """Provide the executor that a project configures; None if it uses threads.
+
+    The other arguments are those of :meth:`Workers.connected`. On exit, unfinished calls are
+    abandoned.
+    """
+    if workers is None:
+        yield None
+        return
+    executor = workers.connected(code=code, at_once=at_once, say=say)
+    try:
+        yield executor
+    finally:
+        # Without waiting, because a worker that hangs would hold up the end of the command.
+        executor.shutdown(wait=False)

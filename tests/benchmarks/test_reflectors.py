@@ -1,0 +1,120 @@
+"""Reflection models that read only a question, and the worlds of definition lists."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from reflectors.kinds import KINDS
+from reflectors.questions import read
+from reflectors.slots import FORBIDS, SHAPES, SlotWorld
+from reflectors.writers import SlotHabits, SlotWriter
+from search import ours, peer
+from search.interfaces import Writer
+
+CALLS = 200
+
+
+class Listening:
+    """A writer that keeps what it was asked."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.asked: list[str] = []
+
+    @property
+    def calls(self) -> int:
+        return self.writer.calls
+
+    def reply(self, question: str) -> str:
+        self.asked.append(question)
+        return self.writer.reply(question)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_search_doubles_a_definition_or_moves_it_away(seed: int) -> None:
+    world = SlotWorld(SHAPES["slots"], seed)
+    writer = SlotWriter(SlotHabits(), seed)
+    curve = ours.search(world, writer, budget=400, preset="lean", minibatch_size=6)
+    assert len(curve.pool) > 2
+    assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "search",
+    [
+        partial(ours.search, preset="lean", minibatch_size=6),
+        partial(ours.search, preset="paper", minibatch_size=3),
+        partial(peer.search, reflection_minibatch_size=6),
+    ],
+    ids=["default", "paper", "gepa"],
+)
+def test_a_writer_reads_the_texts_and_the_failures_out_of_every_form_of_question(
+    kind: str, search: partial[object]
+) -> None:
+    world, writer = KINDS[kind].make(1)
+    listening = Listening(writer)
+    search(world, listening, budget=CALLS)
+    shown = [read(question) for question in listening.asked]
+    assert shown
+    assert all(text.startswith(("Rules", "Labels")) for one in shown for text in one.parts.values())
+    inputs = {item.text.partition("] ")[2] for item in world.train}
+    assert all(" ".join(answer.words) in inputs for one in shown for answer in one.answers)
+    assert any(answer.feedback for one in shown for answer in one.answers)
+
+
+def test_the_same_texts_always_get_the_same_answer() -> None:
+    world = SlotWorld(SHAPES["slots"], 1)
+    first = [world.answer(world.first, item).score for item in world.train]
+    assert first == [world.answer(world.first, item).score for item in world.train]
+    assert world.expected(world.first, world.train) == pytest.approx(sum(first) / len(first))
+
+
+def test_whole_definitions_sort_nearly_everything_unless_the_source_forbids_to_heed_them() -> None:
+    def known(shape: str) -> float:
+        world = SlotWorld(SHAPES[shape], 2)
+        texts = {
+            part: "\n".join(
+                [
+                    *(line for line in text.splitlines() if not line.startswith("- ")),
+                    *(
+                        f"- {label}: {', '.join(world.telling[label])}"
+                        for label in world.labels
+                        if world.home[label] == part
+                    ),
+                ]
+            )
+            for part, text in world.first.items()
+        }
+        return world.expected(texts, world.test)
+
+    assert known("slots") > 0.9
+    assert known("defective") < 0.4
+    assert FORBIDS in SlotWorld(SHAPES["defective"], 2).first["part0"]
+
+
+def test_a_definition_that_is_doubled_or_moved_is_damage() -> None:
+    world = SlotWorld(SHAPES["slots"], 3)
+    label = next(label for label in world.labels if world.home[label] == "part0")
+    assert not world.damage(world.first)
+    doubled = {**world.first, "part0": f"{world.first['part0']}\n- {label}: again"}
+    moved = {
+        "part0": world.first["part0"].replace(f"- {label}:", f"{label} is"),
+        "part1": f"{world.first['part1']}\n- {label}: elsewhere",
+    }
+    assert world.damage(doubled) == (label,)
+    assert world.damage(moved) == (label,)
+
+
+def test_a_strong_writer_of_slots_never_doubles_or_moves_a_definition() -> None:
+    world = SlotWorld(SHAPES["slots"], 4)
+    writer = SlotWriter(SlotHabits(), 4)
+    curve = peer.search(world, writer, budget=CALLS, reflection_minibatch_size=12)
+    assert len(curve.pool) > 1
+    assert not any(world.damage(texts) for texts in curve.pool)
