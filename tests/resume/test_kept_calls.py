@@ -195,10 +195,9 @@ def test_a_call_has_the_same_place_in_every_run(server: LoopbackServer) -> None:
         "3.1/sent/1",
         "judge.1/sent/1",
     ]
-    # The rollout itself holds the last answer.
-    assert {key for key in keys if key not in sent} == {
-        f"baseline/4/call/{place}" for place in ("1.1", "2.1", "2.2", "3.1")
-    }
+    # The rollout itself holds the last answer, which is kept as well if it is not recorded soon.
+    kept = {key.removeprefix("baseline/4/call/") for key in keys if key not in sent}
+    assert kept - {"judge.1"} == {"1.1", "2.1", "2.2", "3.1"}
 
 
 def test_another_answer_of_a_tool_is_another_question(

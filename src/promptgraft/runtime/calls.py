@@ -95,6 +95,10 @@ class CallKeeper(Protocol):
         """Return the places of a session that answers at a position of the run."""
         ...
 
+    def made(self, position: str) -> None:
+        """Note that the answer at a position is made, and no further call follows."""
+        ...
+
 
 answering: ContextVar[tuple[CallKeeper, str] | None] = ContextVar(
     "promptgraft_answering", default=None

@@ -393,6 +393,8 @@ class Watch:
             return outcome
         finally:
             answering.reset(token)
+            if self.keeper is not None:
+                self.keeper.made(self.position)
             self._publish(CallsInFlight(-1, self.position, outcome))
 
     def _publish(self, notice: object) -> None:

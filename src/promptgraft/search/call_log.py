@@ -114,7 +114,7 @@ class AnswerCalls:
     def begin(self) -> None:
         """Write the calls that have ended, because another one follows."""
         if self.waiting:
-            self._log.write([], of=self)
+            self._log.write([], of=[self])
 
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
@@ -149,6 +149,7 @@ class CallLog:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._open: dict[str, AnswerCalls] = {}
+        self._made: dict[str, AnswerCalls] = {}
         self._queue: list[_Entry] = []
         self._counted: frozenset[str] = frozenset()
         self._is_closed = False
@@ -167,6 +168,12 @@ class CallLog:
             answer.sessions += 1
         places = Places(answer)
         return places if answer.sessions == 1 else places.within(f"repeat.{answer.sessions}")
+
+    def made(self, position: str) -> None:
+        """Note that an answer is made, and will be recorded as soon as the run gets to it."""
+        with self._lock:
+            if (answer := self._open.get(position)) is not None:
+                self._made[position] = answer
 
     # What is paid for.
 
@@ -239,6 +246,7 @@ class CallLog:
 
     def _close(self, key: str) -> AnswerCalls | None:
         with self._lock:
+            self._made.pop(key, None)
             return self._open.pop(key, None)
 
     def _kept(self, key: str) -> list[Record]:
@@ -277,7 +285,11 @@ class CallLog:
         number = 1
         while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
             number += 1
-        self.write([Record(f"{key}{_SENT}{number}", question, SENT, bound)], of=answer)
+        with self._lock:
+            # Those too whose threads make the next calls before the run has recorded them.
+            others = [one for one in self._made.values() if one is not answer and one.waiting]
+        record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
+        self.write([record], of=[answer, *others])
 
     def wait_with(self, call: _Waiting) -> None:
         """Write the answer of a call when another call follows, or in a while."""
@@ -312,8 +324,8 @@ class CallLog:
                 # The run's next record meets the same fault, and ends the run with it.
                 return
 
-    def write(self, records: Sequence[Record], *, of: AnswerCalls | None = None) -> None:
-        """Append records, and before them the calls of an answer that wait.
+    def write(self, records: Sequence[Record], *, of: Sequence[AnswerCalls] = ()) -> None:
+        """Append records, and before them the calls of answers that wait.
 
         Those of several threads that arrive while one is writing are appended together.
         """
@@ -368,30 +380,32 @@ class _Waiting:
 
 @attrs.define(eq=False)
 class _Entry:
-    """Records that a thread waits for, and the answer whose calls are written before them."""
+    """Records that a thread waits for, and the answers whose calls are written before them."""
 
     records: Sequence[Record]
-    answer: AnswerCalls | None
-    kept: list[Record] = attrs.field(factory=list, init=False)
+    answers: Sequence[AnswerCalls]
     is_written: bool = attrs.field(default=False, init=False)
-    _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
+    _waiting: list[_Waiting] = attrs.field(factory=list[_Waiting], init=False)
+    _kept: list[tuple[AnswerCalls, Record]] = attrs.field(
+        factory=list[tuple[AnswerCalls, Record]], init=False
+    )
 
     def take_waiting(self) -> None:
         """Take over the calls that wait; under the lock of the log."""
-        if self.answer is not None:
-            self._waiting += self.answer.waiting
-            self.answer.waiting = []
+        for answer in self.answers:
+            self._waiting += answer.waiting
+            answer.waiting = []
 
     def content(self, journal: Journal) -> list[Record]:
         """Return everything that is to be appended."""
-        calls = [one.record(journal) for one in self._waiting]
-        self.kept = [record for record in calls if record is not None]
-        return [*self.kept, *self.records]
+        calls = [(one.answer, one.record(journal)) for one in self._waiting]
+        self._kept = [(answer, record) for answer, record in calls if record is not None]
+        return [*(record for _, record in self._kept), *self.records]
 
     def finish(self) -> None:
         """Note that everything is written."""
-        if self.answer is not None:
-            self.answer.kept += [one for record in self.kept for one in _spent_in(record)]
+        for answer, record in self._kept:
+            answer.kept += _spent_in(record)
         self.is_written = True
 
 
