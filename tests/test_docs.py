@@ -244,7 +244,22 @@ def exists(name: str) -> bool:
     return True
 
 
-GROUPS = {"promptgraft.metrics", "promptgraft.algorithms", "promptgraft.additions"}
+GROUPS = {
+    f"promptgraft.{name}"
+    for name in (
+        [
+            "additions",
+            "algorithms",
+            "commands",
+            "executors",
+            "formats",
+            "importers",
+            "metrics",
+            "stores",
+            "trackers",
+        ]
+    )
+}
 """Entry point groups, which are no modules."""
 
 

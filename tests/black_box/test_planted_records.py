@@ -9,13 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from black_box.records import leave_record, plant_record
 from cli.console import Console
 from promptgraft.agents.sources import FileSource, read_sources
 from promptgraft.agents.writing import RECORD
-from promptgraft.cli.main import _COMMANDS
+from promptgraft.cli.main import app
 from promptgraft.errors import ConfigError
 
 FILES = {
@@ -77,7 +78,7 @@ def test_a_planted_record_is_carried_out_by_no_command(
 
 
 def test_all_commands_are_tried() -> None:
-    assert {arguments[0] for arguments in WHOLE} <= set(_COMMANDS)
+    assert {arguments[0] for arguments in WHOLE} <= set(app.list_commands(click.Context(app)))
 
 
 def test_a_record_of_another_checkout_is_not_carried_out(

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.console import Console
+from promptgraft.bridges.inspect_ai import import_inspect
+from promptgraft.bridges.promptfoo.configuration import import_promptfoo
+from promptgraft.bridges.promptfoo.models import read_provider
 from promptgraft.evals.metrics import judge_case
 from promptgraft.evals.types import Answer, Case
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project, load_project
 from promptgraft.project.foreign import Foreign, Notes
-from promptgraft.project.inspect_data import import_inspect
-from promptgraft.project.promptfoo import import_promptfoo
-from promptgraft.project.promptfoo_models import read_provider
 
 NOTES = Path(__file__).with_name("import_notes.txt")
 CONFIG = """\

@@ -6,11 +6,12 @@ import json
 import re
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from cli.console import Console, process
-from promptgraft.cli.main import _COMMANDS
+from promptgraft.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "what-runs.md"
@@ -77,7 +78,7 @@ def table() -> dict[str, str]:
 
 
 def test_the_table_has_every_command() -> None:
-    assert sorted(table()) == sorted(_COMMANDS)
+    assert sorted(table()) == sorted(app.list_commands(click.Context(app)))
 
 
 @pytest.fixture

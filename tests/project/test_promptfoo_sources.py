@@ -14,14 +14,14 @@ from typing import Any
 import attrs
 import pytest
 
+from promptgraft.bridges.promptfoo.code import python_prompt
+from promptgraft.bridges.promptfoo.conditions import conditions_of
+from promptgraft.bridges.promptfoo.configuration import import_promptfoo
+from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import DataFormatError
 from promptgraft.project.checking import check_project
 from promptgraft.project.foreign import Foreign
 from promptgraft.project.imported import ImportedProject
-from promptgraft.project.nunjucks import as_jinja
-from promptgraft.project.promptfoo import import_promptfoo
-from promptgraft.project.promptfoo_code import python_prompt
-from promptgraft.project.promptfoo_conditions import conditions_of
 
 HEAD = "providers: [openai:gpt-5-mini]\n"
 TESTS = """\

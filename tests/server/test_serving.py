@@ -19,7 +19,7 @@ import pytest
 
 from jobs.job_world import write_project
 from promptgraft.cli.main import run
-from promptgraft.cli.serve import host_names
+from promptgraft.service.commands.serve import host_names
 
 
 @contextmanager

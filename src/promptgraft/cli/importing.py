@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import os
-import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import click
 
@@ -24,15 +21,9 @@ from promptgraft.ground.text import counted
 from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
-from promptgraft.project.foreign import Foreign, Notes
-from promptgraft.project.imported import ImportedProject
-from promptgraft.project.importing import import_optimizer
-from promptgraft.project.inspect_data import FIELDS, import_inspect
-from promptgraft.project.promptfoo import import_promptfoo
+from promptgraft.project.foreign import Notes
+from promptgraft.project.imported import ImportedProject, Importer, ImportOptions, importer_of
 
-METRICS_FILE = "metrics.json"
-_TEXTS = "agent"
-_FUNCTION = "call_agent"
 _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a model.\n"
 
 
@@ -84,7 +75,7 @@ _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a
     help="Use the embedded offline model instead of the providers of promptfoo.",
 )
 @json_option
-def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions]) -> None:
+def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]) -> None:
     """Convert the files of another tool into a project.
 
     FILE is a configuration of promptfoo, a data set of inspect_ai (JSON, JSONL or CSV), or an
@@ -94,17 +85,12 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     No code that FILE names is run.
     """
     path = Path(config)
-    tool = _tool(path)
+    importer = importer_of(path)
     for name, value in given.items():
-        if value and name not in _OPTIONS[tool]:
+        if value and name not in importer.takes:
             option = name.removesuffix("s") if name in ("prompts", "fields") else name
-            raise click.UsageError(f"--{option} is not for {_TOOLS[tool]}; leave it out")
-    if tool == "promptfoo":
-        imported = _promptfoo(path, given)
-    elif tool == "inspect_ai":
-        imported = import_inspect(Foreign.of(path), dict(_fields(given["fields"])))
-    else:
-        imported = _optimizer(path, given)
+            raise click.UsageError(f"--{option} is not for {importer.source}; leave it out")
+    imported = _converted(importer, path, given)
     schema = shipped("project/project.schema.json").read_text("utf-8")
     document = f"{SCHEMA_LINE}{_HEAD.format(name=path.name)}{_yaml(imported.document)}"
     files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
@@ -118,25 +104,14 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
         file.parent.mkdir(exist_ok=True)
         write_atomically(file, text.encode())
     # An agent of the user is code, which an import does not run.
-    checked = None if tool == "optimizer" else _checked(path.parent / FILE_NAME)
+    checked = None if importer.names_code else _checked(path.parent / FILE_NAME)
     _print(imported, checked, written, as_json=as_json)
 
 
-def _checked(path: Path) -> Checked:
-    try:
-        return check_project(path)
-    except PromptgraftError as error:
-        return Checked(faults=(str(error),))
-
-
-def _promptfoo(path: Path, given: _ToolOptions) -> ImportedProject:
-    root = given["root"]
-    if root is not None and not Path(root).is_dir():
-        raise ConfigError(f"--root: expected a folder, found none at {root}")
+def _converted(importer: type[Importer], path: Path, given: ImportOptions) -> ImportedProject:
     notes = Notes()
     try:
-        files = Foreign.of(path, root=None if root is None else Path(root), notes=notes)
-        return import_promptfoo(files, offline=given["offline"])
+        return importer.convert(path, given, notes)
     except DataFormatError:
         # What was found until then may explain the faults.
         for note in notes.lines:
@@ -144,83 +119,11 @@ def _promptfoo(path: Path, given: _ToolOptions) -> ImportedProject:
         raise
 
 
-class _ToolOptions(TypedDict):
-    """The options that belong to one tool."""
-
-    train: str | None
-    validation: str | None
-    test: str | None
-    agent: str | None
-    prompts: tuple[str, ...]
-    callbacks: str | None
-    fields: tuple[str, ...]
-    root: str | None
-    offline: bool
-
-
-_TOOLS = {
-    "promptfoo": "a configuration of promptfoo",
-    "inspect_ai": "a data set of inspect_ai",
-    "optimizer": "an `optimizer.json`",
-}
-_OPTIONS = {
-    "promptfoo": ("offline", "root"),
-    "inspect_ai": ("fields",),
-    "optimizer": ("train", "validation", "test", "agent", "prompts", "callbacks"),
-}
-
-
-def _tool(path: Path) -> str:
-    """Return the tool that a file comes from."""
-    if path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson"):
-        return "inspect_ai"
-    value = Foreign.of(path).source.document.value
-    if isinstance(value, list):
-        return "inspect_ai"
-    is_promptfoo = isinstance(value, dict) and _PROMPTFOO & value.keys()
-    return "promptfoo" if is_promptfoo else "optimizer"
-
-
-_PROMPTFOO = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}
-
-
-def _fields(given: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for one in given:
-        name, sign, column = one.partition("=")
-        if not sign or name not in FIELDS:
-            what = f"expected NAME=COLUMN with one of {', '.join(FIELDS)}, found {one!r}"
-            raise click.BadParameter(what, param_hint="--field")
-        yield name, column
-
-
-def _optimizer(path: Path, given: _ToolOptions) -> ImportedProject:
-    """Convert an `optimizer.json` into a project, with the agent of the command line."""
-    folder = path.parent
-    sets = {name: given[name] for name in ("train", "validation", "test")}
-    for name in ("train", "validation"):
-        if not sets[name]:
-            raise click.UsageError(f"--{name} is missing")
-    imported = import_optimizer(path)
-    prompts, callbacks = given["prompts"], given["callbacks"]
-    texts: dict[str, Json] = {}
-    if prompts or not callbacks:
-        texts["files"] = dict(_named_texts(prompts, folder) if prompts else _texts_below(folder))
-    if callbacks:
-        texts["callbacks"] = callbacks
-    document: dict[str, Json] = {
-        "version": 1,
-        "prompts": {_TEXTS: texts},
-        **_agent(given["agent"] or _find_function(folder), folder),
-        "splits": {
-            "files": {name: _inside(Path(file), folder) for name, file in sets.items() if file}
-        },
-        "metrics": METRICS_FILE,
-        "models": imported.models,
-        "optimizer": imported.optimizer,
-        "workers": imported.workers,
-    }
-    metrics = f"{json.dumps(imported.evaluate, indent=2)}\n"
-    return ImportedProject(document=document, files={METRICS_FILE: metrics}, notes=imported.notes)
+def _checked(path: Path) -> Checked:
+    try:
+        return check_project(path)
+    except PromptgraftError as error:
+        return Checked(faults=(str(error),))
 
 
 def _yaml(document: Mapping[str, Json]) -> str:
@@ -283,69 +186,3 @@ def _print(
 def _first_prompt(document: Mapping[str, Json]) -> str:
     prompts = document["prompts"]
     return next(iter(prompts)) if isinstance(prompts, dict) else ""
-
-
-def _inside(file: Path, folder: Path) -> str:
-    """Return a file of the command line as a path relative to the project."""
-    if not file.is_file():
-        raise ConfigError(f"expected a file, found none at {file}")
-    return os.path.relpath(file, folder)
-
-
-def _named_texts(prompts: tuple[str, ...], folder: Path) -> Iterator[tuple[str, Json]]:
-    for given in prompts:
-        name, sign, file = given.partition("=")
-        if not sign:
-            raise click.BadParameter(f"expected NAME=FILE, found {given!r}", param_hint="--prompt")
-        yield name, _inside(Path(file), folder)
-
-
-def _texts_below(folder: Path) -> Iterator[tuple[str, Json]]:
-    found = sorted(
-        path for path in folder.rglob("prompts/*.md") if ".promptgraft" not in path.parts
-    )
-    if not found:
-        raise ConfigError(
-            f"there is no file prompts/*.md below {folder}; name the texts of the agent: "
-            "`--prompt system=FILE`"
-        )
-    for path in found:
-        yield re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_"), _inside(path, folder)
-
-
-def _find_function(folder: Path) -> str:
-    """Find the function `call_agent` in or below a folder."""
-    # The nearest file first; the text is searched before it is parsed, which takes longer.
-    for path in sorted(folder.rglob("*.py"), key=lambda one: (len(one.parts), one)):
-        if _FUNCTION in path.read_text("utf-8", "replace") and _definition(path, _FUNCTION):
-            return f"{path.relative_to(folder)}:{_FUNCTION}"
-    raise ConfigError(
-        f"there is no function `{_FUNCTION}` below {folder}; name the agent: "
-        "`--agent file.py:NAME`, `--agent http://…`, or `--agent 'command {query}'`"
-    )
-
-
-def _definition(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return the definition of a function in a module, without running the module."""
-    try:
-        module = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return None
-    made = [one for one in module.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return next((one for one in made if one.name == name), None)
-
-
-def _agent(given: str, folder: Path) -> dict[str, Json]:
-    """Return the agent of a project file, and how it receives the texts of a candidate."""
-    if given.startswith(("http://", "https://")):
-        # A service reads its own files, so candidates have to be written into them.
-        return {"agent": {"http": {"url": given}}, "delivery": "live"}
-    file, sign, name = given.rpartition(":")
-    if not sign:
-        delivery = "folder" if "{folder}" in given else "live"
-        return {"agent": {"command": list(shlex.split(given))}, "delivery": delivery}
-    # Parsed and not imported: an import must not run code of the project.
-    found = _definition(folder / file, name) if (folder / file).is_file() else None
-    # After the query comes the call, which holds the texts.
-    takes_texts = found is not None and len(found.args.args + found.args.kwonlyargs) > 1
-    return {"agent": {"python": given}, **({} if takes_texts else {"delivery": "live"})}

@@ -59,14 +59,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "meta",
         "Change the meta-prompts for the reflection model and the simulated user.",
     ),
-    "jobs": ("jobs", "Submit and manage optimization jobs in a database or on a server."),
-    "worker": ("serve", "Run the jobs of a project."),
-    "serve": ("serve", "Serve jobs over HTTP, with a dashboard."),
-    "tokens": ("serve", "Create, list and revoke the tokens of a server."),
     "docs": ("project", "Print a page of the documentation."),
     "completion": ("main", "Print a shell completion script."),
 }
-"""The module and the summary of each command, in the order of the help."""
+"""The module and the summary of each command of the core, in the order of the help."""
 
 
 _WRITERS = frozenset({"optimize", "resume", "eval", "apply"})
@@ -78,15 +74,17 @@ class _LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(_COMMANDS)
+        return [*_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
-        command: object = getattr(module, f"{cmd_name}_command")
-        return command if isinstance(command, click.Command) else None
+        if cmd_name in _COMMANDS:
+            module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
+            command: object = getattr(module, f"{cmd_name}_command")
+            return command if isinstance(command, click.Command) else None
+        from promptgraft.cli.adding import added_command
+
+        return added_command(cmd_name) if cmd_name in _added() else None
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
@@ -94,7 +92,7 @@ class _LazyGroup(click.Group):
         # The inherited method would import every command while the shell waits.
         items = [
             click.shell_completion.CompletionItem(name, help=summary)
-            for name, (_, summary) in _COMMANDS.items()
+            for name, summary in _summaries().items()
             if name.startswith(incomplete)
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -103,16 +101,30 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in _COMMANDS and not name.startswith("-"):
+        if name not in _COMMANDS and not name.startswith("-") and name not in _added():
             from promptgraft.ground.serde import did_you_mean
 
-            ctx.fail(f"no such command `{name}`{did_you_mean(name, list(_COMMANDS))}")
+            ctx.fail(f"no such command `{name}`{did_you_mean(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+            summaries = _summaries()
+            formatter.write_dl([(name, summaries[name]) for name in self.list_commands(ctx)])
+
+
+def _added() -> tuple[str, ...]:
+    """Return the names of the commands that packages add, of ours the service's."""
+    from promptgraft.cli.adding import added_names  # entry points take 30 ms to read
+
+    return tuple(name for name in added_names() if name not in _COMMANDS)
+
+
+def _summaries() -> dict[str, str]:
+    from promptgraft.cli.adding import added_summaries
+
+    core = {name: summary for name, (_, summary) in _COMMANDS.items()}
+    return {**added_summaries(), **core}
 
 
 @click.group(

@@ -14,13 +14,14 @@ import attrs
 import click
 
 from promptgraft.cli import options
-from promptgraft.cli.baml_files import REFLECTION, BamlOptions, baml_projects, given_baml_options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
-from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import MODEL, Runner, conclude_run
 from promptgraft.cli.progress import Progress, progress_for
 from promptgraft.project.adding import cluster, executor_named
+from promptgraft.project.files import ProjectFile
 from promptgraft.project.outcome import Outcome
+from promptgraft.project.parts import DEFAULT_REFLECTION, FORMATS, FormatOptions, named_options
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.runs import RunFolder
 from promptgraft.search.settings import Size
@@ -35,7 +36,7 @@ class Limits(TypedDict):
     timeout: float | None
 
 
-class _OptimizeOptions(Limits, BamlOptions):
+class _OptimizeOptions(Limits, FormatOptions):
     """The options of ``optimize`` that are passed on together."""
 
     auto: Size | None
@@ -94,9 +95,14 @@ _baml_options = options.together(
         "--reflection",
         metavar="MODEL",
         help="With --baml: the reflection model: `openai/MODEL`, `anthropic/MODEL`, `offline` or "
-        f"`file.py:NAME`; by default {REFLECTION}.",
+        f"`file.py:NAME`; by default {DEFAULT_REFLECTION}.",
     ),
 )
+
+
+def _keep(file: ProjectFile) -> None:
+    if line := file.keep():
+        complain(line)
 
 
 @options.command(
@@ -167,7 +173,7 @@ def optimize_command(
     with `promptgraft apply`; that of a job is stored where the job says. Ctrl+C stops the run
     and keeps the best candidate so far; a second Ctrl+C ends the command at once.
     """
-    named = given_baml_options(given)
+    named = named_options(given)
     if given["baml"] is not None:
         if target is not None or project is not None:
             raise click.UsageError("--baml: names the prompt; leave PROMPT and --project out")
@@ -198,7 +204,7 @@ def optimize_command(
     )
     if given["baml"] is None:
         return run(target, project)
-    files = baml_projects(Path(given["baml"]), given, auto=given["auto"])
+    files = FORMATS.load("baml").projects(Path(given["baml"]), given, auto=given["auto"])
     for file in files if len(files) > 1 else ():
         # All are checked before the first is paid for.
         with file.written() as path, loaded(None, str(path), to_plan=True) as found:
@@ -207,7 +213,7 @@ def optimize_command(
     for file in files:
         with file.written() as path:
             # The worst of several, so that no failure is hidden by a success after it.
-            code = max(code, run(None, str(path), file.keep))
+            code = max(code, run(None, str(path), partial(_keep, file)))
         if code > ExitCode.NOT_IMPROVED:
             break
     return code

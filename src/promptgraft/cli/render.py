@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from promptgraft.adapters.calling.turns import Wire
@@ -16,10 +14,8 @@ from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import visible
 from promptgraft.project.gate import Choice, Tried, tried_prompt
 from promptgraft.project.origins import loaded_project
+from promptgraft.project.parts import ForeignSource
 from promptgraft.prompt import RenderedPrompt
-
-if TYPE_CHECKING:
-    from promptgraft.project.baml import BamlSource
 
 _protocol_option = click.option(
     "--as",
@@ -75,7 +71,7 @@ def render_command(
     )
 
 
-def _sent(source: BamlSource, tried: Tried, case: str, protocol: str | None) -> dict[str, Json]:
+def _sent(source: ForeignSource, tried: Tried, case: str, protocol: str | None) -> dict[str, Json]:
     """Return the messages that BAML sends for a case: its texts are templates of its own."""
     provider = "anthropic" if protocol == "anthropic" else "openai-generic"
     return source.messages(tried.prompt, case, provider=provider)

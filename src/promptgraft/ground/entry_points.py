@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import listed
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -59,11 +62,20 @@ class Offer:
         return ConfigError(f"{self.where}: expected {expected}, found {shown(self.value)}")
 
 
-def installed(group: str) -> tuple[str, ...]:
-    """Return the names in a group, without importing the packages behind them."""
+def members(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name, without importing the packages behind them.
+
+    Of several packages with the same name, the one that comes first on ``sys.path`` counts.
+    """
     from importlib import metadata  # loads much of the standard library
 
-    return tuple(sorted(metadata.entry_points(group=group).names))
+    points = reversed(tuple(metadata.entry_points(group=group)))
+    return dict(sorted((point.name, point) for point in points))
+
+
+def installed(group: str) -> tuple[str, ...]:
+    """Return the names in a group, sorted."""
+    return tuple(members(group))
 
 
 def load(group: str, name: str, *, noun: str, own: Collection[str] = ()) -> Offer:
@@ -78,14 +90,21 @@ def load(group: str, name: str, *, noun: str, own: Collection[str] = ()) -> Offe
     Raises:
         ConfigError: there is none, or it cannot be imported.
     """
-    from importlib import metadata  # loads much of the standard library
+    points = members(group)
+    if name in points:
+        return imported(points[name], noun)
+    known = sorted({*own, *points})
+    there = f": there are {listed(known)}" if known else f": no package adds a {noun}"
+    raise ConfigError(f"unknown {noun} `{name}`{did_you_mean(name, known) or there}")
 
-    point = next(iter(metadata.entry_points(group=group, name=name)), None)
-    if point is None:
-        known = sorted({*own, *installed(group)})
-        there = f": there are {listed(known)}" if known else f": no package adds a {noun}"
-        raise ConfigError(f"unknown {noun} `{name}`{did_you_mean(name, known) or there}")
-    where = f"{noun} `{name}`: the entry point {shown(point.value)}"
+
+def imported(point: EntryPoint, noun: str) -> Offer:
+    """Import and return what an entry point names.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    where = f"{noun} `{point.name}`: the entry point {shown(point.value)}"
     try:
         return Offer(point.load(), where)
     except (ImportError, AttributeError) as error:

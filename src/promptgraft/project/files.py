@@ -6,7 +6,9 @@ Importing this module is cheap: commands that only list runs need nothing else o
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +16,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.files import as_path
+from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import TEXT
 from promptgraft.ground.strict.nodes import Source, read_source
 
@@ -121,3 +124,47 @@ class PromptSource(Protocol):
     def files(self) -> tuple[Path, ...]:
         """Every file that the prompt is read from."""
         ...
+
+
+@attrs.define
+class ProjectFile:
+    """A project file that a command makes, unless it is there already.
+
+    Attributes:
+        path: where it is, or will be.
+        settings: what it is made of; None if it is there already.
+    """
+
+    path: Path
+    settings: Mapping[str, Json] | None
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[Path]:
+        """Write the file if it is not there, and remove it again if the command fails early."""
+        if self.settings is None:
+            yield self.path
+            return
+        # JSON is YAML too, and quotes every text.
+        text = "".join(
+            f"{name}: {json.dumps(value, ensure_ascii=False)}\n"
+            for name, value in self.settings.items()
+        )
+        try:
+            # Never over a file that someone else has written since it was looked for.
+            with self.path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
+        try:
+            yield self.path
+        finally:
+            # Kept from the start of a run on, because `resume` reads it.
+            if self.settings is not None:
+                self.path.unlink(missing_ok=True)
+
+    def keep(self) -> str:
+        """Keep the file, because a run has been started with it; return a line about it."""
+        if self.settings is None:
+            return ""
+        self.settings = None
+        return f"wrote {self.path}; change it to change the run"

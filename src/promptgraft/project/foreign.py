@@ -19,7 +19,7 @@ from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_foreign_ya
 
 DATA = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv")
-_ROWS = {".csv": csv_rows, ".tsv": csv_rows, ".jsonl": jsonl_rows, ".ndjson": jsonl_rows}
+ROWS = {".csv": csv_rows, ".tsv": csv_rows, ".jsonl": jsonl_rows, ".ndjson": jsonl_rows}
 
 
 @attrs.define
@@ -176,7 +176,7 @@ class Foreign:
 
 
 def _read(path: Path, budget: WorkBudget) -> Source:
-    if read := _ROWS.get(path.suffix.lower()):
+    if read := ROWS.get(path.suffix.lower()):
         faults = CaseFaults(str(path))
         try:
             rows: list[Row] = list(read(path, faults))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from pathlib import Path
+from typing import ClassVar, TypeAlias, TypedDict
 
 import attrs
 
-from promptgraft.errors import PromptgraftError
+from promptgraft.errors import ConfigError, PromptgraftError
+from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted
-from promptgraft.project.foreign import Notes
+from promptgraft.project.foreign import ROWS, Foreign, Notes
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 
@@ -38,6 +40,78 @@ class ImportedProject:
     files: Mapping[str, str]
     notes: tuple[str, ...]
     unwritten: tuple[str, ...] = ()
+
+
+class ImportOptions(TypedDict):
+    """The options of ``promptgraft import`` that belong to one importer or another."""
+
+    train: str | None
+    validation: str | None
+    test: str | None
+    agent: str | None
+    prompts: tuple[str, ...]
+    callbacks: str | None
+    fields: tuple[str, ...]
+    root: str | None
+    offline: bool
+
+
+class Importer:
+    """Converts the files of another tool into a project.
+
+    A package registers a subclass under the entry point group ``promptgraft.importers``.
+
+    Attributes:
+        source: what it reads, for messages: "a configuration of promptfoo".
+        takes: the options that it uses, by their names in :class:`ImportOptions`.
+        names_code: whether its projects name code of the user, which an import must not run.
+    """
+
+    source: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]] = ()
+    names_code: ClassVar[bool] = False
+
+    @classmethod
+    def recognizes(cls, path: Path, value: Json) -> float:
+        """Return how likely a file is one of this tool, from 0 to 1.
+
+        Args:
+            path: the file.
+            value: its contents as plain data; None for tables and lists of lines, which are not
+                read for that.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
+        """Convert a file, without running code that it names.
+
+        Raises:
+            DataFormatError: all faults, one line each.
+            ConfigError: an option is missing or of no use.
+        """
+        raise NotImplementedError
+
+
+IMPORTERS = Group("promptgraft.importers", "importer", Importer)
+
+
+def importer_of(path: Path) -> type[Importer]:
+    """Return the importer for a file.
+
+    Raises:
+        DataFormatError: the file cannot be read.
+        ConfigError: no importer recognizes it, or one cannot be imported.
+    """
+    is_table = path.suffix.lower() in ROWS
+    value = None if is_table else Foreign.of(path).source.document.value
+    importers = [IMPORTERS.load(name) for name in IMPORTERS.names]
+    likely = [(importer.recognizes(path, value), importer) for importer in importers]
+    most = max((likelihood for likelihood, _ in likely), default=0)
+    if most <= 0:
+        sources = " or ".join(importer.source for importer in importers)
+        raise ConfigError(f"{path}: expected {sources or 'an importer'}, found none of them")
+    return next(importer for likelihood, importer in likely if likelihood == most)
 
 
 def name_of(
@@ -129,3 +203,18 @@ def splits_of(
 OFFLINE: Json = {"provider": "offline"}
 USUAL: Json = {"provider": "openai", "model": "gpt-6-luna"}
 """The model of a project whose source names none."""
+NO_MODEL = "no model is named: `openai/gpt-6-luna` answers; name yours in `models.task`"
+"""The note on a source that names no model, whose project has ``USUAL``."""
+GENERATION = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "max_output_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop": "stop",
+    "seed": "seed",
+    "reasoning_effort": "effort",
+    "region": "region",
+    "project_id": "project",
+}
+"""Our names of generation options, by those of other tools."""

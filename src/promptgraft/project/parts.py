@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AGENTS_NS
+from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
+from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.ground.entry_points import Group
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
 from promptgraft.ground.strict.checks import Kind
@@ -29,13 +33,14 @@ from promptgraft.ground.text import listed, raised
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.project.files import PromptSource
+from promptgraft.project.files import FileChange, ProjectFile, PromptSource
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import BamlConfig, TextsConfig
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
+from promptgraft.search.settings import Size
 from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
 
@@ -102,6 +107,105 @@ class ProjectPrompt:
         """Return :attr:`prompt` with overrides that share one tag."""
         store = InMemoryPromptOverridesStore(overrides)
         return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=overrides[0].tag)
+
+
+class Format:
+    """Prompts in the files of another tool, which brings their cases, metrics and agent.
+
+    A package registers a subclass under the entry point group ``promptgraft.formats``.
+    """
+
+    @classmethod
+    def loaded(cls, name: str, config: BamlConfig, around: Surroundings) -> ProjectPrompt:
+        """Return a prompt whose ``source`` is a :class:`ForeignSource`.
+
+        Raises:
+            DataFormatError: all faults of the files, one line each.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def projects(
+        cls, folder: Path, options: FormatOptions, *, auto: Size | None
+    ) -> Sequence[ProjectFile]:
+        """Return a project file for each prompt in a folder that options name; all by default.
+
+        Raises:
+            ConfigError: there is no such prompt, or an existing file is of another one.
+        """
+        raise NotImplementedError
+
+
+FORMATS = Group("promptgraft.formats", "format", Format)
+
+
+class FormatOptions(TypedDict):
+    """The options of ``optimize`` for prompts in the files of another tool."""
+
+    baml: str | None
+    function: tuple[str, ...]
+    test: tuple[str, ...]
+    weights: str | None
+    reflection: str | None
+
+
+DEFAULT_REFLECTION = "openai/gpt-6.1-sol"
+"""The model that proposes texts unless another one is named."""
+
+
+def named_options(given: FormatOptions) -> list[str]:
+    """Return the given options that go with ``--baml``, ``--function`` first."""
+    values = dict(given)
+    names = ("function", "test", "weights", "reflection")
+    return [f"--{name}" for name in names if values[name]]
+
+
+class ForeignSource(abc.ABC):
+    """The files of a prompt of another tool, with its cases, metrics and agent."""
+
+    @property
+    @abc.abstractmethod
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold texts of the prompt."""
+
+    @abc.abstractmethod
+    def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
+        """Return the file changes that apply ``override``, without writing them."""
+
+    @abc.abstractmethod
+    def adapter(
+        self, prompt: Prompt[object], model: Callable[[], ProviderAdapter] | None
+    ) -> AgentAdapter:
+        """Return what answers the prompt on ``model``, or else on a model of its own."""
+
+    @property
+    @abc.abstractmethod
+    def dataset(self) -> Dataset:
+        """The cases that come with the prompt."""
+
+    @property
+    @abc.abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """What a check of the project says about the cases, one line each."""
+
+    @abc.abstractmethod
+    def messages(
+        self, prompt: Prompt[object], case: str, *, provider: str = "openai-generic"
+    ) -> dict[str, Json]:
+        """Return the messages that the agent would send to a provider for a case.
+
+        Raises:
+            ConfigError: the texts in force are invalid, or do not fit the case.
+        """
+
+    @property
+    @abc.abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that come with the prompt."""
+
+    @abc.abstractmethod
+    def aggregation(self, metrics: Iterable[Metric]) -> Aggregation:
+        """Return how the scores of all metrics become one."""
 
 
 @attrs.frozen
@@ -196,9 +300,7 @@ def _load_prompt(
 ) -> ProjectPrompt:
     # Each kind of prompt imports libraries that the others do without.
     if isinstance(spec, BamlConfig):
-        from promptgraft.project.baml import load_baml
-
-        return load_baml(name, spec, around)
+        return FORMATS.load("baml").loaded(name, spec, around)
     if isinstance(spec, TextsConfig):
         from promptgraft.project.agents import load_texts
 

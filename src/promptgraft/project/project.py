@@ -32,6 +32,7 @@ from promptgraft.project.format_search import tuned_settings
 from promptgraft.project.loading import faults_of
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
+    ForeignSource,
     ProjectPrompt,
     Surroundings,
     guarded,
@@ -47,7 +48,6 @@ from promptgraft.search.config import RunConfig
 
 # What makes runs is imported by those who ask for a job: most commands open a project for less.
 if TYPE_CHECKING:
-    from promptgraft.project.baml import BamlSource
     from promptgraft.search import OptimizationJob, Teacher
 
 
@@ -156,14 +156,12 @@ class Project:
         return (*own, *load_project_metrics(self.config.metrics, judges, self.surroundings))
 
     @cached_property
-    def baml(self) -> BamlSource | None:
+    def baml(self) -> ForeignSource | None:
         """The BAML function that the project improves, if it improves one."""
         if self.config.baml is None:
             return None
-        from promptgraft.project.baml import BamlSource
-
         source = self.prompt().source
-        return source if isinstance(source, BamlSource) else None
+        return source if isinstance(source, ForeignSource) else None
 
     @cached_property
     def aggregation(self) -> Aggregation | None:

@@ -15,12 +15,11 @@ from promptgraft.errors import ConfigError
 from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries, winners_of
-from promptgraft.project.baml import BamlSource
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.prompts import MarkdownSource
 from promptgraft.project.origins import Target
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.parts import ForeignSource, ProjectPrompt
 from promptgraft.runs import RunRecord
 
 _SUFFIXES = {".baml", ".md", ".yaml", ".yml"}
@@ -171,7 +170,7 @@ class Rewritten:
             if isinstance(found.source, TextsSource):
                 texts += found.source.changes(override)
                 callbacks.update(found.source.sources.callbacks)
-            elif isinstance(found.source, (MarkdownSource, BamlSource)) and override:
+            elif isinstance(found.source, (MarkdownSource, ForeignSource)) and override:
                 changes += found.source.rewritten(override)
         return cls(
             winner=winners[0], entries=entries, changes=changes, texts=texts, callbacks=callbacks

@@ -5,28 +5,58 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import listed
-from promptgraft.project.foreign import Foreign, Notes
+from promptgraft.project.foreign import ROWS, Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
+    NO_MODEL,
     OFFLINE,
     USUAL,
     ImportedProject,
+    Importer,
+    ImportOptions,
     lines_of,
     prompt_file,
     questions_in,
     splits_of,
     texts_in,
 )
-from promptgraft.project.promptfoo_models import NO_MODEL
 
 FIELDS = ("input", "target", "choices", "id", "metadata")
 _FILE = "prompts/question.md"
 _MOST_LISTED = 20
 _LETTER = "Answer the question with the letter of the right choice, and nothing else."
+
+
+class InspectImporter(Importer):
+    """Converts data sets of inspect_ai."""
+
+    source = "a data set of inspect_ai"
+    takes = ("fields",)
+
+    @classmethod
+    def recognizes(cls, path: Path, value: Json) -> float:
+        return 1 if path.suffix.lower() in ROWS or isinstance(value, list) else 0
+
+    @classmethod
+    def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
+        fields = dict(_named_fields(options["fields"]))
+        return import_inspect(Foreign.of(path, notes=notes), fields)
+
+
+def _named_fields(options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for option in options:
+        name, sign, column = option.partition("=")
+        if not sign or name not in FIELDS:
+            raise ConfigError(
+                f"--field: expected NAME=COLUMN with one of {', '.join(FIELDS)}, found {option!r}"
+            )
+        yield name, column
 
 
 def import_inspect(files: Foreign, fields: Mapping[str, str]) -> ImportedProject:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import attrs
 
 from promptgraft.agents.adapter import BlackBox
-from promptgraft.bridges.agent_models import metrics_of
+from promptgraft.bridges.agent_optimizer.configuration import import_metrics
+from promptgraft.bridges.agent_optimizer.models import metrics_of
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import Evaluation, evaluate
@@ -22,7 +23,6 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.content import named
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import COUNT
-from promptgraft.project.importing import import_metrics
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import beside
 

@@ -7,28 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from promptgraft.bridges.promptfoo.code import Stubs
 from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import Check
 from promptgraft.ground.strict.members import snake_case
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.foreign import DATA, Foreign, Notes
 from promptgraft.project.format_models import NO_KEY, hosted
-from promptgraft.project.imported import OFFLINE, USUAL
-from promptgraft.project.promptfoo_code import Stubs
-
-GENERATION = {
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "max_output_tokens": "max_output_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "stop": "stop",
-    "seed": "seed",
-    "reasoning_effort": "effort",
-    "region": "region",
-    "project_id": "project",
-}
-"""Our names of generation options, by those of other tools."""
+from promptgraft.project.imported import GENERATION, OFFLINE, USUAL
 
 _OWN = {
     "openai": "openai",
@@ -154,10 +140,6 @@ def _samples(provider: str, model: str) -> bool:
 
     module = anthropic if provider in _CLAUDE_ONLY else openai
     return bool(module.profile_of(model).sampling)
-
-
-NO_MODEL = "no model is named: `openai/gpt-6-luna` answers; name yours in `models.task`"
-"""The note on a source that names no model, whose project has ``USUAL``."""
 
 
 @attrs.define(kw_only=True)

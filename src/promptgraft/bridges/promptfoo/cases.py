@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from promptgraft.bridges.promptfoo.asserts import Asked, Asserting
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.imported import name_of
-from promptgraft.project.promptfoo_asserts import Asked, Asserting
 
 _FORM = ("json_schema", "length", "cost", "latency")
 

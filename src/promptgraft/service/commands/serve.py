@@ -16,7 +16,10 @@ import click
 from promptgraft.adapters.calling.access import is_every_address, is_loopback
 from promptgraft.cli import options
 from promptgraft.cli.exits import handling_signals
-from promptgraft.cli.job_options import (
+from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.errors import ConfigError
+from promptgraft.ground.folders import temporary_folder
+from promptgraft.service.commands.options import (
     EXTRA,
     jobs_option,
     log_option,
@@ -26,9 +29,6 @@ from promptgraft.cli.job_options import (
     sending_webhooks,
     webhooks_option,
 )
-from promptgraft.cli.output import Screen, echo, print_json
-from promptgraft.errors import ConfigError
-from promptgraft.ground.folders import temporary_folder
 
 _SECONDS_FOR_WORKERS = 35
 """How long workers may take to pause their jobs; longer than they allow a job for that."""

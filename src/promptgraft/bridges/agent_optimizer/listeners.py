@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from promptgraft.bridges.optimize_result import Names, RoundRecord, rounds_of
+from promptgraft.bridges.agent_optimizer.result import Names, RoundRecord, rounds_of
 from promptgraft.ground.text import listed, score, visible
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runtime.event_loop import awaited

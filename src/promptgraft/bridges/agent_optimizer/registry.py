@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from promptgraft.bridges.agent_target import TargetPrompt
-from promptgraft.bridges.optimize_result import OptimizeResult
+from promptgraft.bridges.agent_optimizer.configuration import PUBLISHED
+from promptgraft.bridges.agent_optimizer.result import OptimizeResult
+from promptgraft.bridges.agent_optimizer.target import TargetPrompt
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, shown
-from promptgraft.project.importing import PUBLISHED
 
 
 @attrs.frozen(kw_only=True)

@@ -9,15 +9,15 @@ from functools import partial
 
 import attrs
 
+from promptgraft.bridges.promptfoo.code import Stubs, code_reference
+from promptgraft.bridges.promptfoo.conditions import Condition, conditions_of
+from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.patterns import hold_pattern
 from promptgraft.ground.serde import Json, canonical_json, map_texts, shown
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.foreign import Foreign
 from promptgraft.project.imported import filled, name_of
-from promptgraft.project.nunjucks import as_jinja
-from promptgraft.project.promptfoo_code import Stubs, code_reference
-from promptgraft.project.promptfoo_conditions import Condition, conditions_of
 
 _SHORT = re.compile(r"(not-)?([a-z][a-z0-9-]*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
 _LEGACY = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}

@@ -7,30 +7,35 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
+from promptgraft.bridges.promptfoo.asserts import Asserting, row_as_test
+from promptgraft.bridges.promptfoo.cases import Test, choices_of, judged
+from promptgraft.bridges.promptfoo.code import Stubs, code_reference
+from promptgraft.bridges.promptfoo.models import Models
+from promptgraft.bridges.promptfoo.nunjucks import as_jinja
+from promptgraft.bridges.promptfoo.prompts import WRITE_HERE, Prompts, Read, reads, unwritten_text
+from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
 from promptgraft.ground.work import Unit
-from promptgraft.project.foreign import DATA, TABLES, Foreign
+from promptgraft.project.foreign import DATA, TABLES, Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
+    NO_MODEL,
     USUAL,
     ImportedProject,
+    Importer,
+    ImportOptions,
     filled,
     lines_of,
     prompt_file,
     questions_in,
     splits_of,
 )
-from promptgraft.project.nunjucks import as_jinja
-from promptgraft.project.promptfoo_asserts import Asserting, row_as_test
-from promptgraft.project.promptfoo_cases import Test, choices_of, judged
-from promptgraft.project.promptfoo_code import Stubs, code_reference
-from promptgraft.project.promptfoo_models import NO_MODEL, Models
-from promptgraft.project.promptfoo_prompts import WRITE_HERE, Prompts, Read, reads, unwritten_text
 
 _PROGRAM = "code of promptfoo is not run here"
 _WHY: Mapping[str, str] = {
@@ -64,6 +69,29 @@ _NO_TEXTS = re.compile(
     r"\.(png|jpe?g|gif|webp|bmp|svg|mp3|wav|ogg|mp4|mov|pdf|docx?)$", re.IGNORECASE
 )
 _LONGEST_CHAIN = 10
+
+
+_KEYS = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}
+
+
+class PromptfooImporter(Importer):
+    """Converts configurations of promptfoo."""
+
+    source = "a configuration of promptfoo"
+    takes = ("offline", "root")
+
+    @classmethod
+    def recognizes(cls, path: Path, value: Json) -> float:
+        del path
+        return 1 if isinstance(value, dict) and _KEYS & value.keys() else 0
+
+    @classmethod
+    def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
+        root = None if options["root"] is None else Path(options["root"])
+        if root is not None and not root.is_dir():
+            raise ConfigError(f"--root: expected a folder, found none at {root}")
+        files = Foreign.of(path, root=root, notes=notes)
+        return import_promptfoo(files, offline=options["offline"])
 
 
 def import_promptfoo(files: Foreign, *, offline: bool = False) -> ImportedProject:

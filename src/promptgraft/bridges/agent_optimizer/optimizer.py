@@ -1,8 +1,4 @@
-"""Drop-in replacements for ``AgentOptimizer`` and what belongs to it in another optimizer.
-
-A program for that optimizer runs unchanged but for its import. The output folder holds the files
-that it expects, and a run directory of promptgraft.
-"""
+"""``AgentOptimizer``: improves the texts of an agent as another optimizer would, files included."""
 
 from __future__ import annotations
 
@@ -27,24 +23,28 @@ from promptgraft.agents.adapter import BlackBox
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import Sources
 from promptgraft.algorithms import algorithm
-from promptgraft.bridges.agent_evaluator import AgentEvaluator
-from promptgraft.bridges.agent_listeners import (
+from promptgraft.bridges.agent_optimizer.configuration import (
+    Imported,
+    algorithm_name,
+    config_of,
+    import_optimizer,
+)
+from promptgraft.bridges.agent_optimizer.listeners import (
     RoundFiles,
     listening,
     warn_of_unheard,
     write_rounds,
 )
-from promptgraft.bridges.agent_models import adapter_of, metrics_of, read_as
-from promptgraft.bridges.agent_registry import OPTIMIZER_REGISTRY, BaseOptimizer
-from promptgraft.bridges.agent_target import TargetPrompt, file_names
-from promptgraft.bridges.optimize_result import (
+from promptgraft.bridges.agent_optimizer.models import adapter_of, metrics_of, read_as
+from promptgraft.bridges.agent_optimizer.registry import OPTIMIZER_REGISTRY, BaseOptimizer
+from promptgraft.bridges.agent_optimizer.result import (
     Names,
     OptimizeResult,
-    RoundRecord,
     best_outputs,
     canceled,
     result_of,
 )
+from promptgraft.bridges.agent_optimizer.target import TargetPrompt, file_names
 from promptgraft.errors import ConfigError, PromptgraftError, RunCancelledError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
@@ -53,7 +53,6 @@ from promptgraft.ground.files import write_atomically
 from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, shown
 from promptgraft.project.format_search import OPTIMIZER
-from promptgraft.project.importing import Imported, algorithm_name, config_of, import_optimizer
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runs.configuration import described_job, run_config
@@ -66,16 +65,6 @@ from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, 
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
-
-__all__ = [
-    "OPTIMIZER_REGISTRY",
-    "AgentEvaluator",
-    "AgentOptimizer",
-    "BaseOptimizer",
-    "OptimizeResult",
-    "RoundRecord",
-    "TargetPrompt",
-]
 
 
 class AgentOptimizer:

@@ -12,7 +12,13 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.job_options import (
+from promptgraft.cli.output import Screen, echo, print_json, relative
+from promptgraft.cli.summary import exit_code_for
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json
+from promptgraft.ground.text import change, counted, duration
+from promptgraft.project.files import runs_folder_of
+from promptgraft.service.commands.options import (
     Place,
     jobs_option,
     named_projects,
@@ -20,12 +26,6 @@ from promptgraft.cli.job_options import (
     place_options,
     projects_option,
 )
-from promptgraft.cli.output import Screen, echo, print_json, relative
-from promptgraft.cli.summary import exit_code_for
-from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import Json
-from promptgraft.ground.text import change, counted, duration
-from promptgraft.project.files import runs_folder_of
 
 if TYPE_CHECKING:
     from promptgraft.service.jobs import Job

@@ -14,6 +14,7 @@ from promptgraft.bridges.baml.agent import BamlAgent
 from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
+from promptgraft.bridges.baml.project_files import baml_projects
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.evals.aggregate import Aggregation, WeightedMean
@@ -24,20 +25,27 @@ from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import PromptOverride
 from promptgraft.parts.body import is_placeholder
 from promptgraft.parts.descriptors import show_path
-from promptgraft.project.files import FileChange
+from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format_agents import BamlConfig
-from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.project.parts import (
+    ForeignSource,
+    Format,
+    FormatOptions,
+    ProjectPrompt,
+    Surroundings,
+)
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, texts_in
+from promptgraft.search.settings import Size
 
 BAML_NS = "baml"
 """The namespace of the prompts of BAML functions."""
 
 
 @attrs.frozen(slots=False)
-class BamlSource:
+class BamlSource(ForeignSource):
     """The files of a BAML function, with the cases and metrics that its tests provide.
 
     Attributes:
@@ -154,3 +162,17 @@ def _section(part: Part) -> MarkdownSection:
         placeholders=tuple(dict.fromkeys(filter(is_placeholder, part.tags))) if is_prompt else (),
         fault=part.fault,
     )
+
+
+class BamlFormat(Format):
+    """Functions of BAML projects."""
+
+    @classmethod
+    def loaded(cls, name: str, config: BamlConfig, around: Surroundings) -> ProjectPrompt:
+        return load_baml(name, config, around)
+
+    @classmethod
+    def projects(
+        cls, folder: Path, options: FormatOptions, *, auto: Size | None
+    ) -> list[ProjectFile]:
+        return baml_projects(folder, options, auto=auto)

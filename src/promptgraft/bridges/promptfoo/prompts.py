@@ -8,6 +8,8 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.bridges.promptfoo.code import code_reference, python_prompt
+from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, parse_json
@@ -17,8 +19,6 @@ from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
 from promptgraft.project.foreign import DATA, TABLES, Foreign
 from promptgraft.project.imported import Messages, name_of, placeholders, texts_in
-from promptgraft.project.nunjucks import as_jinja
-from promptgraft.project.promptfoo_code import code_reference, python_prompt
 
 TEXTS = (".txt", ".md", ".j2", ".jinja", ".njk", ".prompt")
 WRITE_HERE = "write_this_prompt"

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-import attrs
-import click
-
-from promptgraft.cli.exits import complain
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.project.files import FILE_NAME
+from promptgraft.project.files import FILE_NAME, ProjectFile
+from promptgraft.project.parts import DEFAULT_REFLECTION, FormatOptions, named_options
 
 if TYPE_CHECKING:
     from promptgraft.bridges.baml.tests import BamlTest
     from promptgraft.search.settings import Size
-
-REFLECTION = "openai/gpt-6.1-sol"
-"""The model that proposes texts unless another one is named."""
 
 _OBJECTIVES = {"accuracy": "score", "latency": "seconds"}
 """Our names of objectives that BAML's own optimizer names differently."""
@@ -31,68 +23,8 @@ _FEW_TESTS = 5
 _AMOUNTS = ("cost", "seconds")
 
 
-class BamlOptions(TypedDict):
-    """``--baml`` and the options that go with it; each is named as its option is."""
-
-    baml: str | None
-    function: tuple[str, ...]
-    test: tuple[str, ...]
-    weights: str | None
-    reflection: str | None
-
-
-def given_baml_options(given: BamlOptions) -> list[str]:
-    """Return the given options that go with ``--baml``, ``--function`` first."""
-    values = dict(given)
-    names = ("function", "test", "weights", "reflection")
-    return [f"--{name}" for name in names if values[name]]
-
-
-@attrs.define
-class ProjectFile:
-    """The project file of a function.
-
-    Attributes:
-        path: where it is, or will be.
-        settings: what it is made of; None if it is there already.
-    """
-
-    path: Path
-    settings: Mapping[str, Json] | None
-
-    @contextlib.contextmanager
-    def written(self) -> Iterator[Path]:
-        """Write the file if it is not there, and remove it again if the command fails early."""
-        if self.settings is None:
-            yield self.path
-            return
-        # JSON is YAML too, and quotes every text.
-        text = "".join(
-            f"{name}: {json.dumps(value, ensure_ascii=False)}\n"
-            for name, value in self.settings.items()
-        )
-        try:
-            # Never over a file that someone else has written since it was looked for.
-            with self.path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
-        try:
-            yield self.path
-        finally:
-            # Kept from the start of a run on, because `resume` reads it.
-            if self.settings is not None:
-                self.path.unlink(missing_ok=True)
-
-    def keep(self) -> None:
-        """Keep the file, because a run has been started with it."""
-        if self.settings is not None:
-            self.settings = None
-            complain(f"wrote {self.path}; change it to change the run")
-
-
 def baml_projects(
-    folder: Path, given: BamlOptions, *, auto: Size | None = None
+    folder: Path, given: FormatOptions, *, auto: Size | None = None
 ) -> list[ProjectFile]:
     """Return the project file of each function that the options name, all by default.
 
@@ -121,7 +53,7 @@ def _with_tests(folder: Path) -> list[str]:
 
 
 def _project_of(
-    path: Path, folder: Path, name: str, given: BamlOptions, *, budget: Size
+    path: Path, folder: Path, name: str, given: FormatOptions, *, budget: Size
 ) -> ProjectFile:
     if path.exists():
         _check_same(path, folder, name, given)
@@ -133,7 +65,7 @@ def _project_of(
     return ProjectFile(path, _settings(folder, name, tests, given, budget=budget))
 
 
-def _check_same(path: Path, folder: Path, name: str, given: BamlOptions) -> None:
+def _check_same(path: Path, folder: Path, name: str, given: FormatOptions) -> None:
     """Refuse options that an existing project file contradicts or would ignore."""
     from promptgraft.project import open_project
 
@@ -142,7 +74,7 @@ def _check_same(path: Path, folder: Path, name: str, given: BamlOptions) -> None
         raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
     if found.function != name:
         raise ConfigError(f"--function: {path} names `{found.function}`; change it there")
-    others = [option for option in given_baml_options(given) if option != "--function"]
+    others = [option for option in named_options(given) if option != "--function"]
     if others:
         raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
 
@@ -151,7 +83,7 @@ def _settings(
     folder: Path,
     function: str,
     tests: tuple[BamlTest, ...],
-    given: BamlOptions,
+    given: FormatOptions,
     *,
     budget: Size,
 ) -> Mapping[str, Json]:
@@ -167,7 +99,7 @@ def _settings(
         "version": 1,
         **(halves if len(tests) < _FEW_TESTS else {}),
         "prompts": {key: {"baml": folder.resolve().name, "function": function, **chosen}},
-        "models": {"reflection": _model(given["reflection"] or REFLECTION)},
+        "models": {"reflection": _model(given["reflection"] or DEFAULT_REFLECTION)},
         "optimizer": {"rollout_budget": budget, **objectives},
     }
 
@@ -200,7 +132,7 @@ def _model(written: str) -> dict[str, Json]:
     if provider == "offline" and not model:
         return {"provider": provider}
     if provider not in ("openai", "anthropic") or not model:
-        raise click.UsageError(
+        raise ConfigError(
             "--reflection: expected `openai/MODEL`, `anthropic/MODEL`, `offline` or "
             f"`file.py:NAME`, found {written!r}"
         )

@@ -24,9 +24,9 @@ from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
 from promptgraft.project.foreign import Foreign
 from promptgraft.project.format_models import NO_KEY, ModelConfig
+from promptgraft.project.imported import GENERATION
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
-from promptgraft.project.promptfoo_models import GENERATION
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
 
