@@ -110,14 +110,7 @@ class Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
         check_metrics(config, context.adapter)
-        pareto, training = config.split
-        check_overlap(
-            {
-                "the validation set": pareto,
-                "the training set": training,
-                "the held-out examples": config.held_out,
-            }
-        )
+        _check_sets(config)
         teacher = context.teacher
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
         own = subject.adapters if isinstance(subject, PromptSet) else {}
@@ -434,3 +427,15 @@ class Run:
         except user_errors() as error:  # the result must not be lost
             why = str(error) if isinstance(error, PromptgraftError) else raised(error)
             raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error
+
+
+def _check_sets(config: RunConfig) -> None:
+    """Raise a ``ConfigError`` if two sets share an example."""
+    pareto, training = config.split
+    check_overlap(
+        {
+            "the validation set": pareto,
+            "the training set": training,
+            "the held-out examples": config.held_out,
+        }
+    )
