@@ -62,6 +62,7 @@ pictures: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/honesty.py
+	$(BIN)/python benchmarks/plans.py
 
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json

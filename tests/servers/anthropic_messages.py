@@ -10,7 +10,7 @@ from anthropic.types.message_create_params import MessageCreateParamsNonStreamin
 
 from promptgraft.ground.serde import Json, canonical_json
 from servers.behaviour import Answer, Asked, Fault, JsonObject, Stop
-from servers.provider import Tokens
+from servers.provider import Prefixes, Tokens
 from servers.shapes import is_recursive, loose_places, misfit, shape_of
 
 # What Anthropic's `strict` takes beside what every provider takes.
@@ -53,7 +53,6 @@ class AnthropicMessages:
     path = "/v1/messages"
     base_path = ""
     cached_in_steps_of = 1
-    counts_writes = True
 
     def __init__(self) -> None:
         shape_of(MessageCreateParamsNonStreaming)  # takes too long for the first request
@@ -102,12 +101,14 @@ class AnthropicMessages:
             headers=headers,
         )
 
-    def cacheable(self, asked: Asked) -> str | None:
-        system = _objects(asked.body.get("system"))
+    def prefixes(self, asked: Asked) -> Prefixes:
+        system, tools = _objects(asked.body.get("system")), _objects(asked.body.get("tools"))
         marked = [index for index, block in enumerate(system) if block.get("cache_control")]
-        if not marked:
-            return None
-        return canonical_json([asked.body.get("tools"), system[: marked[-1] + 1]])
+        if marked:
+            return Prefixes([canonical_json([[*tools], [*system[: marked[-1] + 1]]])])
+        return Prefixes(
+            [canonical_json([*tools])] if tools and "cache_control" in tools[-1] else []
+        )
 
     def answer_body(self, asked: Asked, answer: Answer, tokens: Tokens) -> JsonObject:
         content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import attrs
 
@@ -12,7 +12,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import canonical_json, parse_json
 from servers.behaviour import Answer, Asked, Behaviour, Brain, Fault, JsonObject, Script
 from servers.http1 import HttpRequest
-from servers.provider import Provider, Tokens, some_tokens
+from servers.provider import Prefixes, Provider, Tokens, some_tokens
 
 _LIMIT = 1_000
 
@@ -54,6 +54,7 @@ class Response:
         headers: without those that say how long the body is.
         body: of the response.
         tokens: those that it reports; None when it does not.
+        marks: the beginnings that are in the cache once it is sent.
     """
 
     behaviour: Behaviour
@@ -61,6 +62,7 @@ class Response:
     headers: dict[str, str]
     body: bytes
     tokens: Tokens | None
+    marks: Sequence[str] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +76,7 @@ class Rules:
         models: those that exist.
         at_once: requests that may be in work; more are answered with 429. None for no limit.
         caching: whether repeated beginnings are counted as cached.
+        cached_from: tokens of the shortest beginning that is cached.
     """
 
     brain: Brain
@@ -82,6 +85,7 @@ class Rules:
     models: Collection[str]
     at_once: int | None
     caching: bool
+    cached_from: int
 
 
 class Desk:
@@ -137,6 +141,8 @@ class Desk:
         with self._news:
             now = self._counts
             now.statuses[response.status] += 1
+            # Not before: requests that are in work at the same time read nothing of each other.
+            self._cached.update(response.marks)
             self._counts = attrs.evolve(
                 now,
                 in_flight=now.in_flight - 1,
@@ -210,6 +216,7 @@ class Desk:
             headers=headers,
             body=body,
             tokens=tokens,
+            marks=() if tokens is None or asked is None else self._marks(asked).texts,
         )
 
     def _tokens(self, asked: Asked, answer: Answer) -> Tokens:
@@ -217,13 +224,18 @@ class Desk:
         sent = answer.input_tokens or some_tokens(canonical_json(asked.body))
         thought = answer.thought_tokens
         received = (answer.output_tokens or some_tokens(said)) + thought
-        prefix = self._provider.cacheable(asked) if self._rules.caching else None
-        if prefix is None:
-            return Tokens(sent=sent, received=received, thought=thought)
+        marks = self._marks(asked)
         step = self._provider.cached_in_steps_of
-        size = min(some_tokens(prefix), sent - 1) // step * step
-        if prefix in self._cached:
-            return Tokens(sent=sent, received=received, thought=thought, cached=size)
-        self._cached.add(prefix)
-        written = size if self._provider.counts_writes else 0
-        return Tokens(sent=sent, received=received, thought=thought, written=written)
+        sizes = {mark: min(some_tokens(mark), sent - 1) // step * step for mark in marks.texts}
+        cached = max((size for mark, size in sizes.items() if mark in self._cached), default=0)
+        written = max(sizes.values(), default=0) - cached if marks.are_paid else 0
+        return Tokens(sent=sent, received=received, thought=thought, cached=cached, written=written)
+
+    def _marks(self, asked: Asked) -> Prefixes:
+        """Return the beginnings of a request that are long enough for the cache."""
+        if not self._rules.caching:
+            return Prefixes()
+        found, least = self._provider.prefixes(asked), self._rules.cached_from
+        return attrs.evolve(
+            found, texts=[text for text in found.texts if some_tokens(text) >= least]
+        )

@@ -37,6 +37,7 @@ class LoopbackServer:
         models: those that exist.
         at_once: requests that may be in work; more are answered with 429. None for no limit.
         caching: whether repeated beginnings are counted as cached.
+        cached_from: tokens of the shortest beginning that is cached.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class LoopbackServer:
         models: Collection[str] = (MODEL,),
         at_once: int | None = None,
         caching: bool = False,
+        cached_from: int = 0,
     ) -> None:
         self.provider = provider
         rules = Rules(
@@ -58,6 +60,7 @@ class LoopbackServer:
             models=models,
             at_once=at_once,
             caching=caching,
+            cached_from=cached_from,
         )
         self._desk = Desk(provider, rules)
         self._own_faults: list[Exception] = []

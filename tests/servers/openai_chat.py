@@ -10,7 +10,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 
 from promptgraft.ground.serde import Json, canonical_json
 from servers.behaviour import Answer, Asked, Fault, JsonObject, Stop
-from servers.provider import Tokens
+from servers.provider import Prefixes, Tokens
 from servers.shapes import loose_places, misfit, shape_of
 
 # What OpenAI's `strict` takes beside what every provider takes.
@@ -75,7 +75,6 @@ class OpenAIChat:
     path = "/v1/chat/completions"
     base_path = "/v1"
     cached_in_steps_of = 128
-    counts_writes = False
 
     def __init__(self) -> None:
         shape_of(CompletionCreateParamsNonStreaming)  # takes too long for the first request
@@ -132,9 +131,8 @@ class OpenAIChat:
             headers=headers,
         )
 
-    def cacheable(self, asked: Asked) -> str | None:
-        first = objects(asked.body["messages"])[:1]
-        return canonical_json([asked.body.get("tools"), list(first)])
+    def prefixes(self, asked: Asked) -> Prefixes:
+        return prefixes_of(asked, [*objects(asked.body["messages"])])
 
     def answer_body(self, asked: Asked, answer: Answer, tokens: Tokens) -> JsonObject:
         refused = answer.stop is Stop.REFUSED
@@ -166,7 +164,11 @@ class OpenAIChat:
                 "prompt_tokens": tokens.sent,
                 "completion_tokens": tokens.received,
                 "total_tokens": tokens.sent + tokens.received,
-                "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
+                "prompt_tokens_details": {
+                    "cached_tokens": tokens.cached,
+                    "cache_write_tokens": tokens.written,
+                    "audio_tokens": 0,
+                },
                 "completion_tokens_details": {
                     "reasoning_tokens": tokens.thought,
                     "audio_tokens": 0,
@@ -198,6 +200,28 @@ class OpenAIChat:
             "x-ratelimit-remaining-tokens": "999000",
             "x-ratelimit-reset-tokens": "6ms",
         }
+
+
+_PAYS_FOR_WRITES = re.compile(r"gpt-5\.(?:[6-9]|\d\d)|gpt-[6-9]")
+_STEP = 512
+"""Characters of 128 tokens."""
+
+
+def prefixes_of(asked: Asked, messages: list[JsonObject]) -> Prefixes:
+    """Return what OpenAI caches of a request, by the rules of the model's generation."""
+    tools = canonical_json(asked.body.get("tools"))
+    if not _PAYS_FOR_WRITES.match(asked.model):
+        whole = tools + "".join(map(canonical_json, messages))
+        return Prefixes([whole[:end] for end in range(_STEP, len(whole) + 1, _STEP)], False)
+    options = asked.body.get("prompt_cache_options")
+    is_explicit = isinstance(options, dict) and options.get("mode") == "explicit"
+    texts, text = [], tools
+    for index, message in enumerate(messages):
+        text += canonical_json(message)
+        is_last = index == len(messages) - 1
+        if '"prompt_cache_breakpoint"' in canonical_json(message) or (is_last and not is_explicit):
+            texts.append(text)
+    return Prefixes(texts)
 
 
 def objects(value: Json | None) -> list[JsonObject]:

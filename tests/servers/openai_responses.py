@@ -16,10 +16,11 @@ from servers.openai_chat import (
     invalid,
     may_reason,
     objects,
+    prefixes_of,
     sampling_faults,
     strict_faults,
 )
-from servers.provider import Tokens
+from servers.provider import Prefixes, Tokens
 from servers.shapes import misfit, shape_of
 
 _SHORTEST = 16
@@ -66,8 +67,9 @@ class OpenAIResponses(OpenAIChat):
             headers=headers,
         )
 
-    def cacheable(self, asked: Asked) -> str | None:
-        return canonical_json([asked.body.get("tools"), asked.body.get("instructions")])
+    def prefixes(self, asked: Asked) -> Prefixes:
+        instructions: JsonObject = {"instructions": asked.body.get("instructions")}
+        return prefixes_of(asked, [instructions, *objects(asked.body["input"])])
 
     def answer_body(self, asked: Asked, answer: Answer, tokens: Tokens) -> JsonObject:
         reason = _INCOMPLETE.get(answer.stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -25,6 +25,19 @@ class Tokens:
     thought: int = 0
 
 
+@attrs.frozen
+class Prefixes:
+    """Beginnings of a request that are read from a cache and written to it, shortest first.
+
+    Attributes:
+        texts: the beginnings.
+        are_paid: whether the tokens that are written are counted apart.
+    """
+
+    texts: Sequence[str] = ()
+    are_paid: bool = True
+
+
 class Provider(Protocol):
     """A provider's protocol. Pure: data in, data out.
 
@@ -33,14 +46,12 @@ class Provider(Protocol):
         path: of the requests.
         base_path: the path of the ``base_url`` that its SDK wants.
         cached_in_steps_of: cached tokens are a multiple of this.
-        counts_writes: whether tokens that are written to the cache are counted apart.
     """
 
     name: str
     path: str
     base_path: str
     cached_in_steps_of: int
-    counts_writes: bool
 
     def error_text(self, path: str) -> JsonObject | None:
         """Return what the path of a request says of it; None for a path that is not there."""
@@ -70,8 +81,8 @@ class Provider(Protocol):
         """Return what a good request asks."""
         ...
 
-    def cacheable(self, asked: Asked) -> str | None:
-        """Return the part of a request that the provider would cache; None for nothing."""
+    def prefixes(self, asked: Asked) -> Prefixes:
+        """Return the beginnings of a request that the provider would cache."""
         ...
 
     def answer_body(self, asked: Asked, answer: Answer, tokens: Tokens) -> JsonObject:

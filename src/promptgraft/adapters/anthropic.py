@@ -33,7 +33,7 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
-from promptgraft.adapters.facts import facts_of
+from promptgraft.adapters.facts import cache_of, facts_of
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
@@ -112,6 +112,7 @@ def profile_of(model: str) -> AnthropicProfile:
     return AnthropicProfile(
         structured_output="native" if facts.structured else "text",
         prompt_caching=True,
+        cached_from=cache_of("anthropic", name).tokens,
         max_output_tokens=min(facts.largest_output or _LONGEST, _LONGEST),
         sampling=sampling,
         seller="anthropic",

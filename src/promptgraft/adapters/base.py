@@ -288,6 +288,17 @@ class ThinkingAdapter(Protocol):
 
 
 @runtime_checkable
+class CachingAdapter(Protocol):
+    """An adapter whose provider caches the beginnings of prompts.
+
+    ``cached_from`` is the length of the shortest beginning that is cached, in tokens; 0 for none.
+    """
+
+    @property
+    def cached_from(self) -> int: ...
+
+
+@runtime_checkable
 class ForeseenAdapter(Protocol):
     """An adapter that knows what is to come of its model.
 

@@ -59,6 +59,19 @@ class ModelFacts:
 
 
 @attrs.frozen(kw_only=True)
+class CacheFacts:
+    """How a provider caches the beginnings of prompts for a model.
+
+    Attributes:
+        tokens: the shortest beginning that is cached; 0 if none is.
+        breakpoints: whether only what ends at a breakpoint of a request is cached.
+    """
+
+    tokens: int = 0
+    breakpoints: bool = False
+
+
+@attrs.frozen(kw_only=True)
 class ModelEnd:
     """The announced end of a model.
 
@@ -111,6 +124,15 @@ def end_of(provider: str, model: str) -> ModelEnd | None:
                 page=table["deprecations"],
             )
     return None
+
+
+def cache_of(provider: str, model: str) -> CacheFacts:
+    """Return how ``openai`` or ``anthropic`` caches beginnings of prompts for a model."""
+    for family in _tables()[provider]["caches"]:
+        if re.match(family["names"], model):
+            facts = {name: value for name, value in family.items() if name != "names"}
+            return CacheFacts(**facts)
+    return CacheFacts()
 
 
 def is_chat_only(model: str) -> bool:

@@ -34,7 +34,7 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
-from promptgraft.adapters.facts import facts_of, is_chat_only
+from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.errors import ConfigError
@@ -105,6 +105,7 @@ class OpenAIProfile(ModelProfile):
         output_limit: the request field that limits the length of an answer.
         sampling: whether the model accepts `temperature` and `top_p`.
         max_output_tokens: the default limit on the answer; None for the provider's own limit.
+        cache_breakpoints: whether the prompt cache holds only what ends at a breakpoint.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES
@@ -112,6 +113,7 @@ class OpenAIProfile(ModelProfile):
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     sampling: bool = True
     max_output_tokens: int | None = None
+    cache_breakpoints: bool = attrs.field(default=False, repr=False)
 
 
 def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
@@ -120,6 +122,7 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
     facts = facts_of("openai", model.removeprefix("ft:")) if _OURS.match(model) else None
     if facts is None:
         return OpenAIProfile(thinking=THOUGHTS, assumed=True)
+    cache = cache_of("openai", model.removeprefix("ft:"))
     usual = _LONGEST_THINKING if facts.may_think else _LONGEST
     return OpenAIProfile(
         structured_output="native" if facts.structured else "text",
@@ -127,6 +130,8 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
         sampling=facts.takes_sampling(effort),
         max_output_tokens=facts.largest_output and min(facts.largest_output, usual),
         seller="openai",
+        cached_from=cache.tokens,
+        cache_breakpoints=cache.breakpoints,
         thinking=THOUGHTS if facts.may_think else 0,
         assumed=facts.thinks is None,
         efforts=facts.efforts,

@@ -40,6 +40,7 @@ from promptgraft.ground.text import listed
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.rendering import values_of
+from promptgraft.prompt.syntax import SHELL_NAMES
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.deadline import Deadline
@@ -128,12 +129,15 @@ def _by_name(
                 near = did_you_mean(name, list(open_names))
                 mend = hints.get(name, f"open placeholders: {there}")
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
-        if missing := [name for name in open_names if name not in case.input]:
+        needed = [name for name in open_names if name not in SHELL_NAMES]
+        if missing := [name for name in needed if name not in case.input]:
             raise ConfigError(
                 f"input: expected a value for {listed(missing)}, found none; the case has "
                 f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}"
             )
         return _CaseInput(case.input)
+    # Literal beside another placeholder, which the text is meant for.
+    open_names = tuple(name for name in open_names if name not in SHELL_NAMES) or open_names
     if not _is_message(case.input):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
     if len(open_names) != 1:
@@ -150,7 +154,7 @@ def _is_message(value: Input) -> TypeGuard[str | Content]:
 def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
     """Return the values of a conversation: as one text, or its end apart from `context`."""
     before = [_said(message.speaker, message.text) for message in case.context]
-    others = [name for name in open_names if name != "context"]
+    others = [name for name in open_names if name not in {"context", *SHELL_NAMES}]
     if _is_message(case.input) and len(others) == 1:
         if len(open_names) > 1:
             return _CaseInput({"context": _on_lines(before), others[0]: case.input})

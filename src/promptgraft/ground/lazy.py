@@ -7,10 +7,11 @@ package exports, using one module would cost the import of all of them.
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 
 def lazy_exports(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str], absent: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package.
 
@@ -19,6 +20,7 @@ def lazy_exports(
         names: by module, without ``promptgraft.``, the names that it exports, separated by
             spaces. ``new=old`` exports a name under another one. No name may be that of a module
             in the package, which Python would return instead.
+        absent: by name, what to use instead of names that users may expect here.
     """
     homes = {
         name: (home, own or name)
@@ -27,6 +29,9 @@ def lazy_exports(
     }
 
     def get(name: str) -> object:
+        if name in absent:
+            # Of an AttributeError, `from package import name` would show no message.
+            raise ImportError(f"{package} has no `{name}`: {absent[name]}", name=package)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, own = homes[name]

@@ -195,28 +195,55 @@ class Journal(ABC):
             if self._fingerprint is None:
                 self._store_header(header)
                 self._fingerprint, self._contents = asked, contents
-            differing = differences(
-                translated(self._fingerprint),
-                asked,
-                recorded_contents=self._contents,
-                asked_contents=contents,
-            )
-            functions = [one for one in differing if one.startswith(f"`{FUNCTIONS}.")]
-            if len(functions) < len(differing) or (functions and not reuse_scores):
-                mend = "start a new run or restore what differs"
-                if len(functions) == len(differing):
-                    mend += (
-                        ", or resume with the scores of the recorded answers: `--reuse-scores`, "
-                        "in Python `reuse_scores=True`"
-                    )
-                raise JournalMismatchError(
-                    f"{self._name} belongs to another run: {'; '.join(differing)}; {mend}"
-                )
+            self._compare(asked, contents, reuse_scores=reuse_scores, translated=translated)
             if not self._begun:
                 self._settle()
                 self._index_calls(self._keys())
                 self._begun = True
             return self._fingerprint
+
+    def check(
+        self,
+        fingerprint: Mapping[str, Json],
+        *,
+        contents: Contents = _NONE,
+        reuse_scores: bool = False,
+        translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
+    ) -> None:
+        """Raise what :meth:`begin` would raise for another run, and change nothing."""
+        asked = decode_header(encode_header(fingerprint))
+        with self._lock:
+            self._check_open()
+            if self._fingerprint is not None:
+                self._compare(
+                    asked, bounded(contents), reuse_scores=reuse_scores, translated=translated
+                )
+
+    def _compare(
+        self,
+        asked: Mapping[str, Json],
+        contents: Contents,
+        *,
+        reuse_scores: bool,
+        translated: Callable[[Mapping[str, Json]], Mapping[str, Json]],
+    ) -> None:
+        differing = differences(
+            translated(self._fingerprint or {}),
+            asked,
+            recorded_contents=self._contents,
+            asked_contents=contents,
+        )
+        functions = [one for one in differing if one.startswith(f"`{FUNCTIONS}.")]
+        if len(functions) < len(differing) or (functions and not reuse_scores):
+            mend = "start a new run or restore what differs"
+            if len(functions) == len(differing):
+                mend += (
+                    ", or resume with the scores of the recorded answers: `--reuse-scores`, "
+                    "in Python `reuse_scores=True`"
+                )
+            raise JournalMismatchError(
+                f"{self._name} belongs to another run: {'; '.join(differing)}; {mend}"
+            )
 
     def find(self, key: str, digest: HexDigest) -> Answer | None:
         """Return the answer recorded under ``key``, or None; the caller may modify it.

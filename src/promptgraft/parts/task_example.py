@@ -79,7 +79,8 @@ class TaskExampleOverride(PathEntry):
     """An override of a task example: of single fields and steps, or of all its steps.
 
     Attributes:
-        path: the example: its section's path and its key.
+        path: the example: its section's path and its key. In a ``PromptOverride`` it may be left
+            out: it is then the key that the override is filed under.
         expected_hash: hash of the source example, steps included.
         objective: None keeps the source's.
         outcome_json: the outcome as JSON; None keeps the source's.
@@ -88,7 +89,7 @@ class TaskExampleOverride(PathEntry):
             with ``step_overrides``.
     """
 
-    path: SectionPath
+    path: SectionPath = ()
     expected_hash: HexDigest
     objective: str | None = None
     outcome_json: str | None = None

@@ -14,6 +14,7 @@ import attrs
 
 from promptgraft.adapters.base import (
     EVALUATE,
+    CachingAdapter,
     ForeseenAdapter,
     MeteredAdapter,
     PromptResponse,
@@ -283,6 +284,11 @@ class LateAdapter:
     def thinking(self) -> int:
         made = self._make()
         return made.thinking if isinstance(made, ThinkingAdapter) else 0
+
+    @property
+    def cached_from(self) -> int:
+        made = self._make()
+        return made.cached_from if isinstance(made, CachingAdapter) else 0
 
     @property
     def end(self) -> ModelEnd | None:

@@ -121,6 +121,7 @@ class Runnable:
         to_source: whether to write a confirmed winner into its source.
         trackers: further places to report the run to.
         changes: the changes made so far.
+        lacking: what a run needs and the environment lacks, one line each, if it is only planned.
     """
 
     job: OptimizationJob
@@ -134,6 +135,7 @@ class Runnable:
     to_source: bool = False
     trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
     changes: Changes = attrs.field(factory=Changes)
+    lacking: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, project: Project, name: str, job: OptimizationJob) -> Runnable:
@@ -163,7 +165,8 @@ class Runnable:
 
     def plan(self) -> RunPlan:
         """Estimate what a run may use, without a call, from the answers of earlier runs."""
-        return self.job.plan(seen=_seen(self.runs, self.job.name))
+        plan = self.job.plan(seen=_seen(self.runs, self.job.name))
+        return attrs.evolve(plan, warnings=(*plan.warnings, *self.lacking))
 
     def probed(self, rollouts: int, runs: Path) -> Probe:
         """Make the first rollouts of a run, and estimate the whole run from what they used.
@@ -260,7 +263,8 @@ def seen_answers(
             calls=row.calls / max(1, rollouts),
             input_tokens=row.usage.input_tokens / row.calls,
             output_tokens=row.usage.output_tokens / row.calls,
-            cached_tokens=row.usage.cached_tokens / row.calls,
+            # The first call of a probe finds nothing in the cache, unlike most calls of a run.
+            cached_tokens=row.usage.cached_tokens / max(1, row.calls - is_probe),
             thinking=row.usage.reasoning_tokens / row.calls,
             cost=None if row.unpriced_calls else row.cost / row.calls,
         )
@@ -302,13 +306,11 @@ def loaded(
         return
     with loaded_project(project) as found:
         name = found.prompt(target).name
-        if to_plan:
-            found.stand_in()
-        else:
-            # Before the run directory is made, which would be left without a run.
-            check_trackers(found.config.trackers)
-            try_metrics(found)
-        yield Runnable.of(found, name, found.job(name))
+        lacking = found.stand_in() if to_plan else []
+        # Before the run directory is made, which would be left without a run.
+        check_trackers(found.config.trackers)
+        try_metrics(found)
+        yield attrs.evolve(Runnable.of(found, name, found.job(name)), lacking=tuple(lacking))
 
 
 @contextlib.contextmanager

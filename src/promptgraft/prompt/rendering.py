@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.errors import BindingError, user_errors
 from promptgraft.ground.content import Content, File, cut_at
-from promptgraft.ground.serde import field_names, shown
+from promptgraft.ground.serde import did_you_mean, field_names, shown
 from promptgraft.ground.text import raised
 from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.parts.body import BodySyntax, Slot, spell
@@ -74,12 +74,7 @@ class Bindings:
         # Only variables: an opaque block may test with `is defined`, else it fails when it renders.
         for name in section.source.variables:
             if name not in self._all:
-                bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
-                raise BindingError(
-                    f"{show_section(path)} needs a value for "
-                    f"`{spell(name, section.source.syntax)}`; bound values: {bound}; bind a "
-                    "parameter with that field"
-                )
+                self._refuse_unbound(name, section, path)
         for name in section.source.reads:
             if name in self._ambiguous:
                 raise BindingError(
@@ -87,6 +82,19 @@ class Bindings:
                     "give the section a params_type"
                 )
         return self._all
+
+    def _refuse_unbound(self, name: str, section: MarkdownSection, path: SectionPath) -> None:
+        """Raise a ``BindingError`` for a placeholder without a value, unless it is literal."""
+        alike = [known for known in self._all if known.casefold() == name.casefold()]
+        # Of a value in other letters it is a misspelled placeholder, not a variable of a shell.
+        if name in section.source.written and not alike:
+            return
+        near = f" (did you mean `{alike[0]}`?)" if alike else did_you_mean(name, [*self._all])
+        bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
+        raise BindingError(
+            f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`{near}; "
+            f"bound values: {bound}; bind a parameter with that field"
+        )
 
 
 def by_class(params: Sequence[object]) -> dict[type, object]:

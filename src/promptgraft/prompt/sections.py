@@ -238,7 +238,10 @@ class MarkdownSection:
                 f"{where}: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
+        folded = {field.casefold() for field in names}
         for name in self.source.reads:
+            if name in self.source.written and name.casefold() not in folded:
+                continue
             if name not in names:
                 raise PromptDefinitionError(
                     f"{where}: placeholder `{name}` is not a field of "

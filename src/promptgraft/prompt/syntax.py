@@ -87,6 +87,15 @@ _LOOKALIKES = {
 """Placeholders as users of other syntaxes would write them."""
 
 
+SHELL_NAMES = frozenset(
+    (
+        *("EDITOR", "HOME", "HOSTNAME", "IFS", "LANG", "LC_ALL", "LOGNAME", "OLDPWD", "PAGER"),
+        *("PATH", "PWD", "SHELL", "TERM", "TMPDIR", "UID", "USER"),
+    )
+)
+"""Variables of shells. In a dollar template they are literal where no value has their name."""
+
+
 @attrs.frozen(kw_only=True)
 class Source:
     """A compiled section template.
@@ -98,6 +107,7 @@ class Source:
             strings that its author named.
         opaque: the Jinja source of each slot that is more than a variable.
         reads: all names that are looked up among the values, also inside opaque slots.
+        written: variables of shells as a dollar template spells them, by name.
     """
 
     syntax: BodySyntax
@@ -105,6 +115,7 @@ class Source:
     placeholders: tuple[str, ...]
     opaque: Mapping[str, str] = attrs.field(factory=dict)
     reads: tuple[str, ...]
+    written: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
     _blocks: JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
 
     @functools.cached_property
@@ -145,7 +156,13 @@ class Source:
             BindingError: an opaque slot needs a missing value.
             PromptRenderError: an opaque slot does not render with ``values``.
         """
-        contents = {name: content_of(values[name]) for name in self.variables}
+        contents = {
+            name: content_of(values[name])
+            for name in self.variables
+            if name in values or name not in self.written
+        }
+        for name, literal in self.written.items():
+            contents.setdefault(name, literal)
         if self._blocks is None:
             return contents
         files = tuple(files_in(values))
@@ -209,6 +226,7 @@ def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
 
 def _compile_dollar(template: str, where: str) -> Source:
     pieces: list[Piece] = []
+    written: dict[str, str] = {}
     start = 0
     # The pattern of the standard library, so that both read every template alike.
     for match in string.Template.pattern.finditer(template):
@@ -216,6 +234,9 @@ def _compile_dollar(template: str, where: str) -> Source:
         start = match.end()
         if name := match.group("named") or match.group("braced"):
             pieces.append(Slot(name))
+            if name in SHELL_NAMES and (match["braced"] or name not in written):
+                # With braces if they are needed anywhere: `${HOME}s` is not `$HOMEs`.
+                written[name] = match[0]
         elif match.group("escaped") is not None:
             pieces.append("$")
         else:
@@ -227,7 +248,9 @@ def _compile_dollar(template: str, where: str) -> Source:
     pieces.append(template[start:])
     merged = _merged(pieces, BodySyntax.DOLLAR)
     names = _ordered(merged)
-    return Source(syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names)
+    return Source(
+        syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names, written=written
+    )
 
 
 def _compile_jinja(template: str, where: str) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -11,10 +12,11 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     Usage,
     adapter_identity,
+    check_serves,
     is_nameless,
 )
 from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter, rehearse
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import CandidateError, ConfigError, DataFormatError
 from promptgraft.evals.judges.panel import JudgeMetric
 from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import check_asked
@@ -23,6 +25,7 @@ from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import HexDigest, did_you_mean, digest, unstructure
 from promptgraft.ground.text import listed
+from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Watch
 from promptgraft.search.answers import Answers
@@ -33,6 +36,7 @@ from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.prompts import Improvable
 from promptgraft.targets.types import GepaExample
 
 _logger = logging.getLogger("promptgraft")
@@ -63,6 +67,21 @@ def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
                     f"{where}: no metric is called `{name}`{did_you_mean(name, names)}; metrics: "
                     f"{listed(names)}"
                 )
+
+
+def check_answering(
+    adapter: ProviderAdapter | None, subject: Improvable, examples: Sequence[GepaExample]
+) -> None:
+    """Refuse an adapter that says that it cannot answer the prompt.
+
+    Raises:
+        ConfigError: the adapter of a single prompt does not serve it.
+    """
+    if not isinstance(subject, Prompt) or adapter is None or not examples:
+        return
+    # A block that does not render scores 0, as it does in the run.
+    with contextlib.suppress(CandidateError):
+        check_serves(adapter, subject.bind(*examples[0].params).render())
 
 
 def models_asked(

@@ -76,14 +76,17 @@ class Optimizer(BasePromptOptimizer[RunResult]):
     def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
         """Return what ``optimize`` is expected to use for ``prompt``, and what it can use.
 
-        No model is called and no journal is opened. ``seen`` are the answers of an earlier run,
-        if there is one.
+        No model is called, and a journal is compared but not changed. ``seen`` are the answers of
+        an earlier run, if there is one.
 
         Raises:
-            UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
+            UnknownPartError, ConfigError, BindingError, DataFormatError, JournalMismatchError: as
+                ``optimize`` does before its first call.
         """
-        context = attrs.evolve(self._context, journal=None)
-        return Run(context, self._config, prompt, None).plan(seen)
+        run = Run(attrs.evolve(self._context, journal=None), self._config, prompt, None)
+        if (journal := self._context.journal) is not None:
+            run.check_journal(journal)
+        return run.plan(seen)
 
 
 _AS_THEY_ARE = (TextsAdapter, AgentAdapter)

@@ -12,6 +12,7 @@ from statistics import fmean
 import attrs
 
 from promptgraft.adapters.base import (
+    CachingAdapter,
     ForeseenAdapter,
     MeteredAdapter,
     ProviderAdapter,
@@ -44,6 +45,9 @@ CHARS_PER_TOKEN = 4
 
 CALL, RESULT = 100, 300
 """Assumed characters of a tool call, and of its result."""
+
+CACHE_HITS = 0.8
+"""The share of repeated beginnings of prompts that are expected to be read from a cache."""
 
 ASSUMED = "assumed"
 """The basis of an estimate of thinking for a model that is not known."""
@@ -116,6 +120,7 @@ def prompt_row(
         # Each turn repeats the rounds before it: half of them, averaged over all turns.
         sent=(found.mean_chars or 0) + grown[1] + found.rounds / 2 * (CALL + RESULT),
         received=(found.answer_chars + found.rounds * CALL) / turns,
+        prefix=found.prefix_chars,
         seen=seen,
         measured=(expected, grown[1]),
     )
@@ -241,6 +246,7 @@ def row(
     expected_calls: int,
     sent: float,
     received: float,
+    prefix: int = 0,
     seen: SeenAnswers | None = None,
     measured: tuple[float, float] = (0, 0),
 ) -> RolePlan:
@@ -254,6 +260,7 @@ def row(
         expected_calls: calls, as expected.
         sent: expected characters sent per call.
         received: expected characters received per call, without thinking.
+        prefix: characters at the beginning of a call that are the same for all of a candidate.
         seen: what an earlier run or a probe used; None without one.
         measured: for a role that a probe measures: the expected rollouts, and the characters by
             which the prompt grows.
@@ -267,6 +274,7 @@ def row(
         expected_calls,
         tokens_of(sent),
         answer if longest is None else min(answer, longest),
+        cached=_cached(adapter, tokens_of(prefix)),
     )
     if seen is not None and seen.is_probe and (rollouts := measured[0]):
         use = seen.use_of(role, adapter_identity(adapter))
@@ -280,6 +288,12 @@ def row(
         thinking_from=thoughts.source,
         **attrs.asdict(most),
     )
+
+
+def _cached(adapter: ProviderAdapter, prefix: int) -> int:
+    """Return the tokens of a prefix that calls are expected to read from a cache, on average."""
+    least = adapter.cached_from if isinstance(adapter, CachingAdapter) else 0
+    return round(prefix * CACHE_HITS) if least and prefix >= least else 0
 
 
 def _measured(adapter: ProviderAdapter, use: SeenUse, rollouts: float, *, growth: float = 0) -> Use:

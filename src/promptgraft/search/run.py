@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import attrs
 
@@ -25,7 +26,8 @@ from promptgraft.ground.content import files_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, digest, shown
 from promptgraft.ground.text import raised
-from promptgraft.journal.base import NoJournal
+from promptgraft.journal.base import Journal, NoJournal
+from promptgraft.journal.records import Contents
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.runtime.deadline import Deadline, remove_left_over
@@ -42,6 +44,7 @@ from promptgraft.search.course import Course, Ending, Remarks
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
+    check_answering,
     check_metrics,
     check_overlap,
     check_prices,
@@ -71,6 +74,12 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 
 _logger = logging.getLogger("promptgraft")
+
+
+class _OfJournal(TypedDict):
+    contents: Contents
+    reuse_scores: bool
+    translated: Callable[[Mapping[str, Json]], Mapping[str, Json]]
 
 
 class Run:
@@ -110,6 +119,7 @@ class Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
         check_metrics(config, context.adapter)
+        check_answering(context.adapter, subject, config.training_examples)
         _check_sets(config)
         teacher = context.teacher
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
@@ -124,14 +134,7 @@ class Run:
         self._fingerprint: Mapping[str, Json] = fingerprint
         if context.journal is not None:
             warn_of_nameless(asked)
-            self._fingerprint = context.journal.begin(
-                fingerprint,
-                contents=contents_of(
-                    self._prompts, config, examples=self._digests, questions=self._questions
-                ),
-                reuse_scores=context.reuse_scores,
-                translated=self._config.translated,
-            )
+            self._fingerprint = context.journal.begin(fingerprint, **self._of_journal())
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]
         self._calls = None if context.journal is None else CallLog(context.journal)
@@ -141,6 +144,21 @@ class Run:
         )
         self._target = self._as_begun(target)
         self._ledger = Ledger(config.budget, max_reflections=limits.max_reflections, budget=budget)
+
+    def _of_journal(self) -> _OfJournal:
+        """Return what a journal is told besides the fingerprint of the run."""
+        contents = contents_of(
+            self._prompts, self._config, examples=self._digests, questions=self._questions
+        )
+        return {
+            "contents": contents,
+            "reuse_scores": self._context.reuse_scores,
+            "translated": self._config.translated,
+        }
+
+    def check_journal(self, journal: Journal) -> None:
+        """Raise ``JournalMismatchError`` if a journal belongs to another run; change nothing."""
+        journal.check(self._fingerprint, **self._of_journal())
 
     def complete(self) -> RunResult:
         """Run the search and store the winner."""

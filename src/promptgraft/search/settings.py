@@ -107,7 +107,7 @@ class Settings:
     """The prefix of the names of settings in messages, such as ``limits.``."""
 
     former_settings: ClassVar[Mapping[str, str]] = {}
-    """What became of settings of earlier versions, by their names, for the message about them."""
+    """What became of settings of earlier versions and of the common specification, by name."""
 
     def __new__(cls, *_: object, **given: object) -> Self:
         # Before `__init__`, whose TypeError would suggest no name.

@@ -8,6 +8,7 @@ from statistics import fmean
 
 import attrs
 
+from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import Json, unstructure
@@ -43,6 +44,7 @@ class Estimate:
         rounds: expected rounds of tools in a rollout.
         leaves_traces: whether rollouts have traces, such as calls of tools.
         steps: steps that an answer can take, in graphs; 0 if there are none.
+        prefix_chars: characters at the beginning of an input that are the same for all cases.
     """
 
     chars: int | None = None
@@ -52,6 +54,7 @@ class Estimate:
     rounds: float = 0.0
     leaves_traces: bool = False
     steps: int = 0
+    prefix_chars: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -107,6 +110,7 @@ def estimated(
         answer_from=answer_from,
         rounds=_rounds(shown, examples) if longest.tools else 0.0,
         leaves_traces=bool(template.descriptor.tools),
+        prefix_chars=len(content_of(longest, say_format=False).system) + beside,
     )
 
 

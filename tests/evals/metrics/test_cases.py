@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Literal
 
@@ -335,3 +335,47 @@ def test_an_empty_list_counts_as_one_value_in_any_order() -> None:
         metric = metrics.json_match(ignore_order=ignore_order)
         verdict = metric.judge(case(expected=expected), Answer(text='{"a": [], "b": 2}'))
         assert verdict.score == 0.5
+
+
+def faults_of(metric: Metric, expected: Iterable[Json], output_type: object = None) -> str:
+    cases = [
+        Case(id=f"c{at}", input="x", expected=value, origin=f"cases.jsonl:{at + 1}")
+        for at, value in enumerate(expected)
+    ]
+    with pytest.raises(ConfigError) as refused:
+        check_cases([metric], cases, output_type)
+    return str(refused.value)
+
+
+def test_faults_that_differ_only_in_values_are_one_line() -> None:
+    values: list[Json] = [{"total": n, "note": "it's; no" if n % 3 else "x" * n} for n in range(40)]
+    assert faults_of(metrics.exact(), values) == (
+        "cases.jsonl:1: case `c0`: metric `exact` needs a text or a list of texts as `expected`, "
+        "none of them empty, found {'total': 0, 'note': ''}; the metric `json_match` compares "
+        "objects and lists; similar in 39 more: `c1`, `c2`, …"
+    )
+    answers = Literal["roads", "waste"]
+    texts = [f"{'roads' if n % 2 else 'else'}{n}" for n in range(40)]
+    assert faults_of(metrics.exact(), texts, answers) == (
+        "cases.jsonl:1: case `c0`: metric `exact`: the expected 'else0' is no option of the "
+        "prompt's answer; options: `roads`, `waste`; similar in 39 more: `c1`, `c2`, …"
+    )
+
+
+def test_faults_of_several_kinds_keep_a_line_each() -> None:
+    values: list[Json] = [{"a": 1}, None, {"a": 2}, None, [[1]], {"a": 3}, None, None, {"b": "'"}]
+    said = faults_of(metrics.exact(), values)
+    assert (
+        "found {'a': 1}; the metric `json_match` compares objects and lists; similar in 4" in said
+    )
+    assert "`exact` needs `expected`, found none; the same in 3 more: `c3`, `c6`, …" in said
+    assert said.count("metric `exact`") == 2
+    few = faults_of(metrics.exact(), [{"a": 1}, {"a": 2}, {"a": 3}])
+    assert "similar" not in few
+    assert few.endswith("objects and lists; and 1 more")
+    several = [metrics.exact(name=f"m{number}") for number in range(4)]
+    with pytest.raises(ConfigError) as refused:
+        check_cases(several, [Case(id="c", input="x", expected={"a": 1})])
+    assert "similar" not in str(refused.value)
+    # An empty text is no object.
+    assert "json_match" not in faults_of(metrics.exact(), [""])

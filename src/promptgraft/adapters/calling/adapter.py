@@ -248,6 +248,11 @@ class ModelAdapter(ABC):
         return self._known.assumed and self.effort is None and self.thinking > 0
 
     @property
+    def cached_from(self) -> int:
+        """Tokens of the shortest beginning of a prompt that the provider caches; 0 for none."""
+        return self._known.cached_from
+
+    @property
     def sees(self) -> bool | None:
         """Whether the model sees images; None if that is not known."""
         return self._known.sees

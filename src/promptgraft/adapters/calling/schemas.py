@@ -47,6 +47,7 @@ class ModelProfile:
         thinking: expected tokens of thinking before an answer, for plans.
         assumed: whether it is not known that the model thinks, but assumed.
         efforts: the thinking efforts that the provider knows; empty if they are not known.
+        cached_from: tokens of the shortest beginning of a prompt that is cached; 0 for none.
         vision: how the model reads images, ``none`` if it sees none; None if that is not known.
         image_rate: the factor of the rule for the tokens of an image.
     """
@@ -59,6 +60,7 @@ class ModelProfile:
     # Not part of the repr, which identifies the runs of users with a profile of their own.
     assumed: bool = attrs.field(default=False, repr=False)
     efforts: tuple[str, ...] = attrs.field(default=(), repr=False)
+    cached_from: int = attrs.field(default=0, repr=False)
     vision: Vision | None = attrs.field(default=None, repr=False)
     image_rate: float = attrs.field(default=1.0, repr=False)
 

@@ -145,5 +145,10 @@ _NAMES = {
     ),
 }
 
+_ABSENT = {
+    "ExampleModule": "name examples as `target_tool_examples=[ToolExampleTarget(...)]` and "
+    "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes",
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__, _NAMES, _ABSENT)

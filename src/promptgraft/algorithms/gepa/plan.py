@@ -217,6 +217,11 @@ class GepaSettings(RunConfig):
         ConfigError: naming the setting by its path, what was expected and what was found.
     """
 
+    former_settings: ClassVar[Mapping[str, str]] = {
+        "escape_dollar_signs": "is not needed: in a new text every `$` is literal, except in a "
+        "placeholder of the source; leave it out",
+    }
+
     minibatch_size: int = attrs.field(default=6, validator=COUNT)
     enable_merge: bool = attrs.field(default=False, validator=FLAG)
     example_mutation_rate: float = attrs.field(default=0.3, validator=SHARE)

@@ -179,7 +179,7 @@ class ReferenceMetric(BaseMetric):
             raise self.lacking(
                 case,
                 f"needs a text or a list of texts as `expected`, none of them empty, "
-                f"found {shown(value)}",
+                f"found {shown(value)}{_mend_of(value)}",
             )
         return tuple(as_text(item) for item in items)
 
@@ -188,6 +188,13 @@ class ReferenceMetric(BaseMetric):
 
     def found(self, answer: Answer) -> Json:
         return only(answer_data(answer), parse_path(self.answer_path))
+
+
+def _mend_of(value: Json) -> str:
+    """Return what to do with a reference that is no text."""
+    items = value if isinstance(value, list) else [value]
+    is_data = any(isinstance(item, (list, dict)) for item in items)
+    return "; the metric `json_match` compares objects and lists" if is_data else ""
 
 
 @runtime_checkable
