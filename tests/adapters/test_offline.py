@@ -261,8 +261,8 @@ def test_a_deadline_that_has_passed_is_respected() -> None:
 
 
 def test_the_identity_tells_other_options() -> None:
-    assert OfflineAdapter().identity == "offline/3"
-    assert OfflineAdapter(attention=7).identity == "offline/3 attention=7"
+    assert OfflineAdapter().identity == "offline/4"
+    assert OfflineAdapter(attention=7).identity == "offline/4 attention=7"
     assert OfflineAdapter(identity="mine", words_per_failure=3).identity == (
         "mine words_per_failure=3"
     )

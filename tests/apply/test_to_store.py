@@ -20,7 +20,7 @@ def test_the_winner_is_one_revision_that_says_where_it_comes_from(
     (revision,) = world.history()
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(
-        f"run `{world.run.name}`, candidate 1: baseline 0.600, best 1.000\n"
+        f"run `{world.run.name}`, rewrite 1: validation 0.600 -> 1.000 (+0.400)\n"
         "prompt  depot/triage, tag `live`\n"
         "from    nothing\n"
         f"to      revision 1 ({revision.id[:12]})\n"
@@ -33,7 +33,7 @@ def test_the_winner_is_one_revision_that_says_where_it_comes_from(
     )
     assert ended.out.endswith("Take it back:\n  promptgraft rollback depot/triage --tag live\n")
     assert revision.provenance.run_id == world.run.name
-    assert revision.provenance.note == "candidate 1, 32 rollouts, seed 0"
+    assert revision.provenance.note == "rewrite 1, 32 test calls, seed 0"
     assert revision.provenance.scores == {"baseline": 0.6, "best": 1.0}
     (entry,) = revision.override.sections.values()
     assert entry.body == world.teams
@@ -137,8 +137,8 @@ def test_a_run_that_found_nothing_better_exits_with_1_and_writes_nothing(
     ended = console("apply")
 
     assert ended.code == 1
-    assert ended.out.startswith(f"run `{world.run.name}`: nothing beat the baseline (")
-    assert "; nothing was written\n--candidate 1 applies its one candidate\n" in ended.out
+    assert ended.out.startswith(f"run `{world.run.name}`: no rewrite beat your prompt (")
+    assert "; nothing was written\n--candidate 1 applies its one rewrite\n" in ended.out
     assert world.history() == ()
     document = json.loads(console("apply", "--json").out)
     assert (document["outcome"], document["candidate"]) == ("not improved", None)
@@ -154,7 +154,7 @@ def test_a_candidate_that_is_named_is_applied_whatever_the_run_says(
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [("0", "0 is the baseline"), ("7", "has no candidate 7; it has 1 to 1"), ("x", "integer")],
+    [("0", "0 is your prompt itself"), ("7", "has no rewrite 7; it has 1"), ("x", "integer")],
 )
 def test_a_candidate_that_is_none_is_refused(
     number: str, said: str, console: Console, world: World

@@ -43,7 +43,7 @@ def test_the_summary_has_the_figures_and_the_failing_cases_with_reasons(
 
     assert ended.code == 0
     assert ended.out.splitlines() == [
-        "docs/words: 3 cases of test",
+        "docs/words: 3 test cases",
         "tried       the source (tag `latest` holds nothing)",
         "model       scripted",
         "mean score  0.667",
@@ -63,7 +63,7 @@ def test_the_summary_has_the_figures_and_the_failing_cases_with_reasons(
         (("--fail-under", "0.6"), 0, "gate: passed\n"),
         (("--fail-under", "0.7"), 1, "  mean score: 0.6667, at least 0.7 wanted\n"),
         (("--min-pass-rate", "0.7"), 1, "  pass rate: 0.6667, at least 0.7 wanted\n"),
-        (("--split", "all", "--fail-under", "0.7"), 0, "docs/words: 5 cases of all\n"),
+        (("--split", "all", "--fail-under", "0.7"), 0, "docs/words: all 5 cases\n"),
         (("--split", "train", "--num-runs", "2"), 0, "2 of 2 answers in 2 runs pass\n"),
     ],
 )

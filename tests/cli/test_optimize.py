@@ -388,7 +388,7 @@ def test_a_dry_run_calls_nobody_stores_nothing_and_says_what_it_is(
     assert "a dry run stores nothing\n" in ended.out
     document = document_of(console("optimize", dry, "--dry-run", "--json", "--quiet"))
     assert document["dry_run"] is True
-    assert {entry["model"] for entry in document["ledger"]} == {"offline/3"}
+    assert {entry["model"] for entry in document["ledger"]} == {"offline/4"}
     assert document["stored"]["persisted"] is False
     assert [path for path in sorted(project.rglob("*")) if "__pycache__" not in str(path)] == [
         path for path in before if "__pycache__" not in str(path)
@@ -404,5 +404,5 @@ def test_a_dry_run_of_a_prompt_that_the_embedded_model_does_not_serve_says_what_
     line = ended.err.splitlines()[-1]
     assert line.startswith(
         "promptgraft: --dry-run: the embedded offline model does not serve `toy/words`: it answers "
-        "prompts whose output type is a choice"
+        "with one of several choices"
     )

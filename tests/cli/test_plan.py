@@ -78,7 +78,7 @@ def test_what_makes_it_a_bad_plan_comes_last(console: Console) -> None:
 
     assert ended.code == 0
     assert ended.out.splitlines()[-1].startswith(
-        "warning: rollout_budget: 20 rollouts pay for only 1 accepted proposals; raise it to 42 "
+        "warning: rollout_budget: 20 test calls are enough for only 1 kept rewrite; raise it to 42 "
     )
 
 

@@ -390,9 +390,16 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     lines = ended.out.splitlines()
     assert lines[0] == f"A  {first.id}, fernhill/triage, ended"
     assert lines[1] == f"B  {second.id}, fernhill/triage, ended"
-    for row in ("baseline", "best", "held out, winner", "verdict", "rollouts", "dollars"):
+    for row in (
+        "your prompt",
+        "best rewrite",
+        "held out, winner",
+        "verdict",
+        "test calls",
+        "dollars",
+    ):
         assert re.search(rf"(?m)^{row} +\S+ +\S+", ended.out), row
-    assert ended.out.count("candidate 0, baseline\n") == 2
+    assert ended.out.count("your prompt\n") == 2
     document = json.loads(console("compare", first.id, second.id, "--json").out)
     one, other = document["runs"]
     assert (one["run"], other["run"]) == (first.id, second.id)
@@ -426,8 +433,8 @@ def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -
         r"\d+ in B",
         ended.out,
     )
-    assert re.search(r"(?m)^baseline +0\.\d{3} +0\.\d{3}$", ended.out)
-    assert re.search(r"(?m)^rejected +\d+ +\d+ +[+-]\d+$", ended.out)
+    assert re.search(r"(?m)^your prompt +0\.\d{3} +0\.\d{3}$", ended.out)
+    assert re.search(r"(?m)^rewrites dropped +\d+ +\d+ +[+-]\d+$", ended.out)
 
 
 def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo: Path) -> None:
@@ -479,7 +486,9 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
     assert re.search(rf"validation +{means}\(~", console("show", "latest").out)
     assert re.search(r"(?m)^interrupted +~0\.\d+ +~[01]\.\d+ +~\+", console("runs").out)
     assert marked in console("runs").out
-    assert re.search(r"(?m)^best +(~[01]\.\d+ +){2}~\+0.000$", console("compare", "latest").out)
+    assert re.search(
+        r"(?m)^best rewrite +(~[01]\.\d+ +){2}~\+0.000$", console("compare", "latest").out
+    )
     [listed] = json.loads(console("runs", "--json").out)["runs"]
     assert (listed["baseline_estimated"], listed["best_estimated"]) == (True, True)
     assert "0 -> ~" in repr(list_runs(demo / "runs")[0])

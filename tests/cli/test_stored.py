@@ -171,13 +171,27 @@ def test_a_text_for_another_source_is_no_empty_diff(
     assert ended.out.endswith("\nsection tone: the same text, written for another source\n")
 
 
-def test_a_text_that_only_gets_a_line_break_shows_it(console: Console, project: Path) -> None:
+def test_a_text_that_only_gets_a_line_break_says_so_in_words(
+    console: Console, project: Path
+) -> None:
     write(project, {("tone",): "Be warm."})
     write(project, {("tone",): "Be warm.\n"})
 
     ended = console("diff", NAME)
 
-    assert ended.out.endswith("-Be warm.\n\\ No newline at end of text\n+Be warm.\n")
+    same = "section tone: the same text, with other line breaks at its end"
+    assert ended.out.endswith(f"\n{same}\n")
+
+
+def test_a_line_that_stays_is_no_difference_because_others_follow_it(
+    console: Console, project: Path
+) -> None:
+    write(project, {("tone",): "Be warm."})
+    write(project, {("tone",): "Be warm.\nBe brief."})
+
+    ended = console("diff", NAME)
+
+    assert ended.out.endswith("@@ -1 +1,2 @@\n Be warm.\n+Be brief.\n")
 
 
 def test_history_lists_revisions_and_marks_the_one_in_force(

@@ -14,14 +14,21 @@ from promptgraft import (
     Case,
     Dataset,
     File,
+    GepaConfig,
+    GepaOptimizer,
     Image,
     MarkdownSection,
+    OpenAIAdapter,
+    OptimizationContext,
     Prompt,
     PromptTemplate,
+    evaluate,
     examples_from,
+    feedback_from,
 )
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import cases_digest
+from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Message, Speaker
 from promptgraft.project.project import load_project
 from promptgraft.search.targets import example_digest
@@ -316,3 +323,23 @@ def test_a_project_names_its_columns(folder: Path) -> None:
     case = load_project(folder / "promptgraft.yaml").splits.train.cases[0]
     assert isinstance(case.input, dict)
     assert isinstance(case.input["photo"], Image)
+
+
+def test_a_file_that_no_model_takes_is_found_before_the_first_call(folder: Path) -> None:
+    (folder / "a.bin").write_bytes(b"\0\1")
+    rows = [{"id": name, "file": name, "expected": "x"} for name in ("contract.pdf", "a.bin")]
+    cases = loaded(folder, *rows, files=["file"])
+    section = MarkdownSection(title="File", key="file", template="$file")
+    prompt = Prompt(PromptTemplate[object](ns="tests", key="file", sections=[section]))
+    adapter = OpenAIAdapter("m", api_key="unused", base_url="http://127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"a\.bin: expected an image, a PDF or a text"):
+        evaluate(prompt, cases, [Exact()], adapter=adapter)
+    examples = examples_from(prompt, cases, [Exact()])
+    config = GepaConfig(
+        rollout_budget=20,
+        pareto_set_size=1,
+        training_examples=examples,
+        feedback_fn=feedback_from([Exact()]),
+    )
+    with pytest.raises(ConfigError, match=r"a\.bin: expected an image, a PDF or a text"):
+        GepaOptimizer(OptimizationContext(adapter), config).optimize(prompt)

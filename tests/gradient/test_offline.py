@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 import pytest
@@ -69,4 +70,4 @@ def test_it_learns_words_of_failures_and_says_why(attribution: Attribution) -> N
     patch = result.rounds[0].patches[0]
     assert patch.why == "what points to tool was not said"
     assert set(patch.cases) == {"heavy hammer", "bent nail", "rusty saw"}
-    assert {"hammer", "nail"} <= set(patch.text.replace(",", " ").split())
+    assert {"hammer", "nail"} <= set(re.findall(r"\w+", patch.text))

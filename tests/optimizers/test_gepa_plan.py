@@ -254,7 +254,7 @@ def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: i
     enough = config(**changes).rollouts_for(3)
     few, warning = Run(config(rollout_budget=enough - 1, **changes)).plan().warnings
     assert warning.startswith(
-        f"rollout_budget: {enough - 1} rollouts pay for only 2 accepted proposals; "
+        f"rollout_budget: {enough - 1} test calls are enough for only 2 kept rewrites; "
         f"raise it to {enough} for 3, "
     )
     assert Run(config(rollout_budget=enough, **changes)).plan().warnings == (few,)
@@ -307,7 +307,7 @@ def test_a_plan_warns_of_too_few_reflections() -> None:
     plan = Run(config(max_reflections=2)).plan()
     few, *warnings = plan.warnings
     assert warnings == [
-        "limits.max_reflections: 2 reflections give at most 2 proposals; raise it to 3 or more",
+        "limits.max_reflections: at most 2 rewrites can be tried; raise it to 3 or more",
     ]
     assert (plan.reflections, plan.proposals.if_accepted, plan.proposals.if_refused) == (2, 2, 2)
     assert Run(config(max_reflections=3)).plan().warnings == (few,)

@@ -103,8 +103,8 @@ def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
     assert not any(one.estimated for one in read_run(whole).line)
 
     ended = console("compare", estimated.id, whole.id, "--runs", str(tmp_path))
-    assert re.search(rf"(?m)^baseline +~{mean:.3f} +0\.000 ", ended.out)
-    assert f"\n  ~{mean:.3f}  candidate 0, baseline\n" in ended.out
+    assert re.search(rf"(?m)^your prompt +~{mean:.3f} +0\.000 ", ended.out)
+    assert f"\n  ~{mean:.3f}  your prompt\n" in ended.out
     assert "\n~ is estimated, from some of the examples\n" in ended.out
     assert "~" not in console("compare", whole.id, whole.id, "--runs", str(tmp_path)).out
 

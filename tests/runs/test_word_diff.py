@@ -77,3 +77,14 @@ def test_long_unchanged_stretches_are_counted_instead(head: int, tail: int, arou
 def test_texts_that_are_too_long_to_compare_are_replaced_at_once() -> None:
     before, after = "a," * 3_000 + "a", "b," * 3_000 + "b"
     assert word_diff(before, after) == (Piece(Kind.REMOVED, before), Piece(Kind.ADDED, after))
+
+
+def test_lines_that_begin_alike_are_compared_one_by_one() -> None:
+    before = "- fruit: food\n- tool: work\n- bird: wings"
+    after = "- fruit: food (plum, pear)\n- tool: work (hammer, saw)\n- bird: wings (nest)"
+    assert [piece.text for piece in word_diff(before, after) if piece.kind is Kind.ADDED] == [
+        " (plum, pear)",
+        " (hammer, saw)",
+        " (nest)",
+    ]
+    assert all(piece.kind is not Kind.REMOVED for piece in word_diff(before, after))

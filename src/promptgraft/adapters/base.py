@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from promptgraft.adapters.facts import ModelEnd
+from promptgraft.adapters.facts import TOKENS_OF_IMAGE, ModelEnd
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
@@ -324,6 +324,16 @@ class SeeingAdapter(Protocol):
     def sees(self) -> bool | None: ...
 
     def tokens_of_image(self, image: Image) -> int: ...
+
+
+def tokens_of_image(adapter: object, image: Image) -> int:
+    """Return the tokens that an image is expected to cost with an adapter's model."""
+    return adapter.tokens_of_image(image) if isinstance(adapter, SeeingAdapter) else TOKENS_OF_IMAGE
+
+
+def sees_images(adapter: object) -> bool:
+    """Return whether the model of an adapter is known to see images."""
+    return isinstance(adapter, SeeingAdapter) and adapter.sees is True
 
 
 @runtime_checkable

@@ -36,7 +36,7 @@ from promptgraft.errors import (
 from promptgraft.evals.attempt import plain_output
 from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
-from promptgraft.ground.content import in_words, named
+from promptgraft.ground.content import Content, Input, cut_at, files_in, is_content, named
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import canonical_json, digest_text, shown
 from promptgraft.ground.strict.checks import COUNT, one_of
@@ -91,6 +91,13 @@ class AgentAdapter:
 
     def check_case(self, case: Case) -> None:
         """Raise ``ConfigError`` for a case that cannot be played."""
+        file = next(files_in([case.input, case.turns]), None)
+        if file is not None and not getattr(self.agent, "takes_files", True):
+            raise ConfigError(
+                f"the agent `{self.agent.name}` is told only the name of {file.name}; give it "
+                "`{content}` or `{files}` in its request, or let the function take `(query, call)` "
+                "and read `call.files`"
+            )
         if case.scenario is not None and self.user is None:
             raise ConfigError(
                 "a `conversation_scenario` is played by a simulated user; name its model: `user` "
@@ -176,9 +183,10 @@ class _Playing:
         """Ask turn by turn and return the last answer."""
         case, history = self.case, list[PastTurn]()
         is_alone = not case.turns and case.scenario is None
-        query = in_words(case.turns[0].user) if case.turns else query_of(case)
+        asked: Input = case.turns[0].user if case.turns else case.input
         while True:
-            answer = self.ask(query, tuple(history))
+            query = text_of_query(asked)
+            answer = self.ask(query, tuple(history), content=_content_of(asked, query))
             if is_alone:
                 return answer
             judged = Answer(
@@ -190,21 +198,21 @@ class _Playing:
             )
             self.call.session.dispatch(TurnAnswered(query=query, answer=judged))
             history.append(PastTurn(query=query, answer=answer.text))
-            query = self.next_query(history)
-            if not query:
+            asked = self.next_query(history)
+            if not asked:
                 return answer
 
-    def next_query(self, history: Sequence[PastTurn]) -> str:
+    def next_query(self, history: Sequence[PastTurn]) -> str | Content:
         """Return the user's next message; empty if the conversation is over."""
         turns, scenario, user = self.case.turns, self.case.scenario, self.adapter.user
         if turns:
-            return in_words(turns[len(history)].user) if len(history) < len(turns) else ""
+            return turns[len(history)].user if len(history) < len(turns) else ""
         if scenario is None or user is None or len(history) >= self.adapter.max_turns:
             return ""
         return next_message(user, self.adapter.question, (scenario, history), self.call.session)
 
-    def ask(self, query: str, history: tuple[PastTurn, ...]) -> AgentAnswer:
-        call = attrs.evolve(self.call, turn=len(history), history=history)
+    def ask(self, query: str, history: tuple[PastTurn, ...], *, content: Content) -> AgentAnswer:
+        call = attrs.evolve(self.call, turn=len(history), history=history, content=content)
         budget = call.session.budget
         if budget is not None:
             budget.reserve(NOTHING)  # raises if the budget is exhausted
@@ -327,10 +335,15 @@ class BlackBox:
         object.__setattr__(self, "adapter", adapter)
 
 
-def query_of(case: Case) -> str:
-    """Return the query of a case of one turn, as text."""
-    query = named(case.input)
+def text_of_query(asked: Input) -> str:
+    """Return what is asked as text, with the names of images and files."""
+    query = named(asked)
     return query if isinstance(query, str) else canonical_json(query)
+
+
+def _content_of(asked: Input, query: str) -> Content:
+    """Return a query with its images and files, in the place of their names if it is data."""
+    return tuple(asked) if is_content(asked) else cut_at(query, files_in(asked))
 
 
 def _first_turn(prompt: Prompt[object], case: Case) -> Prompt[object]:

@@ -23,6 +23,7 @@ from promptgraft.errors import (
     lasting_of_status,
 )
 from promptgraft.evals.types import Message, ToolUse
+from promptgraft.ground.content import Content, File, files_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import place_of
 from promptgraft.ground.serde import Json, canonical_json, shown
@@ -103,6 +104,7 @@ class AgentCall:
         state: initial state of the session.
         deadline: the time limit; None for no limit.
         session: pass it to promptgraft adapters that the agent calls, so that they are counted.
+        content: the query with its images and files, whose names the text of the query has.
     """
 
     texts: Mapping[str, str]
@@ -115,6 +117,12 @@ class AgentCall:
     state: Mapping[str, Json] = attrs.field(default=_NO_STATE, hash=False)
     deadline: Deadline | None = None
     session: SessionProtocol = attrs.field(factory=Session, repr=False, eq=False)
+    content: Content = ()
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The images and files of the query."""
+        return tuple(files_in(self.content))
 
 
 @runtime_checkable

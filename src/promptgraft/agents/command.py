@@ -72,7 +72,8 @@ class CommandAgent(Templated):
 
     In arguments and variables, ``{query}``, ``{folder}``, ``{texts.NAME}``, ``{session_id}``,
     ``{turn}``, ``{history}``, ``{context}``, ``{state}`` and ``{example}`` are replaced by
-    their values, each as one text, and ``${NAME}`` by an environment variable. A nonzero exit code
+    their values, and ``{files}`` by a list of the paths of images and files, each as one text, and
+    ``${NAME}`` by an environment variable. A nonzero exit code
     is the agent's fault. The answer is complete when the command ends, whatever it leaves behind.
     Then, and when the time limit passes, the run ends or this process dies, its process group is
     killed.
@@ -166,6 +167,10 @@ class CommandAgent(Templated):
             )
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
+        with self._with_paths(call) as given:
+            return self._asked(query, given)
+
+    def _asked(self, query: str, call: AgentCall) -> AgentAnswer:
         secrets = self._secrets
         arguments = [one.text(query, call) for one in self._arguments]
         env = {name: one.text(query, call) for name, one in self._variables.items()}

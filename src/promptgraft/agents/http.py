@@ -60,9 +60,11 @@ class HttpAgent(Templated):
 
     In ``json`` and ``headers``, ``{query}``, ``{texts.NAME}``, ``{session_id}``, ``{turn}``,
     ``{history}``, ``{context}``, ``{state}``, ``{folder}`` and ``{example}`` are replaced by
-    their values, and ``${NAME}`` by an environment variable, whose value is blanked in answers and
-    messages. Redirects are not followed. The statuses 429 and 5xx leave a rollout unscored;
-    redirects, 401, 403, 404 and the like end the run; other statuses are the agent's fault.
+    their values, ``{content}`` by the query with its images as OpenAI's Chat Completions has them,
+    ``{files}`` by a list of their paths, and ``${NAME}`` by an environment variable, whose value is
+    blanked in answers and messages. Redirects are not followed. The statuses 429 and 5xx leave a
+    rollout unscored; redirects, 401, 403, 404 and the like end the run; other statuses are the
+    agent's fault.
 
     Attributes:
         url: the address of the service.
@@ -123,6 +125,10 @@ class HttpAgent(Templated):
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
         secrets = self._secrets
+        with self._with_paths(call) as given:
+            return self._asked(query, given, secrets)
+
+    def _asked(self, query: str, call: AgentCall, secrets: tuple[str, ...]) -> AgentAnswer:
         body = self._body.filled(query, call)
         headers = {name: one.text(query, call) for name, one in self._headers.items()}
         if not is_unicode(body):

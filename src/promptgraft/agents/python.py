@@ -88,6 +88,11 @@ class PythonAgent:
     def identity(self) -> str:
         return f"{self.name} {self.version or code_digest(self.function)}".rstrip()
 
+    @property
+    def takes_files(self) -> bool:
+        """Whether it is given the images and files of a query, as ``call.files``."""
+        return bool(self._call_is)
+
     def check(self, delivery: str, names: Collection[str]) -> None:
         del names
         if not self._call_is and delivery != "live":

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 
 import attrs
 
 from promptgraft.adapters.calling.access import blanked
+from promptgraft.adapters.calling.parts import chat_content
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.case_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.types import ToolUse
+from promptgraft.ground.content import File, in_words
 from promptgraft.ground.environment import Secret
+from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import (
     Json,
     canonical_json,
@@ -38,10 +42,16 @@ _VALUES: Mapping[str, Callable[[str, AgentCall], Json]] = {
     "turn": lambda _, call: call.turn,
     "example": lambda _, call: call.example,
     "history": lambda _, call: [unstructure(one) for one in call.history],
-    "context": lambda _, call: [unstructure(one) for one in call.context],
+    "context": lambda _, call: [
+        {"speaker": message.speaker.value, "text": in_words(message.text)}
+        for message in call.context
+    ],
+    "content": lambda _, call: chat_content(call.content),
+    "files": lambda _, call: [file.path or file.url for file in call.files],
     "state": lambda _, call: unstructure(call.state),
 }
 _TEXTS = "texts"
+_FILES = ("content", "files")
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -151,6 +161,11 @@ class Templated(ABC):
         return self.tools is not None
 
     @property
+    def takes_files(self) -> bool:
+        """Whether it is given the images and files of a query, and not only their names."""
+        return any(one.names(place) for one in self._templates for place in _FILES)
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that it needs."""
         return self._secret_names
@@ -163,6 +178,22 @@ class Templated(ABC):
     @property
     def _secrets(self) -> tuple[str, ...]:
         return tuple(filter(None, map(os.environ.get, self._secret_names)))
+
+    @contextlib.contextmanager
+    def _with_paths(self, call: AgentCall) -> Iterator[AgentCall]:
+        """Give the files of a call that are in memory a path until its end, if paths are named."""
+        in_memory = [file for file in call.files if file.data is not None]
+        if not in_memory or not any(one.names("files") for one in self._templates):
+            yield call
+            return
+        with temporary_folder() as folder:
+            paths: dict[str, File] = {}
+            for number, file in enumerate(in_memory):
+                path = folder / f"{number}-{file.name}"  # two files may have one name
+                path.write_bytes(file.read())
+                paths[str(file)] = type(file)(path, name=file.name, media_type=file.media_type)
+            content = tuple(paths.get(str(piece), piece) for piece in call.content)
+            yield attrs.evolve(call, content=content)
 
     def _check_places(
         self, names: Collection[str], where: str, needed: str, *, is_reached: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from promptgraft.cli.choosing import chosen_runs, in_project, opened_project
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.ground.files import nearest_folder
-from promptgraft.ground.text import listed, visible
+from promptgraft.ground.text import change, listed, visible
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.agents import callbacks_of
@@ -45,7 +45,7 @@ from promptgraft.search.fresh import RunVerdict
 @click.option(
     "--candidate",
     type=options.at_least(0),
-    help="The number of the candidate; by default the winner of the run.",
+    help="The number of a rewrite; by default the winner of the run.",
 )
 @click.option(
     "--tag",
@@ -132,9 +132,9 @@ def _report_no_improvement(run: RunRecord, why: str, *, as_json: bool) -> None:
     screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
     last = len(run.candidates) - 1
     if last == 1:
-        screen.line("--candidate 1 applies its one candidate")
+        screen.line("--candidate 1 applies its one rewrite")
     elif last > 1:
-        screen.line(f"--candidate N applies one of its candidates 1 to {last}")
+        screen.line(f"--candidate N applies one of its rewrites, 1 to {last}")
 
 
 def _document(
@@ -186,12 +186,22 @@ class _Request:
                 plain = _document(self.run, self.candidate, where, outcome, dry_run=self.dry)
                 print_json({**plain, **held, **more})
                 return
-            screen, means = Screen(), [f"{n.replace('_', ' ')} {s:.3f}" for n, s in scores.items()]
-            heading = f"run `{self.run.id}`, candidate {self.candidate}"
-            screen.line(f"{heading}: {', '.join(means)}" if winner else heading, bold=True)
+            screen = Screen()
+            heading = f"run `{self.run.id}`, rewrite {self.candidate}"
+            screen.line(": ".join(filter(None, (heading, _figures(scores)))), bold=True)
             show(screen)
 
         return answer
+
+
+def _figures(scores: Mapping[str, float]) -> str:
+    """Return the scores of a winner in words: ``validation 0.500 -> 1.000 (+0.500), test …``."""
+    sets = (("validation", "baseline", "best"), ("test", "held_out_baseline", "held_out_best"))
+    return ", ".join(
+        f"{name} {change(scores[before], scores[after])}"
+        for name, before, after in sets
+        if before in scores and after in scores
+    )
 
 
 _Way = Callable[[_Request, Target], Answer]

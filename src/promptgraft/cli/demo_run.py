@@ -33,6 +33,7 @@ from promptgraft.errors import (
     StoreError,
 )
 from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.text import counted
 from promptgraft.journal import FileJournal
 from promptgraft.overrides import (
     OverrideAddress,
@@ -140,7 +141,7 @@ def _config(example: RunConfig, given: DemoOptions) -> RunConfig:
     least = config.least_budget - for_held_out
     if given["budget"] < least:
         raise ConfigError(
-            f"--budget: expected at least {least} rollouts, which pay for the "
+            f"--budget: expected at least {least} test calls, enough for the "
             f"baseline and one step, found {given['budget']}"
         )
     return attrs.evolve(config, rollout_budget=given["budget"] + for_held_out)
@@ -184,7 +185,7 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
     if measured is not None:
         scores["held_out_baseline"] = measured.baseline_mean
         scores["held_out_best"] = measured.winner_mean
-    used = f"{result.total_rollouts} rollouts, seed {outcome.job.config.seed}"
+    used = f"{counted(result.total_rollouts, 'test call')}, seed {outcome.job.config.seed}"
     provenance = Provenance(
         run_id=result.run_id,
         note=f"promptgraft demo, GEPA, {MODEL}, {used}",

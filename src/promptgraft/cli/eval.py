@@ -20,7 +20,7 @@ from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import counted, score, visible_line
+from promptgraft.ground.text import cases_of_split, counted, score, visible_line
 from promptgraft.project.gate import Choice, subject_of
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.settings import num_runs_of
@@ -234,9 +234,7 @@ class Evaluated:
 def _print_evaluated(screen: Screen, found: Evaluated) -> None:
     """Print figures, failing cases and the gate; they fit on one screen."""
     report = found.report
-    screen.line(
-        f"{report.prompt}: {counted(len(report.cases), 'case')} of {report.split}", bold=True
-    )
+    screen.line(f"{report.prompt}: {cases_of_split(len(report.cases), report.split)}", bold=True)
     screen.fields(_figures(found))
     for note in found.notes:
         screen.line(f"warning: {note}", color="yellow")

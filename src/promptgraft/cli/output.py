@@ -154,9 +154,9 @@ class Screen:
             self.line()
             if part.state is not None:
                 self.line(f"{part.part} is not applied: {part.state}", color="yellow")
-            elif not part.text:
+            elif not part.readable:
                 self.line(f"{part.part}: {_change_in_words(part)}")
-            if part.text:
+            if part.readable:
                 self._diff(part)
 
     def changed_lines(self, part: PartDiff, *, most: int) -> int:
@@ -187,12 +187,9 @@ class Screen:
         return len(changed)
 
     def _diff(self, part: PartDiff) -> None:
-        # "No newline at end of text" is noise unless it is the only difference.
-        remarks = (part.before or "").rstrip("\n") == (part.after or "").rstrip("\n")
-        for line in visible(part.text).removesuffix("\n").split("\n"):
-            if remarks or not line.startswith("\\"):
-                for piece in self._pieces(line):
-                    self._print(piece, color=_DIFF_STYLES.get(line[:1]))
+        for line in visible(part.readable).removesuffix("\n").split("\n"):
+            for piece in self._pieces(line):
+                self._print(piece, color=_DIFF_STYLES.get(line[:1]))
 
     def _pieces(self, line: str) -> list[str]:
         """Return a line of a diff, wrapped into pieces if the terminal is too narrow."""
@@ -217,4 +214,8 @@ def _change_in_words(part: PartDiff) -> str:
     """Describe the change of a part whose text stays the same."""
     if part.before is None:
         return "added"
-    return "removed" if part.after is None else "the same text, written for another source"
+    if part.after is None:
+        return "removed"
+    if part.text:
+        return "the same text, with other line breaks at its end"
+    return "the same text, written for another source"

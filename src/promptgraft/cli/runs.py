@@ -340,9 +340,10 @@ def _print(
     for name, side in sides.items():
         screen.line()
         screen.fields([(f"{name} stopped", side.stopped or "has not ended")])
-        screen.line(f"{name}, from the baseline to the best:", bold=True)
+        screen.line(f"{name}, from your prompt to the best rewrite:", bold=True)
         for one in side.line:
-            screen.line(f"  {shown_mean(one):>6}  candidate {one.candidate}, {one.changed}")
+            text = f"rewrite {one.candidate}, {one.changed}" if one.candidate else "your prompt"
+            screen.line(f"  {shown_mean(one):>6}  {text}")
     if any(one.estimated for side in sides.values() for one in side.line):
         screen.line()
         screen.line(ESTIMATED)

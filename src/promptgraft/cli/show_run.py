@@ -99,7 +99,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
 
 def _print_candidates(screen: Screen, record: RunRecord) -> None:
     if not record.candidates:
-        screen.line("the baseline has not been evaluated yet")
+        screen.line("your prompt has not been evaluated yet")
         return
     best = [one for one in record.ranked if one.candidate]
     # The highest means are chosen, but listed in the order in which they joined.

@@ -48,6 +48,7 @@ from promptgraft.runtime.session import Session, SessionProtocol, places_of
 
 UNUSABLE = "the answer could not be used: "
 """How the errors of answers begin that the candidate is to blame for."""
+_OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dataset"
 _MOST_NAMED = 20
 
 ParamsOf = Callable[[Case], object]
@@ -127,7 +128,7 @@ def _by_name(
         for name in case.input:
             if name not in open_names:
                 near = did_you_mean(name, list(open_names))
-                mend = hints.get(name, f"open placeholders: {there}")
+                mend = hints.get(name, f"open placeholders: {there}; {_OTHER_COLUMN}")
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         needed = [name for name in open_names if name not in SHELL_NAMES]
         if missing := [name for name in needed if name not in case.input]:

@@ -33,6 +33,7 @@ from promptgraft.evals.aggregate import (
 from promptgraft.evals.attempt import Attempt, ParamsOf, attempted, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.frames import frame_of
 from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.notebook import Card, Shown
@@ -185,12 +186,15 @@ def evaluate(
 def check_served(
     adapter: ProviderAdapter, prompt: Prompt[object], bound: Iterable[tuple[object, ...]]
 ) -> None:
-    """Raise a ``ConfigError`` if the adapter cannot answer the prompt with the first parameters."""
-    params = next(filter(None, bound), None)
-    if params is None:  # every answer is recorded
-        return
-    with contextlib.suppress(CandidateError):  # a block that does not render scores 0, as in a run
-        check_serves(adapter, prompt.bind(*params).render())
+    """Raise a ``ConfigError`` if the adapter cannot answer the prompt with the first parameters.
+
+    The first with each kind of file are tried too.
+    """
+    asked = [params for params in bound if params]  # none where an answer is recorded
+    for place in kinds_of_files(asked):
+        # A block that does not render scores 0, as in a run.
+        with contextlib.suppress(CandidateError):
+            check_serves(adapter, prompt.bind(*asked[place]).render())
 
 
 def _checked(

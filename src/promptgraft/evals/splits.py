@@ -149,7 +149,7 @@ class Splits(Shown):
                 wanted = f"expected one of {listed(names)}, found {shown(value)}"
                 faults.add_of(case, f"{field}: {wanted}")
         faults.raise_all()
-        return _parted(dataset, chosen)
+        return _parted(dataset, chosen, f"name more of them in the field `{field}`")
 
     @classmethod
     def by_ratio(
@@ -197,7 +197,8 @@ class Splits(Shown):
                 name = _split_at((rank + offset) / len(ordered), shares)
                 chosen.update(dict.fromkeys(ids, name))
         faults.raise_all()
-        return _parted(dataset, chosen, wanted=[n for n, share in shares.items() if share])
+        wanted = [name for name, share in shares.items() if share]
+        return _parted(dataset, chosen, _more_cases(len(dataset)), wanted)
 
     def _card(self) -> Card:
         parts = self.parts()
@@ -260,14 +261,25 @@ def _field(case: Case, field: str, faults: CaseFaults) -> Json:
     return value
 
 
-def _parted(dataset: Dataset, chosen: Mapping[str, str], wanted: Collection[str] = ()) -> Splits:
+def _more_cases(count: int) -> str:
+    advice = "a search needs 20 or more, and about 50 in the test set to prove a gain"
+    if count > 20:
+        return f"split them more evenly, or without `stratify`; {advice}"
+    return f"add cases to these {count}: {advice}"
+
+
+def _parted(
+    dataset: Dataset, chosen: Mapping[str, str], mend: str, wanted: Collection[str] = ()
+) -> Splits:
     ids: dict[str, set[str]] = {name: set() for name in NAMES}
     for case_id, name in chosen.items():
         ids[name].add(case_id)
     needed = {"train", "validation", *wanted}
     if empty := [name for name in NAMES if name in needed and not ids[name]]:
         counts = ", ".join(f"{name} {len(ids[name])}" for name in NAMES)
-        raise DataFormatError(f"{dataset.name}: no cases for {' and '.join(empty)} ({counts})")
+        raise DataFormatError(
+            f"{dataset.name}: no cases for {' and '.join(empty)} ({counts}); {mend}"
+        )
     sets = {n: dataset.subset(ids[n], f"{dataset.name}[{n}]") for n in NAMES if ids[n]}
     return Splits(sets["train"], sets["validation"], sets.get("test"))
 

@@ -223,6 +223,15 @@ def _files_in(value: object) -> Iterator[File]:
             yield from _files_in(getattr(value, name))
 
 
+def kinds_of_files(values: Sequence[object]) -> list[int]:
+    """Return the places of the first value and of the first with each kind of file."""
+    places: dict[tuple[str, str, bool] | None, int] = {None: 0} if values else {}
+    for place, value in enumerate(values):
+        for file in files_in(value):
+            places.setdefault((file.kind, file.media_type, file.url is None), place)
+    return sorted(set(places.values()))
+
+
 def named(value: Input) -> Json:
     """Return plain data with the names of images and files in their place; content as one text."""
     if isinstance(value, File):

@@ -55,6 +55,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def cases_of_split(number: int, split: str) -> str:
+    """Return ``60 test cases``, or ``all 240 cases``."""
+    return f"all {counted(number, 'case')}" if split == "all" else counted(number, f"{split} case")
+
+
 def listed(names: Iterable[str]) -> str:
     """Return the names in back-ticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)

@@ -245,10 +245,22 @@ class PartDiff:
     state: SkipReason | None = None
 
     @property
+    def readable(self) -> str:
+        """The diff for people: line breaks at the ends of the texts are no difference."""
+        before, after = (_ended(text or "") for text in (self.before, self.after))
+        return diff_bodies(before, after, part=self.part)
+
+    @property
     def reversed(self) -> PartDiff:
         """The reverse difference, from after to before."""
         text = diff_bodies(self.after or "", self.before or "", part=self.part)
         return attrs.evolve(self, before=self.after, after=self.before, text=text)
+
+
+def _ended(text: str) -> str:
+    """Return a text with one line break at its end, unless it is empty."""
+    whole = text.rstrip("\n")
+    return f"{whole}\n" if whole else ""
 
 
 def diff_bodies(before: str, after: str, *, part: str) -> str:

@@ -18,7 +18,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest, shown
 from promptgraft.ground.text import clip
-from promptgraft.parts.body import BodySyntax, kept_names
+from promptgraft.parts.body import BodySyntax, kept_names, parse_body
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
@@ -97,6 +97,11 @@ class SectionDescriptor:
     overridable: bool = True
     summary: str | None = None
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
+
+    def has_text(self, body: str) -> bool:
+        """Return whether ``body`` says anything beside its placeholders."""
+        pieces = parse_body(body, self.syntax, frozenset(self.placeholders))
+        return any(isinstance(piece, str) and piece.strip() for piece in pieces)
 
     def lost(self, body: str) -> tuple[str, ...]:
         """Return the placeholders of the source that ``body`` does not keep, in source order."""

@@ -21,10 +21,12 @@ from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.loading import faults_of
+from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
 from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
+from promptgraft.targets.prompts import free_sections
 
 
 @attrs.frozen(kw_only=True)
@@ -214,11 +216,27 @@ def _formatter_lines(project: Project) -> Iterator[str]:
 
 
 def _protected(project: Project) -> Iterator[str]:
-    """Yield a line, with its place, for each file whose front matter no search changes."""
-    for name in project.names:
-        source = project.prompt(name).source
+    """Yield a line, with its place, for each text that no search changes by itself."""
+    file = project.surroundings.file
+    for prompt in map(project.prompt, project.names):
+        source = prompt.source
         for text, line in source.protected() if isinstance(source, TextsSource) else ():
-            yield project.surroundings.file.line(("prompts", name, "files", text), line)
+            yield file.line((*prompt.place, "files", text), line)
+        if project.config.optimizer.targets is None:
+            for name in _bare_sections(prompt):
+                line = f"section `{name}` is nothing but placeholders, so no search changes it"
+                yield file.line(prompt.place, f"{line}; `optimizer.targets` opens it")
+
+
+def _bare_sections(prompt: ProjectPrompt) -> Iterator[str]:
+    """Yield the sections that no search changes because they are nothing but placeholders."""
+    if prompt.graph is not None:
+        return
+    free = free_sections(prompt.prompt)
+    for section in prompt.prompt.descriptor.sections:
+        has_body = prompt.prompt.section_body(section.path).strip()
+        if section.overridable and has_body and section.path not in free:
+            yield "/".join(section.path)
 
 
 def _ends(project: Project) -> Iterator[tuple[str, str]]:

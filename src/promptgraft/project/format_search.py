@@ -104,7 +104,12 @@ def _splits(**given: object) -> SplitsConfig:
     return make(**({} if ways else {"ratio": DEFAULT_RATIO}), **given)
 
 
-DATASET: Kind[DatasetConfig] = record_of(
+def _file_alone(node: Node) -> DatasetConfig | None:
+    path = PATH.read(node)
+    return None if path is None else DatasetConfig(path=path)
+
+
+_DATASET: Kind[DatasetConfig] = record_of(
     DatasetConfig,
     special={
         "path": PATH,
@@ -118,6 +123,11 @@ DATASET: Kind[DatasetConfig] = record_of(
         "files": listed(TEXT, "a list of columns"),
     },
     about="The cases: inputs with their ground truth.",
+)
+DATASET: Kind[DatasetConfig] = either(
+    "the file of cases, or an object such as `{path: cases.jsonl}`",
+    (str, Kind(_file_alone, PATH.schema, reach=PATH.reach)),
+    (dict, _DATASET),
 )
 _CLASHES = (
     ("ratio", "files"),
@@ -145,12 +155,12 @@ SPLITS: Kind[SplitsConfig] = record_of(
 
 
 METRICS = either(
-    "a list of metrics, or the path of a metric file",
+    "a list of metrics such as `[exact]`, the name of one, or the path of a metric file",
     (
         list,
         Kind(
             lambda node: node.value,
-            {"type": "array", "minItems": 1, "items": {"type": "object"}},
+            {"type": "array", "minItems": 1, "items": {"type": ["object", "string"]}},
             # They may name functions and files; their kinds are known only when they are read.
             reach=Reach.CODE,
         ),

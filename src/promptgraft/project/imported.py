@@ -110,7 +110,10 @@ def importer_of(path: Path) -> type[Importer]:
     most = max((likelihood for likelihood, _ in likely), default=0)
     if most <= 0:
         sources = " or ".join(importer.source for importer in importers)
-        raise ConfigError(f"{path}: expected {sources or 'an importer'}, found none of them")
+        raise ConfigError(
+            f"{path}: expected {sources or 'an importer'}, found none of them; `promptgraft init` "
+            "makes a project for cases of your own"
+        )
     return next(importer for likelihood, importer in likely if likelihood == most)
 
 

@@ -19,6 +19,7 @@ from promptgraft.adapters.base import (
     MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
+    SeeingAdapter,
     ThinkingAdapter,
     Usage,
     adapter_identity,
@@ -26,11 +27,13 @@ from promptgraft.adapters.base import (
     has_evaluate,
     is_in_batches,
     kept_whole,
+    tokens_of_image,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.facts import ModelEnd
 from promptgraft.adapters.providers import KNOWN, Provider
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.ground.content import Image
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.kinds import without_name
@@ -299,6 +302,14 @@ class LateAdapter:
     def is_thinking_assumed(self) -> bool:
         made = self._make()
         return made.is_thinking_assumed if isinstance(made, ForeseenAdapter) else False
+
+    @property
+    def sees(self) -> bool | None:
+        made = self._make()
+        return made.sees if isinstance(made, SeeingAdapter) else None
+
+    def tokens_of_image(self, image: Image) -> int:
+        return tokens_of_image(self._make(), image)
 
     def price_of(self, usage: Usage) -> Decimal | None:
         made = self._make()

@@ -44,6 +44,7 @@ from promptgraft.search.settings import (
 from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
 from promptgraft.targets.judging import examples_from, feedback_from, known
+from promptgraft.targets.prompts import free_sections
 
 _BUDGET = "light"
 
@@ -168,13 +169,7 @@ def targets_of(
         return {}  # a graph declares what may change
     descriptor = prompt.prompt.descriptor
     if targets is None:
-        # A heading without a text of its own only groups others.
-        free = tuple(
-            section.path
-            for section in descriptor.sections
-            if section.overridable
-            and (section.fault or prompt.prompt.section_body(section.path).strip())
-        )
+        free = free_sections(prompt.prompt)
         if not free:
             raise around.refusal(
                 ("prompts", prompt.name),

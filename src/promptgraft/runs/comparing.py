@@ -153,7 +153,7 @@ def figure_rows(
     """Return rows of name, figures of A and B, and their difference if it is meaningful."""
     comparable = not differing.pareto
     rows: list[tuple[str, ...]] = []
-    for side, name in enumerate(("baseline", "best")):
+    for side, name in enumerate(("your prompt", "best rewrite")):
         before, after = first.means[side], second.means[side]
         marks = first.estimated[side], second.estimated[side]
         more = difference(before, after, estimated=(any(marks),) * 2) if comparable else ""
@@ -163,7 +163,7 @@ def figure_rows(
     if any(gains):
         one, other = (found or gain({}, {}) for found in gains)
         for name, *means in (
-            ("baseline", one.mean_before, other.mean_before),
+            ("your prompt", one.mean_before, other.mean_before),
             ("winner", one.mean_after, other.mean_after),
         ):
             # A difference between means of other cases would mean nothing.
@@ -176,16 +176,21 @@ def figure_rows(
     verdicts = ("not yet" if one.ended is None else str(one.ended.verdict) for one in sides)
     rows.append(("verdict", *verdicts, ""))
     for name, count, other_count in (
-        ("rollouts", first.rollouts, second.rollouts),
+        ("test calls", first.rollouts, second.rollouts),
         ("steps", first.steps, second.steps),
-        ("candidates", len(first.candidates), len(second.candidates)),
-        ("rejected", len(first.rejections), len(second.rejections)),
+        ("rewrites kept", _rewrites(first), _rewrites(second)),
+        ("rewrites dropped", len(first.rejections), len(second.rejections)),
     ):
         rows.append((name, str(count), str(other_count), f"{other_count - count:+d}"))
     rows.append(("dollars", *(_cost(one) or "unknown" for one in sides), ""))
     seeds = ("unknown" if one.seed is None else str(one.seed) for one in sides)
     rows.append(("seed", *seeds, ""))
     return rows
+
+
+def _rewrites(run: RunRecord) -> int:
+    # Without the baseline, which has the number 0.
+    return max(0, len(run.candidates) - 1)
 
 
 def _passing_rows(

@@ -27,7 +27,7 @@ from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
 from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.notices import Event, RunPlanned, RunProgress
-from promptgraft.search.stopping import is_early
+from promptgraft.search.stopping import is_early, stop_sentence
 
 
 class State(StrEnum):
@@ -137,7 +137,7 @@ class RunRecord(RunHistory, Shown):
     def stopped(self) -> str:
         """Why the run ended, with details; empty before the end."""
         ended = self.ended
-        return "" if ended is None else f"{ended.stop_reason}: {ended.stop_detail}"
+        return "" if ended is None else stop_sentence(ended.stop_reason, ended.stop_detail)
 
     def __repr__(self) -> str:
         means = self._means()

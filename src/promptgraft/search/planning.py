@@ -384,15 +384,15 @@ def _warnings(config: RunConfig) -> Iterator[str]:
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:
         yield (
-            f"rollout_budget: {budget} rollouts pay for only "
-            f"{config.pays_for(budget).if_accepted} accepted proposals; raise it to {needed} for "
-            f"{_LEAST_ACCEPTED}, or lower pareto_set_size or minibatch_size"
+            f"rollout_budget: {counted(budget, 'test call')} are enough for only "
+            f"{counted(config.pays_for(budget).if_accepted, 'kept rewrite')}; raise it to {needed} "
+            f"for {_LEAST_ACCEPTED}, or lower pareto_set_size or minibatch_size"
         )
     limit = config.limits.max_reflections
     if limit is not None and limit < _LEAST_ACCEPTED:
         yield (
-            f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
-            f"it to {_LEAST_ACCEPTED} or more"
+            f"limits.max_reflections: at most {counted(limit, 'rewrite')} can be tried; raise it "
+            f"to {_LEAST_ACCEPTED} or more"
         )
 
 

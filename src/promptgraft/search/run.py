@@ -412,8 +412,8 @@ class Run:
         if not (result.improved or config.keep_anyway):
             if self._context.overrides_store and not is_early(result.stop_reason):
                 _logger.warning(
-                    "the winner is not stored (%s): its gain is not proven on test cases; "
-                    "`keep_anyway=True` stores it anyway",
+                    "the winner is not saved (%s): its gain is not proven on test cases; the "
+                    "setting `keep_anyway` saves it anyway",
                     result.verdict,
                 )
             return result

@@ -7,7 +7,7 @@ from typing import Self
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, SeeingAdapter
+from promptgraft.adapters.base import ProviderAdapter, sees_images
 from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.settings import Data
@@ -29,7 +29,7 @@ class ShownImages:
     @classmethod
     def of(cls, examples: Iterable[GepaExample], data: Data, model: ProviderAdapter) -> Self:
         """Return the images that are small enough; none for a model that is not known to see."""
-        if not isinstance(model, SeeingAdapter) or not model.sees or not data.shown_images:
+        if not sees_images(model) or not data.shown_images:
             return cls()
         files = files_in([example.params for example in examples])
         largest = data.shown_image_kb * 1024

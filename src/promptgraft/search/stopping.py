@@ -108,10 +108,13 @@ _SENTENCES = {
 
 def stop_sentence(reason: str, detail: str) -> str:
     """Say in one sentence why a run ended, without the arithmetic of budgets in ``detail``."""
-    for known, sentence in _SENTENCES.items():
-        if reason == known:
-            return sentence
+    detail = stop_detail(reason, detail)
     return f"{reason}: {detail}" if is_early(reason) else detail
+
+
+def stop_detail(reason: str, detail: str) -> str:
+    """Return ``detail`` as users read it beside the reason."""
+    return next((known for name, known in _SENTENCES.items() if reason == name), detail)
 
 
 _REACHED = {

@@ -14,6 +14,7 @@ from promptgraft.errors import (
     PromptgraftError,
     PromptRenderError,
 )
+from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.overrides.resolution import left_by, uncovered
 from promptgraft.overrides.types import PromptOverride, Provenance
@@ -187,7 +188,9 @@ class PromptTarget:
         if self.max_prompt_chars is not None:
             self._limited[:] = examples
         self._check_reads(examples[0])
-        check_serves(self.rollout.adapter, self._render(self.baseline(), examples[0]))
+        params = [example.params for example in examples]
+        for place in kinds_of_files(params):
+            check_serves(self.rollout.adapter, self._render(self.baseline(), examples[place]))
 
     def _check_reads(self, example: GepaExample) -> None:
         """Refuse a prompt that reads no value of its examples but names one in braces."""

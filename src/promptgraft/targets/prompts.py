@@ -216,13 +216,19 @@ def parts_of(
 
 
 def free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:
-    """Return the sections of a prompt that have a text and may change."""
-    # A heading without a text of its own only groups others.
-    return tuple(
-        section.path
+    """Return the sections of a prompt that have a text and may change by default.
+
+    Sections that are nothing but placeholders are among them only if all others are, too.
+    """
+    # A heading without a text of its own only groups others; a text with rules may begin empty.
+    may_change = [
+        (section, body)
         for section in prompt.descriptor.sections
-        if section.overridable and prompt.section_body(section.path).strip()
-    )
+        if section.overridable
+        and ((body := prompt.section_body(section.path)).strip() or section.fault)
+    ]
+    with_text = [section for section, body in may_change if section.fault or section.has_text(body)]
+    return tuple(section.path for section in with_text or [section for section, _ in may_change])
 
 
 @attrs.frozen

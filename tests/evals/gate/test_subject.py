@@ -67,7 +67,7 @@ def test_a_report_shows_itself_in_a_line_and_as_a_card() -> None:
     report = mine.report(map(Answered.of, mine.evaluate().attempts))
 
     assert repr(report) == (
-        "<docs/echo, the source, 2 cases of test: pass rate 0.500, mean score 0.500, failing '2'>"
+        "<docs/echo, the source, 2 test cases: pass rate 0.500, mean score 0.500, failing '2'>"
     )
     assert "failing" in str(report)
     assert "<b>" not in report._repr_html_()

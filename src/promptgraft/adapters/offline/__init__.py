@@ -13,10 +13,10 @@ from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, r
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Image
-from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.prompt.fields import fields_of, options_of
 from promptgraft.prompt.rendered import RenderedPrompt, Segment
+from promptgraft.prompt.schema import type_name
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -61,7 +61,7 @@ class OfflineAdapter:
     def __init__(
         self,
         *,
-        identity: str = "offline/3",
+        identity: str = "offline/4",
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
     ) -> None:
@@ -182,9 +182,13 @@ def _has_form(rendered: RenderedPrompt[object]) -> bool:
 
 def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
     return ConfigError(
-        f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it "
-        "answers prompts whose output type is a choice (an Enum or Literal of strings) or "
-        f"a class, prompts with tools, and the questions of `{_META_NS}` and "
-        f"`{_GRADIENT_NS}`; found output type {shown(rendered.output_type)}; use the adapter of a "
-        "model provider"
+        f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
+        "with one of several choices, with the fields of a class, or by calling tools, and this "
+        f"prompt wants {_wanted(rendered.output_type)}; list the answers (`output: {{choices: "
+        "[yes, no]}` in the front matter of Markdown, `output_type=Literal[...]` in Python), or "
+        "name the model of a provider, such as `openai/MODEL`"
     )
+
+
+def _wanted(kind: object) -> str:
+    return "free text" if kind is str else f"a {type_name(kind)}"

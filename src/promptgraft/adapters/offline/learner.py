@@ -121,6 +121,11 @@ class Lesson:
         return sum(weight for found, weight in self.weights.get(stem, ()) if found == choice)
 
 
+def is_plain(word: str) -> bool:
+    """Return whether a word in a list is evidence, unlike "except" or "regardless"."""
+    return not (_NOT.match(word) or _NEUTRAL.match(word))
+
+
 @functools.lru_cache(maxsize=256)
 def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Lesson:
     """Weigh the words about each choice in ``text``; cached per wording.

@@ -1,4 +1,4 @@
-"""Writes what failures teach about a choice as sentences, and parses such sentences."""
+"""Writes what answers teach about a choice as lists of words, and parses such lists."""
 
 from __future__ import annotations
 
@@ -7,24 +7,49 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import TypeAlias
 
 import attrs
 
-from promptgraft.adapters.offline.learner import ATTENTION, Lesson, learn, names_of
-from promptgraft.adapters.offline.words import content_words, term
+from promptgraft.adapters.offline.learner import (
+    ATTENTION,
+    Lesson,
+    Names,
+    Opening,
+    is_plain,
+    learn,
+    names_of,
+)
+from promptgraft.adapters.offline.words import content_words, term, terms
 
 WORDS_PER_FAILURE = 15
 """Default limit on the words taken from a failed input."""
 
-_WORDS_PER_SENTENCE = 12
-_MOST_WORDS = 3 * _WORDS_PER_SENTENCE
+_MOST_WORDS = 8
+"""Most words of evidence in a rule: more than that nobody reads."""
+_NEW_WORDS = 3
+"""Most words that one input adds to a rule, so that it does not drive out all others."""
+_GROWTH, _SHORT = 3, 600
+"""A text with evidence has at most three times the length without, or this many characters."""
+_UNDEFINED = "words such as these"
+"""What a rule says of a choice that the text does not define."""
+
+_STEP = 2
+"""Places that a word rises in its list for each further input that has it."""
+_FEW = 3
+"""Occurrences in one input from which a word counts no more."""
 _LONGEST_INPUT = 4_000
 _BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_LEARNED = re.compile(
-    r" ?(?:(?P<head>Words such as|The word|Above all, the words?) (?P<words>[^.\n]{1,600}?)"
-    r" points? to (?P<owner>[^.\n]{1,200})"
-    r"|(?:Other such words|Still others) are (?P<others>[^.\n]{1,600}))\.(?=\s|$)"
+_LIST = r"(?!perhaps ){0}(?:, {0}){{0,40}}".format(r"[^\s,;.:()<>\[\]{}$`\"']{1,60}")
+_EVIDENCE = re.compile(
+    rf"\s?\((?:(?P<sure>{_LIST})(?:; perhaps (?P<more>{_LIST}))?|perhaps (?P<only>{_LIST}))\)"
+    r"(?P<end>[.!]?)$"
 )
+
+
+_Counts: TypeAlias = Mapping[str, Counter[str]]
+"""How many inputs of each choice have a stem."""
 
 
 @attrs.frozen
@@ -35,10 +60,39 @@ class Tried:
     wanted: str
     given: str | None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the answer was wrong."""
+        return self.wanted != self.given
+
     @functools.cached_property
     def words(self) -> list[str]:
         """The content words of the input."""
         return content_words(self.text[:_LONGEST_INPUT])
+
+    @functools.cached_property
+    def stems(self) -> Mapping[str, str]:
+        """The shortest content word of each stem."""
+        return _shortest(self.words)
+
+    @functools.cached_property
+    def counts(self) -> Counter[str]:
+        """How often each stem occurs in the input."""
+        return Counter(terms(self.text[:_LONGEST_INPUT]))
+
+
+def _shortest(words: Sequence[str]) -> dict[str, str]:
+    """Return the shortest of the words of each stem, in order of the stems."""
+    found: dict[str, str] = {}
+    for word in words:
+        found[term(word)] = min(found.get(term(word), word), word, key=len)
+    return found
+
+
+def _in_turn(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Return the first stem of each list, then the second of each, and so on, each once."""
+    turns = zip_longest(*lists, fillvalue="")
+    return list(dict.fromkeys(stem for turn in turns for stem in turn if stem))
 
 
 def rewrite(
@@ -54,12 +108,10 @@ def rewrite(
 ) -> str:
     """Return improved rules, or the same rules if there is no failure to learn from.
 
-    From each failed input, words are added as evidence for the right choice if no input of another
-    choice contains them and no other choice has more weight on them; words shared with other inputs
-    of the choice come first. Rightly answered inputs contribute half as many words. Words that are
-    learned a second time are stressed; words that misled are removed from the choice that was
-    wrongly given. While the text is too long or equals the refused one, the number of words is
-    halved.
+    Each rule ends in at most eight words of evidence, those first that most inputs of the choice
+    have and other inputs lack. Words that misled to a wrong choice lose their place in its rule. If
+    the text equals the refused one, fewer words are taken from each input. Choices that another
+    part of the prompt defines are left to that part.
 
     Args:
         rules: the current text.
@@ -68,167 +120,215 @@ def rewrite(
         neighbours: the other parts of the prompt.
         max_chars: limit on the new text.
         refused: the refused reply; None at the first attempt.
-        words_per_failure: most words taken from a failed input.
+        words_per_failure: most words taken from a failed input; a right one gives half as many.
         attention: how many rule words count per choice.
     """
-    known = [one for one in tried if one.wanted in choices]
+    names = names_of(choices)
+    known = [case for case in tried if case.wanted in choices]
+    has_failures = any(case.failed for case in known)
+    if not has_failures or _defines(neighbours, names) > _defines(rules, names):
+        return rules
     lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
     # The reply is fenced on lines of its own, so that line breaks around it do not count.
     known_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
     room = math.inf if max_chars is None else max_chars
-    quota = words_per_failure if any(one.wanted != one.given for one in known) else 0
+    quota = min(words_per_failure, _NEW_WORDS)
     while quota:
-        text = _Rules(rules, choices).after(known, lesson, quota)
+        text = _Rules(rules, choices, lesson).after(known, quota, room)
         if text.strip("\n") not in known_texts and len(text) <= room:
             return text
         quota //= 2
     return rules
 
 
-@attrs.frozen
-class _Signs:
-    """Words that point to a choice, by stem: learned once, or more often."""
-
-    once: dict[str, str] = attrs.field(factory=dict, hash=False)
-    again: dict[str, str] = attrs.field(factory=dict, hash=False)
-
-    def learn(self, word: str) -> None:
-        stem = term(word)
-        if stem in self.once:
-            self.again[stem] = self.once.pop(stem)
-        elif stem not in self.again:
-            self.once[stem] = word
-
-    def forget(self, stem: str) -> None:
-        self.once.pop(stem, None)
-        self.again.pop(stem, None)
-
-    def sentences(self, owner: str) -> str:
-        """Return the words as sentences; only the latest if there are too many."""
-        said = []
-        once = [*self.once.values()][-_MOST_WORDS:]
-        again = [*self.again.values()][-_WORDS_PER_SENTENCE:]
-        if first := once[:_WORDS_PER_SENTENCE]:
-            one = len(first) == 1
-            head = "The word" if one else "Words such as"
-            said.append(f"{head} {_listed(first)} {'points' if one else 'point'} to {owner}.")
-            owner = "it"
-        for begin, head in enumerate(("Other such words", "Still others"), 1):
-            if more := once[begin * _WORDS_PER_SENTENCE :][:_WORDS_PER_SENTENCE]:
-                said.append(f"{head} are {_listed(more)}.")
-        if again:
-            head, verb = ("word", "points") if len(again) == 1 else ("words", "point")
-            said.append(f"Above all, the {head} {_listed(again)} {verb} to {owner}.")
-        return " ".join(said)
+def _defines(text: str, names: Names) -> int:
+    """Return how many lines of a text say something about a choice that they open with."""
+    openings = map(names.opening, text.split("\n"))
+    return sum(opening is not None and bool(opening.rest.strip()) for opening in openings)
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+@attrs.define
+class _Evidence:
+    """Words that point to a choice, by stem, the strongest first.
+
+    Attributes:
+        sure: words that several inputs of the choice have.
+        more: words that one input has, or that have misled once.
+    """
+
+    sure: dict[str, str] = attrs.field(factory=dict[str, str])
+    more: dict[str, str] = attrs.field(factory=dict[str, str])
+
+    def read(self, sure: str | None, more: str | None) -> None:
+        """Add the words of a rule; those that an earlier rule has as well are sure."""
+        for word in filter(None, (sure or "").split(", ")):
+            self.more.pop(term(word), None)
+            self.sure.setdefault(term(word), word)
+        for word in filter(None, (more or "").split(", ")):
+            if stem := self.more.pop(term(word), ""):
+                self.sure[term(word)] = stem
+            elif term(word) not in self.sure:
+                self.more[term(word)] = word
+
+    def learn(
+        self, telling: Mapping[str, int], new: Sequence[str], words: Mapping[str, str]
+    ) -> None:
+        """Raise the words that inputs have again, and add new ones.
+
+        Args:
+            telling: how many more inputs of the choice have a stem than inputs of others.
+            new: the stems to add, the most telling first.
+            words: the words to write for the stems.
+        """
+        known = {**words, **self.more, **self.sure}
+        places = {stem: float(place) for place, stem in enumerate(self.sure)}
+        for stem, inputs in telling.items():
+            if inputs > 1 or stem in self.sure or stem in self.more:
+                places[stem] = places.get(stem, len(self.sure)) - _STEP * inputs
+        self.sure = {stem: known[stem] for stem in sorted(places, key=lambda stem: places[stem])}
+        fresh = [stem for stem in new if stem not in self.sure]
+        old = [stem for stem in self.more if stem not in self.sure and stem not in new]
+        # In turn, because a word of an earlier input may yet prove itself.
+        self.more = {stem: known[stem] for stem in _in_turn([fresh, old])}
+        self.keep(_MOST_WORDS)
+
+    def doubt(self, stem: str) -> None:
+        """Make a sure word a possible one, and drop a possible one."""
+        self.more.pop(stem, None)
+        if stem in self.sure:
+            self.more[stem] = self.sure.pop(stem)
+
+    def keep(self, most: int) -> None:
+        """Drop the last words until at most so many are left."""
+        self.sure = dict([*self.sure.items()][:most])
+        self.more = dict([*self.more.items()][: most - len(self.sure)])
+
+    def __len__(self) -> int:
+        return len(self.sure) + len(self.more)
+
+    def __str__(self) -> str:
+        more = f"perhaps {', '.join(self.more.values())}" if self.more else ""
+        return "; ".join(filter(None, (", ".join(self.sure.values()), more)))
 
 
 class _Rules:
-    """A parsed text of rules: its lines, and the learned words of each choice.
+    """A parsed text of rules: its lines, and the evidence for each choice.
 
-    The sentences about a choice go to the end of the first line that opens with it, such as
-    ``- refunds: money back``, or else where they were before, or else on a line of their own below.
+    The evidence for a choice is in brackets at the end of the first line that opens with it, such
+    as ``- refunds: money back``, or else of a line of its own below.
     """
 
-    def __init__(self, text: str, choices: tuple[str, ...]) -> None:
+    def __init__(self, text: str, choices: tuple[str, ...], lesson: Lesson) -> None:
+        self._lesson = lesson
         self._source, self._choices, self._names = text, choices, names_of(choices)
-        self._signs: defaultdict[int, _Signs] = defaultdict(_Signs)
+        self._evidence: defaultdict[int, _Evidence] = defaultdict(_Evidence)
+        self._meanings: dict[int, str] = {}
         self._home: dict[int, int] = {}
-        self._lines = [self._read(number, line) for number, line in enumerate(text.split("\n"))]
-        self._marker = next((m[0] for m in map(_BULLET.match, self._lines) if m), "- ")
+        self._style = Opening(0, "- ", ": ", "")
+        self._lines: list[str] = []
+        for line in text.split("\n"):
+            self._read(line)
 
-    def _read(self, number: int, line: str) -> str:
-        """Extract the learned words of a line; return the rest, with its rule as a sentence."""
+    def _read(self, line: str) -> None:
+        """Keep a line without its evidence, unless an earlier line says the same."""
         opening = self._names.opening(line)
-        owner = None if opening is None else opening.choice
-
-        def keep(found: re.Match[str]) -> str:
-            nonlocal owner
-            named = self._choices.index(found["owner"]) if found["owner"] in self._choices else None
-            owner = owner if named is None else named
-            if owner is None or (found["owner"] not in {None, "it"} and named is None):
-                return found[0]
-            signs = self._signs[owner]
-            kept = signs.again if (found["head"] or "").startswith("Above") else signs.once
-            words = re.split(", | and ", found["words"] or found["others"])
-            kept.update((term(word), word) for word in words)
-            self._home.setdefault(owner, number)
-            return ""
-
-        left = _LEARNED.sub(keep, line)
         if opening is None or not opening.rest.strip():
-            return left
-        self._home.setdefault(opening.choice, number)
-        head = line[: len(line) - len(opening.rest)]
-        return head + _as_sentence(left[len(head) :].rstrip())
+            self._lines.append(line)
+            return
+        rest = opening.rest.rstrip()
+        if listed := _EVIDENCE.search(rest):
+            more = listed["more"] or listed["only"]
+            self._evidence[opening.choice].read(listed["sure"], more)
+            rest = rest[: listed.start()] + listed["end"]
+        self._style = opening
+        meaning = rest.casefold().rstrip(" .")
+        if meaning not in {"", _UNDEFINED, self._meanings.get(opening.choice)}:
+            if opening.choice not in self._home:
+                self._home[opening.choice] = len(self._lines)
+                self._meanings[opening.choice] = meaning
+            self._lines.append(line[: len(line) - len(opening.rest)] + rest)
 
-    def after(self, tried: Sequence[Tried], lesson: Lesson, quota: int) -> str:
+    def after(self, tried: Sequence[Tried], quota: int, room: float) -> str:
         """Return the text with the words that the inputs teach, and without those that misled.
 
         If the inputs teach nothing, the text is unchanged.
         """
         before = self._text()
-        seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for one in tried:
-            for stem in {term(word) for word in one.words}:
-                seen[stem][one.wanted] += 1
-        for one in tried:
-            failed, wanted = one.wanted != one.given, self._choices.index(one.wanted)
-            telling = self._typical(one, seen, lesson)
-            for word in telling[: quota if failed else quota // 2]:
-                self._signs[wanted].learn(word)
-            if failed and one.given in self._choices:
-                misled = {stem for stem in map(term, one.words) if not seen[stem][one.given]}
-                for stem in misled:
-                    self._signs[self._choices.index(one.given)].forget(stem)
+        inputs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for case in tried:
+            for stem in case.stems:
+                inputs[stem][case.wanted] += 1
+        for choice in range(len(self._choices)):
+            self._learn(choice, tried, inputs, quota)
+        for case in tried:
+            if case.failed and case.given in self._choices:
+                misled = self._evidence[self._choices.index(case.given)]
+                for stem in case.stems:
+                    if not inputs[stem][case.given]:
+                        misled.doubt(stem)
+        self._shorten(room)
         after = self._text()
-        # Reading alone may normalize a sentence, which is no lesson.
+        # Reading alone may normalize a line, which is no lesson.
         return after if after != before else self._source
 
-    def _typical(self, one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson) -> list[str]:
-        """Return the words that distinguish the right choice, the most frequent first."""
-        wanted = self._choices.index(one.wanted)
+    def _learn(self, choice: int, tried: Sequence[Tried], inputs: _Counts, quota: int) -> None:
+        """Add to the evidence for a choice what its inputs have and others lack."""
+        name = self._choices[choice]
+        mine = [case for case in tried if case.wanted == name]
+        surplus = {stem: 2 * counts[name] - counts.total() for stem, counts in inputs.items()}
+        telling: dict[str, int] = {}
+        chosen: list[list[str]] = []
+        for case in mine:
+            stems = [
+                stem
+                for stem, word in case.stems.items()
+                if surplus[stem] > 0 and self._tells(stem, word, choice)
+            ]
+            stems.sort(key=lambda stem: (-surplus[stem], -min(case.counts[stem], _FEW)))
+            telling.update((stem, surplus[stem]) for stem in stems)
+            chosen.append(stems[: quota if case.failed else quota // 2])
+        words = _shortest([word for case in mine for word in case.words])
+        # In turn, so that each input gives some of its words.
+        new = sorted(_in_turn(chosen), key=lambda stem: -surplus[stem])
+        self._evidence[choice].learn(telling, new, words)
 
-        def tells(stem: str) -> bool:
-            claim = lesson.weight(stem, wanted)
-            rivals = (weight for _, weight in lesson.weights.get(stem, ()))
-            return len(seen[stem]) == 1 and all(weight <= claim for weight in rivals)
+    def _tells(self, stem: str, word: str, choice: int) -> bool:
+        """Return whether a word can be evidence: no other choice has more weight on it."""
+        claim = self._lesson.weight(stem, choice)
+        return (
+            all(weight <= claim for _, weight in self._lesson.weights.get(stem, ()))
+            and is_plain(word)
+            # The name of another choice in the list would count as evidence for that choice.
+            and {choice}.issuperset(self._names.named_in(word))
+        )
 
-        # The name of another choice in the list would count as evidence for that choice.
-        telling = [
-            word
-            for word in one.words
-            if tells(term(word)) and {wanted}.issuperset(self._names.named_in(word))
-        ]
-        return sorted(telling, key=lambda word: -seen[term(word)][one.wanted])
+    def _shorten(self, room: float) -> None:
+        """Drop the last words of the longest lists until the text is short enough."""
+        without = len("\n".join(self._lines))
+        excess = len(self._text()) - min(room, max(_SHORT, _GROWTH * without))
+        lengths = {choice: len(str(words)) for choice, words in self._evidence.items()}
+        while excess > 0 and any(lengths.values()):
+            longest = max(lengths, key=lambda choice: lengths[choice])
+            words = self._evidence[longest]
+            words.keep(len(words) - 1)
+            excess -= lengths[longest] - len(str(words))
+            lengths[longest] = len(str(words))
 
     def _text(self) -> str:
         lines = [*self._lines]
-        below = []
-        for choice, signs in sorted(self._signs.items()):
-            number = self._home.get(choice)
-            opens = number is not None and self._names.opening(lines[number]) is not None
-            said = signs.sentences("it" if opens else self._choices[choice])
-            if number is not None:
-                lines[number] = " ".join(filter(None, (lines[number].rstrip(), said)))
-            elif said:
-                below.append(f"{self._marker}{said}")
-        emptied = {self._home[choice] for choice in self._signs if choice in self._home}
-        kept = [
-            line
-            for number, line in enumerate(lines)
-            if number not in emptied or _BULLET.sub("", f"{line} ", count=1).strip()
-        ]
-        if below and kept and kept[-1].strip() and not _BULLET.match(kept[-1]):
-            kept.append("")
-        return "\n".join((*kept, *below))
+        below: list[str] = []
+        for choice, words in sorted(self._evidence.items()):
+            if choice in self._home:
+                place = self._home[choice]
+                lines[place] = _with_evidence(lines[place], str(words))
+            elif words:
+                opening = f"{self._style.before}{self._choices[choice]}{self._style.after}"
+                below.append(_with_evidence(f"{opening}{_UNDEFINED}", str(words)))
+        if below and lines[-1].strip() and not _BULLET.match(lines[-1]):
+            lines.append("")
+        return "\n".join((*lines, *below))
 
 
-def _as_sentence(text: str) -> str:
-    """Return ``text`` with a capital letter and a full stop if it starts and ends with words."""
-    first = text.partition(" ")[0]
-    capital = text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
-    return f"{capital}." if text[-1:].isalnum() else capital
+def _with_evidence(line: str, words: str) -> str:
+    end = line[-1] if line.endswith((".", "!")) else ""
+    return f"{line.removesuffix(end)} ({words}){end}" if words else line

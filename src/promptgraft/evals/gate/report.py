@@ -20,7 +20,7 @@ from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.notebook import Card, Shown, first_rows
 from promptgraft.ground.serde import HexDigest, Json, unstructure
-from promptgraft.ground.text import counted, score
+from promptgraft.ground.text import cases_of_split, counted, score
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 
@@ -261,7 +261,7 @@ class GateReport(Tried, Shown):
     def line(self) -> str:
         """Return the subject and the main figures on one line."""
         return (
-            f"{self.prompt}, {self.tried}, {counted(len(self.cases), 'case')} of {self.split}: "
+            f"{self.prompt}, {self.tried}, {cases_of_split(len(self.cases), self.split)}: "
             f"pass rate {score(self.pass_rate)}, mean score {score(self.mean_score)}"
         )
 
@@ -278,7 +278,7 @@ class GateReport(Tried, Shown):
             lead=f"pass rate {score(self.pass_rate)}, mean score {score(self.mean_score)}",
             fields=(
                 ("tried", self.tried),
-                ("cases", f"{len(self.cases)} of {self.split}"),
+                ("cases", cases_of_split(len(self.cases), self.split)),
                 ("model", self.model),
                 ("unscored", f"{self.unscored}"),
             ),

@@ -15,6 +15,7 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     adapter_identity,
     evaluated,
+    sees_images,
 )
 from promptgraft.errors import (
     CandidateError,
@@ -27,6 +28,7 @@ from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.ground.content import Image, files_in
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, one_of
 from promptgraft.ground.text import clip, fenced
@@ -201,9 +203,13 @@ class JudgeMetric(BaseMetric):
     ) -> Verdict:
         self.check(case)
         question = self.question(case, answer)
+        files = files_in([case.input, case.context, case.turns])
+        images = tuple(file for file in files if isinstance(file, Image))
         judgements = [
-            _sampled([self._ask(judge, question, session) for _ in range(self.samples)])
+            _sampled([self._ask(judge, asked, session) for _ in range(self.samples)])
             for judge in self.judges
+            # A judge that cannot see is told the names of the images only.
+            for asked in [attrs.evolve(question, files=images if sees_images(judge) else ())]
         ]
         score = score_of_votes(
             self.voting,

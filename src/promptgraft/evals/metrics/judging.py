@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from statistics import fmean
 from typing import Protocol, runtime_checkable
 
@@ -120,7 +121,8 @@ def check_cases(
     ``by_turn``, a metric needs to be able to judge only one turn of a conversation. With
     ``noted``, faults are added there and nothing is raised.
     """
-    faults = in_one_line() if noted is None else noted
+    faults, cases = in_one_line() if noted is None else noted, tuple(cases)
+    hint = _columns_hint(cases)
     checking = [
         (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
         for metric in metrics
@@ -138,11 +140,21 @@ def check_cases(
                 if needed_texts and case.recorded is None:
                     _check_options(metric.name, needed_texts(case), output_type)
             except ConfigError as error:
-                faults.add_of(case, str(error))
+                faults.add_of(case, f"{error}{hint}")
     if noted is None:
         faults.refuse()
 
 
+def _columns_hint(cases: Sequence[Case]) -> str:
+    """Return how to name the column of the expected answers; empty if there are some."""
+    columns = next((case.input for case in cases), None)
+    if not isinstance(columns, dict) or any(case.expected is not None for case in cases):
+        return ""
+    named = listed(islice(columns, _MOST_COLUMNS))
+    return f"; name its column with `fields: {{expected: COLUMN}}`, the input has {named}"
+
+
+_MOST_COLUMNS = 8
 _SEVERITY = re.compile(r"P(?P<number>[0-9]+):", re.IGNORECASE)
 _SEVERITIES = ("P0", "P1", "P2", "P3")
 

@@ -213,8 +213,11 @@ def _entries(node: Node, members: dict[str, Node]) -> Iterator[Node]:
 
 
 def _entry(node: Node) -> Iterator[Node]:
+    if isinstance(node.value, str):
+        # A name alone, for a metric without options.
+        node = Node({"name": node.value}, node.path, node.source)
     if not isinstance(node.value, dict):
-        node.expected("an object with `name`")
+        node.expected("the name of a metric, or an object such as `{name: exact}`")
         return
     names = [key for key in _NAMES if key in node.value]
     if len(names) != 1:

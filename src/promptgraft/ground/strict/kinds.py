@@ -167,11 +167,15 @@ def record(
         rules: constraints of ``make`` across keys, for the JSON Schema.
     """
     needed = [name for name, key in keys.items() if key.required]
-    what = f"an object with {', '.join(f'`{name}`' for name in needed)}" if needed else "an object"
+    shape = "an object"
+    if needed:
+        shape = f"an object with {', '.join(f'`{name}`' for name in needed)}"
+    elif keys:
+        shape = f"an object such as `{{{next(iter(keys))}: ...}}`"
 
     def read(node: Node) -> T | None:
         if not isinstance(node.value, dict):
-            node.expected(what)
+            node.expected(shape)
             return None
         known = (*keys, *left_out)
         members = known_members(node, known, elsewhere=elsewhere, aliases=aliases)

@@ -12,7 +12,7 @@ import attrs
 from promptgraft.errors import ConfigError, HashMismatchError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
-from promptgraft.ground.text import listed
+from promptgraft.ground.text import counted, listed
 from promptgraft.overrides import (
     OverrideAddress,
     PromptLike,
@@ -26,6 +26,7 @@ from promptgraft.parts.validation import shown_hash
 from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.transcripts import base_of
+from promptgraft.search.stopping import stop_detail
 from promptgraft.targets.types import Change, read_changes
 
 
@@ -90,7 +91,9 @@ def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chose
         ConfigError: the run has no such candidate, or has not ended.
     """
     if candidate == 0:
-        raise ConfigError("--candidate: 0 is the baseline, there is nothing to apply; name another")
+        raise ConfigError(
+            "--candidate: 0 is your prompt itself, there is nothing to apply; name another"
+        )
     if candidate is not None:
         return _checked(run, candidate)
     if run.ended is None:
@@ -99,18 +102,19 @@ def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chose
     if run.ended.improved or (best and keep_anyway):
         return _checked(run, best)
     if not best:
-        why = f"nothing beat the baseline ({run.ended.stop_detail})"
+        ended = stop_detail(run.ended.stop_reason, run.ended.stop_detail)
+        why = f"no rewrite beat your prompt ({ended})"
         return Chosen(candidate=None, why_not=why)
-    why = f"candidate {best} is {verdict}; --keep-anyway applies it anyway"
+    why = f"its best rewrite is {verdict}; --keep-anyway applies it anyway"
     return Chosen(candidate=None, why_not=why)
 
 
 def _unfinished(run: RunRecord) -> str:
     if run.state is State.RUNNING:
-        return "it is still running; wait, or name one of its candidates with --candidate"
+        return "it is still running; wait, or name one of its rewrites with --candidate"
     return (
         f"it was interrupted; continue it with `promptgraft resume {run.id}`, or name one of "
-        "its candidates with --candidate"
+        "its rewrites with --candidate"
     )
 
 
@@ -118,9 +122,10 @@ def _checked(run: RunRecord, candidate: int) -> Chosen:
     last = len(run.candidates) - 1
     if 0 < candidate <= last:
         return Chosen(candidate=candidate)
-    there = f"1 to {last}" if last > 0 else "none but the baseline"
+    there = "none" if last < 1 else "1" if last == 1 else f"1 to {last}"
     raise ConfigError(
-        f"run {run.id} has no candidate {candidate}; it has {there}: `promptgraft show {run.id}`"
+        f"--candidate: run {run.id} has no rewrite {candidate}; it has {there}: "
+        f"`promptgraft show {run.id}`"
     )
 
 
@@ -154,7 +159,7 @@ def winners_of(
         read_changes(one.entries, tag, where=f"{where} {one.candidate}: entries")
         for one in run.candidates
     ]
-    note = f"candidate {candidate}, {run.rollouts} rollouts, seed {run.seed}"
+    note = f"rewrite {candidate}, {counted(run.rollouts, 'test call')}, seed {run.seed}"
     provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, candidate))
     return tuple(
         Winner(

@@ -44,7 +44,7 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
     Lines are compared first, then the words of the lines that differ.
     """
     lines = _runs(before.splitlines(True), after.splitlines(True))
-    words = (word for line in lines for word in ([line] if line[0] else _by_word(*line[1:])))
+    words = (word for line in lines for word in ([line] if line[0] else _changed(*line[1:])))
     return tuple(_pieces(_joined(words)))
 
 
@@ -72,6 +72,19 @@ def _runs(
         (tag == "equal", "".join(old[start:end]), "".join(new[other:other_end]))
         for tag, start, end, other, other_end in found
     ]
+
+
+def _changed(before: str, after: str) -> Iterator[_Run]:
+    """Yield the runs of words in two runs of lines: line by line where all begin alike."""
+    old, new = before.splitlines(True), after.splitlines(True)
+    pairs = list(zip(old, new, strict=False))
+    if len(old) == len(new) and all(
+        words_in(line)[:1] == words_in(other)[:1] for line, other in pairs
+    ):
+        for line, other in pairs:
+            yield from _by_word(line, other)
+    else:
+        yield from _by_word(before, after)
 
 
 def _by_word(before: str, after: str) -> Iterator[_Run]:

@@ -32,7 +32,7 @@ from promptgraft.project.running import Changes, Runnable, run_job
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
-from promptgraft.search.stopping import StopReason
+from promptgraft.search.stopping import StopReason, stop_detail
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
 from promptgraft.service.jobs.mirror import name_of
@@ -197,8 +197,12 @@ def _close(journal: SqlJournal) -> None:
         journal.close()
 
 
+def _reason(result: RunResult) -> str:
+    return f"{result.stop_reason}: {stop_detail(result.stop_reason, result.stop_detail)}"
+
+
 def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
-    reason = f"{result.stop_reason}: {result.stop_detail}"
+    reason = _reason(result)
     if heartbeat.wish is Wish.CANCEL and result.stop_reason is StopReason.CANCELLED:
         return _End(state=JobState.CANCELLED, reason="asked to end")
     if result.stop_reason is StopReason.PAUSED:
@@ -221,7 +225,7 @@ def _end_by(error: PromptgraftError) -> _End:
         result = error.result
         return _End(
             state=JobState.COMPLETED,
-            reason=f"{result.stop_reason}: {result.stop_detail}",
+            reason=_reason(result),
             result=result,
             unstored=str(error),
         )
