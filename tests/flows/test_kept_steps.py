@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from flows.tickets import GRAPH, context, settings, work
-from promptgraft import Cancellation, Deadline, GepaOptimizer, MemoryJournal, Prompt, PromptResponse
+from promptgraft import (
+    Cancellation,
+    Deadline,
+    GepaOptimizer,
+    GepaResult,
+    MemoryJournal,
+    Prompt,
+    PromptResponse,
+)
 from promptgraft.adapters.base import answered
+from promptgraft.journal import Journal
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import StopReason
 
@@ -34,7 +43,8 @@ class Own:
         return answered(rendered, work(rendered), session=session)
 
 
-def optimized(adapter: Own, journal: MemoryJournal) -> Any:
+def optimized(adapter: Own, journal: Journal) -> GepaResult:
+    """Run or resume."""
     surroundings = context(adapter, journal=journal, cancellation=adapter.stop)
     return GepaOptimizer(surroundings, settings()).optimize(GRAPH)
 
