@@ -6,7 +6,7 @@ tools, judges. Each has a place in the answer, which is the same in every replay
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Callable
 from contextvars import ContextVar
 from decimal import Decimal
@@ -75,13 +75,12 @@ class Places:
         self.kept = kept
         self.taken = 0
         self._prefix = prefix
-        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
 
     def next(self) -> str:
         """Return the place of the next call, such as ``2.1.1`` or ``judge.3``."""
-        with self._lock:
-            self.taken += 1
-            return f"{self._prefix}{self.taken}"
+        self.taken = number = next(self._numbers)
+        return f"{self._prefix}{number}"
 
     def within(self, name: str) -> Places:
         """Return the places inside a step or another part of the answer."""

@@ -85,7 +85,6 @@ class AnswerCalls:
         self._log = log
         self.key = key
         self._records = records
-        self._lock = threading.Lock()
         self.sessions = 0
         self.replayed: list[Spending] = []
         self.kept: list[Spending] = []
@@ -99,7 +98,7 @@ class AnswerCalls:
 
     def find(self, place: str, question: HexDigest) -> Json | None:
         """Return the kept answer to a question, at its place or at any other."""
-        with self._lock:
+        with self._log.lock:
             record = self._records.get(place)
             if record is None or record.digest != question:
                 # Calls that users make side by side may change places with each other.
@@ -108,8 +107,8 @@ class AnswerCalls:
             if record is None:
                 return None
             del self._records[_place_of(record.key)]
-            self.replayed += _spent_in(record)
-            return record.answer
+        self.replayed += _spent_in(record)
+        return record.answer
 
     def begin(self) -> None:
         """Write the calls that have ended, because another one follows."""
@@ -118,7 +117,7 @@ class AnswerCalls:
 
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
-        with self._lock:
+        with self._log.lock:
             self._in_flight.add(place)
         spent = Spending(
             role=Role.UNANSWERED,
@@ -132,18 +131,20 @@ class AnswerCalls:
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
         """Keep the answer of a call, unless the whole answer is recorded soon."""
         self._log.wait_with(_Waiting(self, place, answer))
-        with self._lock:
-            self._in_flight.discard(place)
-            is_last = not self._in_flight
-        # What else is in flight may take long, so this one does not wait for the whole answer.
-        if not is_last:
-            self.begin()
+        if self._in_flight:
+            with self._log.lock:
+                self._in_flight.discard(place)
+                is_last = not self._in_flight
+            # What else is in flight may take long, so this one does not wait for the whole answer.
+            if not is_last:
+                self.begin()
 
 
 class CallLog:
     """Keeps the calls of a run in its journal; safe to share between threads.
 
-    Records of several threads that arrive while one is writing are written together.
+    Attributes:
+        lock: guards what has changed since the last write.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -153,27 +154,27 @@ class CallLog:
         self._queue: list[_Entry] = []
         self._counted: frozenset[str] = frozenset()
         self._is_closed = False
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._writing = threading.Lock()
-        self._stirred = threading.Condition(self._lock)
+        self._stirred = threading.Condition(self.lock)
         self._writer: threading.Thread | None = None
 
     def places(self, position: str) -> Places:
         """Return the places of a session that answers at a position of the run."""
-        with self._lock:
-            answer = self._open.get(position)
-            if answer is None:
-                records = {_place_of(one.key): one for one in self._kept(position)}
-                answer = self._open[position] = AnswerCalls(self, position, records)
-            answer.sessions += 1
+        # Without a lock: the sessions of one answer are made one after the other.
+        answer = self._open.get(position)
+        if answer is None:
+            records = {_place_of(one.key): one for one in self._kept(position)}
+            answer = self._open[position] = AnswerCalls(self, position, records)
+        answer.sessions += 1
         places = Places(answer)
         return places if answer.sessions == 1 else places.within(f"repeat.{answer.sessions}")
 
     def made(self, position: str) -> None:
         """Note that an answer is made, and will be recorded as soon as the run gets to it."""
-        with self._lock:
-            if (answer := self._open.get(position)) is not None:
-                self._made[position] = answer
+        answer = self._open.get(position)
+        if answer is not None and answer.waiting:
+            self._made[position] = answer
 
     # What is paid for.
 
@@ -216,8 +217,7 @@ class CallLog:
         if answer.holds_any:
             answer.begin()
         else:
-            with self._lock:
-                answer.waiting = []
+            answer.waiting = []
         return without(spent, answer.replayed) if answer.replayed else spent
 
     def fail(
@@ -234,7 +234,7 @@ class CallLog:
 
     def close(self) -> list[Spending]:
         """Stop keeping answers; return what was paid for answers that were left behind."""
-        with self._lock:
+        with self.lock:
             self._is_closed = True
             left, self._open = self._open, {}
             self._stirred.notify_all()
@@ -245,9 +245,8 @@ class CallLog:
         return spent
 
     def _close(self, key: str) -> AnswerCalls | None:
-        with self._lock:
-            self._made.pop(key, None)
-            return self._open.pop(key, None)
+        self._made.pop(key, None)
+        return self._open.pop(key, None)
 
     def _kept(self, key: str) -> list[Record]:
         keys = [one for one in self._journal.calls_of(key) if _SENT not in one]
@@ -277,7 +276,7 @@ class CallLog:
 
     def append_all(self, records: Sequence[Record]) -> None:
         """Record answers; see :meth:`Journal.append_all`."""
-        self.write(records)
+        self._journal.append_all(records)
 
     def note_sent(self, answer: AnswerCalls, place: str, question: HexDigest, bound: Json) -> None:
         """Record a request that is about to be sent."""
@@ -285,15 +284,14 @@ class CallLog:
         number = 1
         while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
             number += 1
-        with self._lock:
-            # Those too whose threads make the next calls before the run has recorded them.
-            others = [one for one in self._made.values() if one is not answer and one.waiting]
+        # Those too whose threads make the next calls before the run has recorded them.
+        others = [one for one in [*self._made.values()] if one is not answer and one.waiting]
         record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
         self.write([record], of=[answer, *others])
 
     def wait_with(self, call: _Waiting) -> None:
         """Write the answer of a call when another call follows, or in a while."""
-        with self._lock:
+        with self.lock:
             # Its request was charged as lost when the log was closed.
             if self._is_closed:
                 return
@@ -307,14 +305,14 @@ class CallLog:
     def _write_late(self) -> None:
         """Write what no further call and no record of the whole answer has settled for a while."""
         while True:
-            with self._lock:
+            with self.lock:
                 if self._is_closed:
                     return
                 self._stirred.wait(_SOON)
                 now = time.monotonic()
                 late = [
                     answer
-                    for answer in self._open.values()
+                    for answer in [*self._open.values()]
                     if answer.waiting and answer.waiting[0].since + _SOON <= now
                 ]
             try:
@@ -330,12 +328,12 @@ class CallLog:
         Those of several threads that arrive while one is writing are appended together.
         """
         entry = _Entry(records, of)
-        with self._lock:
+        with self.lock:
             self._queue.append(entry)
         with self._writing:
             if entry.is_written:
                 return
-            with self._lock:
+            with self.lock:
                 queue, self._queue = self._queue, []
                 for one in queue:
                     one.take_waiting()
@@ -345,7 +343,7 @@ class CallLog:
                     self._journal.append_all(batch)
             except BaseException:
                 # Their own threads try again: this one may be to blame, or be interrupted.
-                with self._lock:
+                with self.lock:
                     self._queue = [one for one in queue if one is not entry] + self._queue
                 raise
             for one in queue:
