@@ -215,6 +215,7 @@ def test_as_json_it_is_one_document(
         "warnings": [],
         "unchecked": [],
         "protected": [],
+        "notes": [],
         "sent": [],
         "cases": {},
         "plans": {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from enum import Enum, StrEnum
 from typing import Any
@@ -22,6 +23,7 @@ from promptgraft.ground.serde import (
     digest,
     digest_all,
     digest_text,
+    nearest,
     parse_json,
     shown,
     unstructure,
@@ -225,3 +227,29 @@ def test_messages_show_values_in_short() -> None:
 )
 def test_a_near_word_is_suggested(word: str, hint: str) -> None:
     assert did_you_mean(word, ["prompt", "store"]) == hint
+
+
+class Counting(list[str]):
+    """A list that counts how many of its items are looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for item in super().__iter__():
+            self.looked_at += 1
+            yield item
+
+
+def test_the_search_for_a_near_word_is_bounded_whatever_a_file_holds() -> None:
+    many = Counting(f"key{number}" for number in range(1_000_000))
+    assert did_you_mean("key7x", many) == " (did you mean `key7`?)"
+    assert many.looked_at <= 10_000
+    # Words of another length are passed over, not compared.
+    long_ones = ["x" * 50] * 5_000
+    assert did_you_mean("promt", [*long_ones, "prompt"]) == " (did you mean `prompt`?)"
+    assert did_you_mean("x" * 100_000, ["x" * 100_000]) == ""
+
+
+def test_a_word_is_near_only_above_the_cutoff() -> None:
+    assert nearest("promt", ["prompt"], cutoff=0.8) == "prompt"
+    assert nearest("pro", ["prompt"], cutoff=0.8) == ""

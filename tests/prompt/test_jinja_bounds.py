@@ -77,6 +77,22 @@ def test_an_expression_that_makes_too_much_is_ended_before_it_is_made(expression
         DOUBLED.replace("SUM", "'%s%s' % (ns.x, ns.x)"),
         DOUBLED.replace("SUM", "'{}{}'.format(ns.x, ns.x)"),
         DOUBLED.replace("SUM", "[ns.x, ns.x]") + "{{ ns.x }}",
+        *(
+            f"{{% set l = range(99999)|list %}}{{% for a in range(99999) %}}{one}{{% endfor %}}"
+            for one in (
+                "{% for b in l %}{% for c in l %}x{% endfor %}{% endfor %}",
+                "{{ range(99999)|sum }}",
+                "{{ 'q' in l }}",
+                "{{ l == l }}",
+                "{{ l|max }}",
+                "{{ l.count(3) }}",
+                "{{ l|unique|first }}",
+                "{% if l[::-1] %}{% endif %}",
+                "{{ l|map('string')|list|length }}",
+            )
+        ),
+        "{% set t = range(99999)|join %}{% for a in t %}{{ t|upper|length }}{% endfor %}",
+        "{% set t = range(99999)|join %}{% for a in t %}{{ 'q' in t }}{% endfor %}",
     ],
 )
 def test_a_rendering_has_one_bound_for_all_its_steps(template: str) -> None:
@@ -132,6 +148,11 @@ def test_an_expression_is_a_text_of_at_most_ten_thousand_characters() -> None:
 )
 def test_what_stays_within_the_bounds_is_what_jinja_makes(expression: str, text: str) -> None:
     assert rendered(f"{{{{ {expression} }}}}") == text
+
+
+def test_a_filter_that_walks_through_nothing_costs_nothing() -> None:
+    template = "{% set l = range(9999)|list %}{% for a in l %}{{ l|length // 9999 }}{% endfor %}"
+    assert rendered(template) == "1" * 9_999
 
 
 def test_a_loop_knows_its_length_and_its_end() -> None:

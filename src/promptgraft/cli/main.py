@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -19,7 +20,7 @@ from promptgraft.cli.options import command, examples
 from promptgraft.cli.output import echo, spell_for_encoding
 from promptgraft.errors import CallerError, PromptgraftError
 from promptgraft.ground.files import nearest_folder
-from promptgraft.ground.text import raised
+from promptgraft.ground.text import raised, visible, visible_line
 from promptgraft.ground.under_way import left_behind
 
 _GRACE = 0.5
@@ -194,7 +195,7 @@ def run(arguments: Sequence[str]) -> int:
 
         if place := place_of(error, innermost=True):
             return conclude(CallerError(f"{place} raised {raised(error)}"))
-        traceback.print_exc()
+        echo(visible(traceback.format_exc()).removesuffix("\n"), error=True)
         complain("this is a bug in promptgraft; please report it with the lines above")
         return ExitCode.INTERNAL_ERROR
 
@@ -213,11 +214,23 @@ def _invoke(arguments: Sequence[str]) -> int:
     return code or ExitCode.OK
 
 
+class _VisibleLines(logging.Formatter):
+    """Formats messages, which may hold texts of others, as lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = visible_line(record.getMessage())
+        return (
+            f"{line}\n{visible(self.formatException(record.exc_info))}" if record.exc_info else line
+        )
+
+
 def main() -> None:
     """Run the command line of this process, and exit without waiting for stuck threads."""
     # Imports create hundreds of thousands of objects that all stay alive, so collecting is futile.
     gc.set_threshold(100_000, 50, 50)
     spell_for_encoding(sys.stdout, sys.stderr)
+    if logging.lastResort is not None:  # prints warnings of code that sets up no logs
+        logging.lastResort.setFormatter(_VisibleLines())
     if instruction := os.environ.get(_COMPLETE):
         from click.shell_completion import shell_complete
 

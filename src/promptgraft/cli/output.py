@@ -119,6 +119,7 @@ class Screen:
 
         Names take at least ``width`` columns, so that several calls can be aligned.
         """
+        rows = [(visible_line(name), value) for name, value in rows]
         width = max((width, *(len(name) for name, _ in rows)))
         for name, value in rows:
             first, *more = self._wrapped(visible_line(value), width + 2)
@@ -131,10 +132,11 @@ class Screen:
 
         On a terminal that is too narrow, the last column is printed on lines of its own.
         """
+        rows = [[visible_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
         for row in rows:
-            *cells, last = (visible_line(cell) for cell in row)
+            *cells, last = row
             padded = [f"{cell:{'>' if at else '<'}{widths[at]}}" for at, cell in enumerate(cells)]
             self._print("  ".join([*padded, *([] if narrow else [last])]).rstrip())
             if narrow and last:

@@ -192,6 +192,7 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
                 "warnings": list(checked.warnings),
                 "unchecked": list(checked.unchecked),
                 "protected": list(checked.protected),
+                "notes": list(checked.notes),
                 "sent": list(checked.sent),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
@@ -211,16 +212,18 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
                 screen.fields([(name, plan.line)])
         elif not checked.faults:
             screen.line(f"{path} has no faults in what was checked without code", bold=True)
-        for line in checked.protected:
-            screen.line(f"protected: {line}")
-        if probed is not None:
-            screen.line(f"probe: {probed.line}")
-        for line in checked.sent:
-            screen.line(f"sent: {line}")
-        for warning in checked.warnings:
-            screen.line(f"warning: {warning}", color="yellow")
-        for line in checked.unchecked:
-            screen.line(f"not checked: {line}", color="yellow")
+        probe = () if probed is None else (probed.line,)
+        told = {
+            "protected": checked.protected,
+            "note": checked.notes,
+            "probe": probe,
+            "sent": checked.sent,
+            "warning": checked.warnings,
+            "not checked": checked.unchecked,
+        }
+        for kind, line in ((kind, line) for kind, lines in told.items() for line in lines):
+            color = "yellow" if kind in ("warning", "not checked") else None
+            screen.line(f"{kind}: {line}", color=color)
     if checked.faults:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")

@@ -11,7 +11,7 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.text import visible
+from promptgraft.ground.text import visible, visible_line
 from promptgraft.project.gate import Choice, Tried, tried_prompt
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.parts import ForeignSource
@@ -113,7 +113,7 @@ def _print(
         raise click.UsageError("--as prints the whole request; leave --messages and --json out")
     # On standard error, so that the text can be piped as it is.
     for note in tried.notes:
-        echo(f"warning: {note}", error=True)
+        echo(visible_line(f"warning: {note}"), error=True)
     chat = _messages(rendered)
     if sent is not None:
         messages_sent = sent.get("messages")

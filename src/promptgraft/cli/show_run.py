@@ -12,7 +12,7 @@ from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.evals.types import step_to_json
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
-from promptgraft.ground.text import change, counted, dollars, moment, score, visible
+from promptgraft.ground.text import change, counted, dollars, moment, score, visible, visible_line
 from promptgraft.overrides.resolution import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_json, held_out_gain
@@ -197,7 +197,7 @@ def _show_questions(record: RunRecord, step: int, *, as_json: bool) -> None:
         return
     for place, text in texts.items():
         if len(texts) > 1:
-            echo(f"==> {place} <==")
+            echo(visible_line(f"==> {place} <=="))
         echo(visible(text))
 
 

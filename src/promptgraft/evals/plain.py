@@ -5,7 +5,6 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from promptgraft.evals.case_kinds import (
 )
 from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
-from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
 from promptgraft.ground.strict.checks import (
     ANYTHING,
     OBJECT,
@@ -246,11 +245,11 @@ class PlainReader:
         return messages[-1].text
 
     def _meant(self, key: str) -> str:
-        for column in difflib.get_close_matches(key, self._columns, n=1):
+        if column := nearest(key, self._columns):
             field = self._columns[column]
             if field != column:
                 return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
-            return did_you_mean(key, [column])
+            return f" (did you mean `{column}`?)"
         return "; name it in `keep`, or among those of `input` in `fields`, or take it out"
 
     def _compared(self, key: str, known: dict[str, str], compare: Callable[[str], str]) -> str:
@@ -297,10 +296,9 @@ class PlainReader:
 
     def _near(self, key: str) -> str:
         """Return the field that a parameter may be a misspelling of; empty for none."""
-        near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=_TYPING_MISTAKE)
+        near = nearest(key, FIELDS, cutoff=_TYPING_MISTAKE)
         # The prompt reads it, or it is a field whose name is that of a parameter here.
-        is_meant = key in self._read or key in near
-        return "" if is_meant or not near else near[0]
+        return "" if key in self._read or key == near else near
 
 
 def _listed(value: Mapping[str, Json]) -> str:

@@ -35,6 +35,7 @@ DEEPEST = 100
 _LENIENT = json.JSONDecoder()
 _HALF = re.compile(r"[\ud800-\udfff]")
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+_MOST_UNKNOWN = 20
 _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 DELIMITERS = ",;\t|"
@@ -253,10 +254,13 @@ class _Scanner:
 def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:
     """Check the object around the cases of an EvalSet, or yield it if it is a case itself."""
     if any(is_cases(key) for key in found):
-        for key in found:
-            if snake_case(key) not in _SET_KEYS:
-                meant = did_you_mean(snake_case(key), list(_SET_KEYS))
-                faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
+        unknown = [key for key in found if snake_case(key) not in _SET_KEYS]
+        for key in unknown[:_MOST_UNKNOWN]:
+            meant = did_you_mean(snake_case(key), _SET_KEYS)
+            faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
+        if len(unknown) > _MOST_UNKNOWN:
+            more = len(unknown) - _MOST_UNKNOWN
+            faults.add(line, f"{more:,} more unknown fields of an EvalSet")
     elif {"conversation", "actualConversation", "actual_conversation"} & found.keys():
         yield Row(line, found, in_eval_set=True)
     else:

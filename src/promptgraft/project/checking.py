@@ -38,6 +38,7 @@ class Checked:
         faults: one line each.
         warnings: one line each.
         protected: what no search changes although it is in the files of texts, one line each.
+        notes: how the text that is sent differs from a file, one line each.
         unchecked: what was not tried, and why; one line each.
         sent: the variables that a run sends, and to whom, one line each; only of a check without
             code.
@@ -48,6 +49,7 @@ class Checked:
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     sent: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
@@ -116,6 +118,7 @@ def check_project(path: str | Path) -> Checked:
         project=project,
         warnings=tuple(warnings),
         protected=tuple(_protected(project)),
+        notes=tuple(_notes(project)),
         unchecked=unchecked,
         plans=plans,
     )
@@ -128,7 +131,7 @@ class Probed:
     agent: str
     case: str
     text: str
-    output: Json = None
+    output: Json = attrs.field(default=None, hash=False)
 
     @property
     def line(self) -> str:
@@ -226,6 +229,17 @@ def _protected(project: Project) -> Iterator[str]:
             for name in _bare_sections(prompt):
                 line = f"section `{name}` is nothing but placeholders, so no search changes it"
                 yield file.line(prompt.place, f"{line}; `optimizer.targets` opens it")
+
+
+def _notes(project: Project) -> Iterator[str]:
+    """Yield a line for each Markdown file that is not sent as it is written."""
+    for prompt in map(project.prompt, project.names):
+        source = prompt.source
+        # Of texts and BAML functions, the files are sent as they are, or by BAML.
+        tell = getattr(source, "sent_differently", None)
+        if tell is not None and (ways := tell()):
+            line = f"{ways}; `verbatim: true` in the front matter sends the file as it is written"
+            yield project.surroundings.file.line(prompt.place, line)
 
 
 def _bare_sections(prompt: ProjectPrompt) -> Iterator[str]:

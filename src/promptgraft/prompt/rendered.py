@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import attrs
@@ -23,7 +23,7 @@ from promptgraft.prompt.schema import (
     params_descriptions,
     schema_of,
 )
-from promptgraft.prompt.sections import Tool
+from promptgraft.prompt.sections import Role, Tool
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
@@ -57,6 +57,9 @@ class RenderedSection:
         summarized: whether the text is the summary.
         calls: example calls of its tools, shown after its text; only in a plain section, whose
             text is passed to the agent without them.
+        lead: what is sent before its text, such as a heading as it was written, with all line
+            breaks; None for the usual heading and one empty line.
+        role: ``system`` or ``user``: the message that it belongs to; None for the usual one.
     """
 
     path: SectionPath
@@ -65,6 +68,8 @@ class RenderedSection:
     overridden: bool = False
     summarized: bool = False
     calls: str = ""
+    lead: str | None = None
+    role: Role | None = None
 
     @property
     def text(self) -> str:
@@ -137,27 +142,22 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
     text: str = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        blocks: list[str] = []
-        for section in self.sections:
-            shown = (section.heading, section.text.strip("\n"), section.calls)
-            blocks.extend(filter(None, shown))
-        object.__setattr__(self, "text", "\n\n".join(blocks))
+        text = "".join([piece for pieces in _laid_out(self.sections) for piece in pieces])
+        object.__setattr__(self, "text", text)
 
     @property
     def content(self) -> Content:
         """The text, cut at images and files, which stand in place of their names."""
         places: list[tuple[int, File]] = []
         start = 0
-        for section in self.sections:
-            body = section.text.strip("\n")
-            before = len(section.heading) + 2 if section.heading and body else 0
-            at = start + before - (len(section.text) - len(section.text.lstrip("\n")))
+        for section, pieces in zip(self.sections, _laid_out(self.sections), strict=True):
+            stripped = len(section.text) - len(section.text.lstrip("\n"))
+            at = start + len(pieces[0]) - stripped
             for segment in section.segments:
                 if segment.file is not None:
                     places.append((at, segment.file))
                 at += len(segment.text)
-            blocks = [block for block in (section.heading, body, section.calls) if block]
-            start += sum(len(block) + 2 for block in blocks)
+            start += sum(map(len, pieces))
         return cut(self.text, places)
 
     @property
@@ -200,6 +200,23 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
             ),
             blocks=(LongText(title="text", text=self.text, is_open=True),),
         )
+
+
+def _laid_out(sections: Iterable[RenderedSection]) -> Iterator[tuple[str, str, str]]:
+    """Yield what stands before the text of each section, the text, and its example calls."""
+    has_text = False
+    for section in sections:
+        body, gap = section.text.strip("\n"), "\n\n" if has_text else ""
+        if section.lead is not None:
+            before = section.lead if has_text else section.lead.lstrip("\n")
+        elif section.heading:
+            before = f"{gap}{section.heading}" + ("\n\n" if body else "")
+        else:
+            before = gap if body else ""
+        has_text = has_text or bool(before or body)
+        calls = f"\n\n{section.calls}" if section.calls and has_text else section.calls
+        has_text = has_text or bool(calls)
+        yield before, body, calls
 
 
 def show_type(output_type: Any) -> str:

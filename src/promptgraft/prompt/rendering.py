@@ -32,6 +32,7 @@ from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, Rendere
 from promptgraft.prompt.schema import FieldTexts, output_descriptions, shown_outcome
 from promptgraft.prompt.sections import (
     MarkdownSection,
+    Role,
     SectionVisibility,
     TaskExamplesSection,
     Tool,
@@ -201,7 +202,9 @@ def render_prompt(
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
     shown: set[str] = set()
+    roles: dict[SectionPath, Role | None] = {}
     for path, section, visibility in _visible(walked, bindings):
+        roles[path] = section.role or roles.get(path[:-1])
         if visibility is SectionVisibility.SUMMARY:
             summary = resolved.parts.summaries.get(path)
             text = (section.summary or "") if summary is None else summary
@@ -212,6 +215,7 @@ def render_prompt(
                     segments=(Segment(text),),
                     overridden=summary is not None,
                     summarized=True,
+                    lead=section.lead,
                 )
             )
             shown.add(summary_part(path))
@@ -227,11 +231,15 @@ def render_prompt(
             sections.extend(resolved.examples[path])
         if resolved.owners:
             shown.add(section_part(path))
+    placed = [
+        attrs.evolve(section, role=roles.get(section.path, roles.get(section.path[:-1])))
+        for section in sections
+    ]
     used = {part for part, owner in resolved.owners if owner is None or owner in shown}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
-        sections=tuple(sections),
+        sections=tuple(placed if any(roles.values()) else sections),
         tools=tuple(tools),
         output_type=output_type,
         described=resolved.said,
@@ -298,7 +306,11 @@ def _full(
             ]
         )
     return RenderedSection(
-        path=path, title=section.title, segments=segments, overridden=body is not None
+        path=path,
+        title=section.title,
+        segments=segments,
+        overridden=body is not None,
+        lead=section.lead,
     )
 
 

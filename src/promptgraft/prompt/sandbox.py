@@ -36,7 +36,7 @@ UNCOMPILED = (ValueError, RecursionError, MemoryError, SyntaxError)
 _STEPS_OF_CALL = 20  # a call takes about as long as this many steps of a loop
 
 # Names of internal filters, which no template can spell.
-_PART, _STEPS = "part of ~", "steps of for"
+_PART, _STEPS, _WALKED = "part of ~", "steps of for", "operand of =="
 
 _made = ContextVar[list[int] | None]("promptgraft_made", default=None)
 
@@ -102,11 +102,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         # Both are random, and a prompt must always render the same text.
         del self.globals["lipsum"], self.filters["random"]
         self.filters |= {
-            name: _bounded(name, self.filters[name]) for name in _GROWING & self.filters.keys()
+            name: _bounded(name, function)
+            for name, function in self.filters.items()
+            if name not in _CONSTANT
         }
         # Of nunjucks, in whose dialect many templates are written: data as JSON.
         self.filters["dump"] = _bounded("dump", _dumped)
-        self.filters |= {_PART: _counted, _STEPS: pass_context(_steps)}
+        self.filters |= {_PART: _counted, _STEPS: pass_context(_steps), _WALKED: _walked}
 
     def getattr(self, obj: object, attribute: str) -> object:
         if self._keys_first and isinstance(obj, Mapping):
@@ -127,6 +129,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(self, context: Context, obj: object, /, *args: object, **named: object) -> object:
         charge(_STEPS_OF_CALL)
         owner, name = (getattr(obj, key, None) for key in ("__self__", "__name__"))
+        charge(_length(owner))  # most methods walk through all of it
         if isinstance(owner, (str, bytes, int)):
             args = tuple(map(_listed, args))
             charge(_of_call(name, owner, *args, **named))
@@ -153,6 +156,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for loop in list(source.find_all(nodes.For)):
             text = sum(len(one.data) for one in loop.find_all(nodes.TemplateData))
             loop.iter = _filtered(loop.iter, _STEPS, nodes.Const(1 + text))
+        for compared in list(source.find_all(nodes.Compare)):
+            compared.expr = _filtered(compared.expr, _WALKED)
+            for operand in compared.ops:
+                operand.expr = _filtered(operand.expr, _WALKED)
+        for item in list(source.find_all(nodes.Getitem)):
+            if isinstance(item.arg, nodes.Slice):
+                item.node = _filtered(item.node, _WALKED)
         for joined in list(source.find_all(nodes.Concat)):
             joined.nodes = [_filtered(part, _PART) for part in joined.nodes]
         for number in source.find_all(nodes.Const):
@@ -180,6 +190,22 @@ def _counted(value: T) -> T:
     return value
 
 
+def _walked(value: T) -> T:
+    charge(_length(value))
+    return value
+
+
+_CHARACTERS_OF_STEP = 50
+_COUNTED = (list, tuple, Mapping, set, frozenset, range)
+
+
+def _length(value: object) -> int:
+    """Return about how many steps it takes to walk through a value, without doing so."""
+    if isinstance(value, (str, bytes)):
+        return len(value) // _CHARACTERS_OF_STEP
+    return len(value) if isinstance(value, _COUNTED) else 0
+
+
 def _dumped(value: object, indent: int | None = None) -> str:
     # `tojson` would write `<` as `\u003c`, for pages of HTML.
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
@@ -195,8 +221,8 @@ def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object
     @functools.wraps(function)
     def called(*args: object, **named: object) -> object:
         first = int(hasattr(function, "jinja_pass_arg"))  # after the argument that Jinja passes
-        given = tuple(map(_listed, args[first:]))
-        charge(_of_call(name, *given, **named))
+        given = tuple(map(_listed, args[first:])) if name in _GROWING else args[first:]
+        charge(1 + sum(map(_length, given)) + _of_call(name, *given, **named))
         return function(*args[:first], *given, **named)
 
     return called
@@ -230,6 +256,8 @@ _ROWS = (str, bytes, list, tuple)
 _SPEC = re.compile(r"%(?:\([^%]{0,99}?\))??[-#0 +]*(\d+)?(?:\.(\d+))?[*.\d]*[a-zA-Z]")
 _PADDING = {"batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"}
 _SPREADING = {"dump", "expandtabs", "indent", "tojson"}
+_CONSTANT = {"attr", "count", "d", "default", "first", "last", "length"}
+"""Filters that do not walk through their argument."""
 _GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "translate"}
 """Filters and methods whose result may be much larger than their arguments."""
 

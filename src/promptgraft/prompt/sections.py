@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -22,6 +22,9 @@ from promptgraft.prompt.syntax import Source, Values, compile_source, given
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")
+
+Role: TypeAlias = Literal["system", "user"]
+"""The message of a chat that a section belongs to."""
 
 # The function names that both OpenAI and Anthropic accept.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -168,6 +171,9 @@ class MarkdownSection:
             examples are shown after its text, and are not part of it if it is plain.
         fault: returns in one line why a text is not allowed as an override here, empty if it is;
             None if any text is. Pickled with the section.
+        role: ``"system"`` or ``"user"``: the message that the section and those below it belong
+            to. By default, sections before the first one with a bound value are the system's.
+        lead: what is sent before the text in place of the heading and one empty line.
 
     Raises:
         InvalidIdentifierError: ``key`` is not an identifier.
@@ -189,6 +195,8 @@ class MarkdownSection:
     params_type: type | None = None
     tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
+    role: Role | None = None
+    lead: str | None = None
     source: Source = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -199,6 +207,10 @@ class MarkdownSection:
             raise PromptDefinitionError(
                 f"{where}: syntax: expected 'dollar', 'jinja' or 'plain', "
                 f"found {shown(self.syntax)}"
+            )
+        if self.role is not None and self.role not in get_args(Role):
+            raise PromptDefinitionError(
+                f"{where}: role: expected 'system' or 'user', found {shown(self.role)}"
             )
         source = compile_source(
             self.template, BodySyntax(self.syntax), where=where, placeholders=self.placeholders

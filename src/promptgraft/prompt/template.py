@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from promptgraft.errors import ConfigError, UnknownPartError
+from promptgraft.errors import ConfigError, PromptDefinitionError, UnknownPartError
 from promptgraft.ground.content import File
 from promptgraft.ground.notebook import Card, LongText, Shown, Table
 from promptgraft.ground.serde import did_you_mean, shown
@@ -114,8 +114,8 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
 
     Raises:
         InvalidIdentifierError: ``ns`` or ``key`` is not an identifier.
-        PromptDefinitionError: siblings share a key, ``output_type`` is not supported, or ``choice``
-            does not fit it.
+        PromptDefinitionError: siblings share a key, ``output_type`` is not supported, ``choice``
+            does not fit it, or all sections have the role ``system``.
     """
 
     ns: str
@@ -141,6 +141,11 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         check_output_type(self.output_type, where)
         check_choice(self.choice, self.output_type, where)
         walked = tuple(walk(self.sections))
+        if walked and all(section.role == "system" for section in self.sections):
+            raise PromptDefinitionError(
+                f"{where}: all sections are the system's, and a model answers a user; give one of "
+                "them no role, or the role 'user'"
+            )
         descriptor = describe_template(
             self.ns, self.key, walked, self.output_type, choice=self.choice
         )

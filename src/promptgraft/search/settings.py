@@ -5,7 +5,6 @@ Messages name a setting by its path, such as ``limits.max_cost``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -16,7 +15,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import shown
+from promptgraft.ground.serde import nearest, shown
 from promptgraft.ground.strict.checks import (
     COUNT,
     DOLLARS,
@@ -146,9 +145,8 @@ def _near(name: str, kind: type[Settings]) -> str:
         for group, inner in groups_of(kind).items()
         for field in attrs.fields_dict(inner)
     }
-    near = difflib.get_close_matches(name, [*own, *paths], n=1)
-    if near:
-        return f"; did you mean `{paths.get(near[0], near[0])}`?"
+    if near := nearest(name, [*own, *paths]):
+        return f"; did you mean `{paths.get(near, near)}`?"
     return f"; there are {', '.join(f'`{one}`' for one in own)}"
 
 

@@ -266,7 +266,11 @@ def template_digest(template: PromptTemplate[object]) -> HexDigest:
     return digest(
         [
             [
-                [list(path), part.content_hash, section.title, section.summary]
+                [
+                    *(list(path), part.content_hash, section.title, section.summary),
+                    # Only if one is set, for the same reason as below.
+                    *([section.role, section.lead] if section.role or section.lead else ()),
+                ]
                 for (path, section), part in zip(template.walked, descriptor.sections, strict=True)
             ],
             [

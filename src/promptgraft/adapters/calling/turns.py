@@ -267,15 +267,19 @@ class Sent:
 
 
 def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
-    """Split a prompt before the first section that shows a bound value.
+    """Split a prompt by the roles of its sections.
 
-    If no section does, all of it is the user's. With ``say_format`` the expected form of the
-    answer is stated in the text, for models that accept no schema.
+    Those without a role are the system's up to the first one that shows a bound value or follows
+    a section of the user; if there is none, all of them are the user's. With ``say_format`` the
+    expected form of the answer is stated in the text, for models that accept no schema.
     """
     # The system text is the same for all examples, so that the provider can cache it.
-    first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
-    system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
-    shown = attrs.evolve(rendered, sections=rendered.sections[first:])
+    first = next((n for n, section in enumerate(rendered.sections) if _is_users(section)), 0)
+    by_role: dict[str, list[RenderedSection]] = {"system": [], "user": []}
+    for at, section in enumerate(rendered.sections):
+        by_role[section.role or ("system" if at < first else "user")].append(section)
+    system = attrs.evolve(rendered, sections=tuple(by_role["system"])).text
+    shown = attrs.evolve(rendered, sections=tuple(by_role["user"]))
     user, content = shown.text, shown.content
     schema = rendered.output_schema if say_format else None
     if schema is None:
@@ -286,7 +290,9 @@ def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     return Sent(system="", user=f"{user}\n\n{wanted}", content=(*content, f"\n\n{wanted}"))
 
 
-def _is_bound(section: RenderedSection) -> bool:
+def _is_users(section: RenderedSection) -> bool:
+    if section.role is not None:
+        return section.role == "user"
     return any(segment.placeholder is not None for segment in section.segments)
 
 

@@ -45,11 +45,11 @@ class OptimizerImporter(Importer):
 
 def _project(path: Path, options: ImportOptions) -> ImportedProject:
     folder = path.parent
+    imported = import_optimizer(path)
     sets = {name: options[name] for name in ("train", "validation", "test")}
     for name in ("train", "validation"):
         if not sets[name]:
             raise ConfigError(f"--{name} is missing: it names the cases of that set")
-    imported = import_optimizer(path)
     prompts, callbacks = options["prompts"], options["callbacks"]
     texts: dict[str, Json] = {}
     if prompts or not callbacks:

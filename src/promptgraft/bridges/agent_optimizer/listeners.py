@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from promptgraft.bridges.agent_optimizer.result import Names, RoundRecord, rounds_of
-from promptgraft.ground.text import listed, score, visible
+from promptgraft.ground.text import listed, score, visible, visible_line
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import EventBus
@@ -76,12 +76,14 @@ def _say_joined(names: Names, event: events.CandidateAdded) -> None:
     rate = "" if event.figures.pass_rate is None else f", pass rate {event.figures.pass_rate:.3f}"
     changed = event.changed if event.module is None else _shown(names, event.module)
     what = f"round {event.step}: {changed}" if event.step else "baseline"
-    sys.stderr.write(f"{what}: {score(event.mean)} on the validation set{rate}\n")
+    line = visible_line(f"{what}: {score(event.mean)} on the validation set{rate}")
+    sys.stderr.write(f"{line}\n")
 
 
 def _say_rejected(names: Names, event: events.MutationRejected) -> None:
     module = _shown(names, event.module)
-    sys.stderr.write(f"round {event.step}: {module} refused: {event.reason}\n")
+    line = visible_line(f"round {event.step}: {module} refused: {event.reason}")
+    sys.stderr.write(f"{line}\n")
 
 
 def _say_asked(event: QuestionAsked) -> None:

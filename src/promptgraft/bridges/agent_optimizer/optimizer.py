@@ -52,6 +52,7 @@ from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.text import visible
 from promptgraft.project.format_search import OPTIMIZER
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.runs import RunFolder, read_run
@@ -353,7 +354,7 @@ class _Given:
             f"rounds={result.total_rounds} duration_seconds={result.duration_seconds:.2f}\n",
         )
         if self.verbose:
-            sys.stderr.write(summary)
+            sys.stderr.write(visible(summary))
 
 
 def _asked_to_stop(stop: Callable[..., bool], state: RunState) -> str | None:

@@ -45,6 +45,7 @@ from promptgraft.ground.strict.checks import (
 T = TypeVar("T")
 
 _LONGEST_NAME = 80
+_MOST_NAMED = 20
 
 # Raised by cattrs, and by the constructors that it calls, for invalid data.
 UNFIT = (
@@ -106,10 +107,13 @@ def describe(error: BaseException, kind: type | None = None) -> str:
 def _text(error: BaseException) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
         known = list(field_names(error.cl) or ())
-        return ", ".join(
+        names = sorted(str(extra) for extra in error.extra_fields)
+        more = len(names) - _MOST_NAMED
+        told = ", ".join(
             f"unknown key `{name[:_LONGEST_NAME]}`{did_you_mean(name, known)}"
-            for name in sorted(str(extra) for extra in error.extra_fields)
+            for name in names[:_MOST_NAMED]
         )
+        return f"{told}, and {more:,} more" if more > 0 else told
     if isinstance(error, KeyError):
         return "required key missing"
     if isinstance(error, RecursionError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import difflib
 import functools
 import inspect
 import re
@@ -18,7 +17,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args, g
 import attrs
 
 from promptgraft.errors import ConfigError, InvalidIdentifierError
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.serde import Json, did_you_mean, nearest, shown
 from promptgraft.ground.strict.checks import (
     ANYTHING,
     DOLLARS,
@@ -239,7 +238,7 @@ def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
         return
     unknown = [name for name in node.value if snake_case(name) not in keys]
     for name in missing:
-        if not difflib.get_close_matches(name, unknown, 1, _TYPING_MISTAKE):
+        if not nearest(name, unknown, cutoff=_TYPING_MISTAKE):
             about = f" ({keys[name].about.rstrip('.')})" if keys[name].about else ""
             node.fault(f"expected the key `{name}`{about}, found none")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 import attrs
 
@@ -12,8 +12,17 @@ from promptgraft.errors import ConfigError, DataFormatError, PromptDefinitionErr
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import TEXT, Kind, one_of
-from promptgraft.ground.strict.kinds import Key, checked, either, listed, record, record_of
+from promptgraft.ground.strict.kinds import (
+    Key,
+    checked,
+    either,
+    listed,
+    named,
+    record,
+    record_of,
+)
 from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
+from promptgraft.ground.text import listed as listed_names
 from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns
@@ -30,8 +39,8 @@ from promptgraft.project.markdown.values import (
 )
 from promptgraft.project.python_source import ObjectKind, PythonSource
 from promptgraft.prompt.fields import Described
-from promptgraft.prompt.rendered import check_output_type
-from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
+from promptgraft.prompt.rendered import RenderedSection, check_output_type
+from promptgraft.prompt.sections import MarkdownSection, Role, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
 
 TOOLS = "tools"
@@ -49,6 +58,9 @@ class FrontMatter:
         placeholders: strings that a plain text must keep.
         output: the type of answers, if it is written as an object.
         repair: whether answers that are not strict JSON are repaired, with a note.
+        verbatim: whether headings and empty lines are sent as they are written.
+        roles: ``system`` or ``user`` by section; by default, what stands before the first section
+            with a placeholder is the system's.
         tools: a file of tools beside this one; empty for none.
         examples: a file of worked examples beside this one; empty for none.
     """
@@ -60,6 +72,8 @@ class FrontMatter:
     placeholders: tuple[str, ...] = ()
     output: Value | None = None
     repair: bool = True
+    verbatim: bool = False
+    roles: Mapping[str, Role] = attrs.field(factory=dict)
     tools: str = ""
     examples: str = ""
 
@@ -107,6 +121,7 @@ FRONT_MATTER: Kind[FrontMatter] = record_of(
         "syntax": one_of(*(str(one.value) for one in BodySyntax)),
         "placeholders": listed(Kind(_read_placeholder)),
         "output": _OUTPUT,
+        "roles": named(one_of(*get_args(Role)), "an object such as `{task: system, mail: user}`"),
         "tools": TEXT,
         "examples": TEXT,
     },
@@ -187,6 +202,11 @@ class Loaded:
     attached: Mapping[str, AttachedFile]
 
     @property
+    def has_leads(self) -> bool:
+        """Whether headings and empty lines are sent as they are written."""
+        return any(section.lead is not None for _, section in self.template.walked)
+
+    @property
     def texts(self) -> dict[Path, str]:
         """The text of each file."""
         others = {found.path: found.text for found in self.attached.values()}
@@ -214,6 +234,45 @@ def load_texts(path: Path, texts: Mapping[Path, str], python: PythonSource) -> L
     return _Loader(path, texts, python, Source(str(path))).load()
 
 
+def written_leads(outline: Outline) -> Iterator[tuple[SectionPath, str]]:
+    """Yield for each section what stands in the file between the text before it and its own."""
+    behind = ""
+    for block in outline.blocks:
+        yield block.path, behind + block.before
+        behind = block.after
+
+
+def sent_differently(loaded: Loaded) -> str:
+    """Return in words how the text that is sent differs from the file; empty if it does not."""
+    if loaded.has_leads:
+        return ""
+    pairs = list(zip(written_leads(loaded.outline), _usual_leads(loaded.outline), strict=True))
+    headings = [
+        (written.strip("\n"), usual.strip("\n"))
+        for (_, written), (_, usual) in pairs
+        if written.strip("\n") != usual.strip("\n")
+    ]
+    ways = [f"`{written}` is sent as `{usual}`" for written, usual in headings[:1]]
+    if any(_gaps(written) != _gaps(usual) for (_, written), (_, usual) in pairs):
+        ways.append("one empty line is sent around headings")
+    return " and ".join(ways)
+
+
+def _gaps(lead: str) -> tuple[int, int]:
+    """Return the line breaks at the beginning and at the end of a lead."""
+    after = len(lead) - len(lead.rstrip("\n"))
+    return len(lead) - len(lead.lstrip("\n")), after
+
+
+def _usual_leads(outline: Outline) -> Iterator[tuple[SectionPath, str]]:
+    """Yield what :func:`written_leads` does, for a file that is written as it is sent."""
+    gap = ""
+    for block in outline.blocks:
+        lead = gap + RenderedSection(path=block.path, title=block.title, segments=()).heading
+        yield block.path, lead + ("\n\n" if block.title and block.body else "")
+        gap = "\n\n"
+
+
 @attrs.define
 class _Loader:
     """Reads the files of one prompt and collects their faults."""
@@ -228,6 +287,7 @@ class _Loader:
     examples: tuple[TaskExample, ...] = ()
     # Faults of files beside it that could not be parsed.
     unread: list[str] = attrs.field(factory=list)
+    leads: Mapping[SectionPath, str] = attrs.field(factory=dict)
 
     def load(self) -> Loaded:
         faults: list[tuple[int, str]] = []
@@ -237,8 +297,10 @@ class _Loader:
         self.read_attached(answer)
         for fault in sorted(faults):
             self.front.note(*fault)
+        self.leads = dict(written_leads(outline)) if self.said.verbatim else {}
         sections = (*self.sections_below((), outline.blocks), *self.implicit_sections(outline))
         self.check_placeholders(outline)
+        self.check_roles({*(block.path for block in outline.blocks)})
         files = (self.front, *(found.file for found in self.attached.values()))
         lines = (line for file in files for line in file.faults)
         raise_lines(str(self.path), [*self.unread, *lines])
@@ -346,6 +408,7 @@ class _Loader:
 
     def section(self, path: SectionPath, **given: Any) -> MarkdownSection:
         given |= {"key": path[-1], "syntax": self.said.syntax}
+        given |= {"role": self.said.roles.get(show_path(path)), "lead": self.leads.get(path)}
         if self.said.syntax == BodySyntax.PLAIN:
             # Each section must keep only the placeholders that it contains.
             template, names = given.get("template", ""), frozenset(self.said.placeholders)
@@ -368,6 +431,14 @@ class _Loader:
         for name, node in zip(self.said.placeholders, nodes, strict=False):
             if name not in held:
                 node.fault(f"no section holds `{name}`; write it into one, or leave it out here")
+
+    def check_roles(self, paths: set[SectionPath]) -> None:
+        """Note roles of sections that the file does not have."""
+        known = sorted({show_path(path) for path in paths})
+        for name, node in self.front.root.member("roles").members().items():
+            if name not in known:
+                near = did_you_mean(name, known) or f"; sections: {listed_names(known) or 'none'}"
+                node.fault(f"no section has the key `{name}`{near}")
 
     def template(
         self, answer: Answer, sections: tuple[MarkdownSection, ...]

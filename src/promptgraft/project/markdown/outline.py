@@ -34,6 +34,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _RULE = re.compile(r"---[ \t]*")
 _ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
 _FROZEN = ".frozen"
+_IN_BRACES = re.compile(r"[ \t]*\{[ \t]*[#.][^{}]*\}(?=[ \t]*(?:#*[ \t]*)(?:\n|\Z))")
 # A line that would be a heading, or underline one, without the backslashes before it.
 _ESCAPED = re.compile(
     r"^(?P<indent> {0,3})\\(?P<rest>\\*(?:#{1,6}(?:[ \t].*)?|=+[ \t]*|-+[ \t]*))$", re.MULTILINE
@@ -68,7 +69,26 @@ class Block:
     @property
     def body(self) -> str:
         """The text with line feeds as line breaks, and with backslash escapes removed."""
-        return unescaped(BREAK.sub("\n", self.raw).strip("\n"))
+        return unescaped(self._lines.strip("\n"))
+
+    @property
+    def before(self) -> str:
+        """The heading as written, without attributes, and the empty lines below it."""
+        lines, written = self._lines, BREAK.sub("\n", self.heading)
+        heading = _IN_BRACES.sub("", written, count=1)
+        if heading != written and not self.title:
+            return ""  # only the key of a section, which has no heading
+        return heading + (lines[: len(lines) - len(lines.lstrip("\n"))] if self.body else "")
+
+    @property
+    def after(self) -> str:
+        """The line breaks behind the text, before the next heading."""
+        lines = self._lines
+        return lines[len(lines.rstrip("\n")) :] if self.body else lines
+
+    @property
+    def _lines(self) -> str:
+        return BREAK.sub("\n", self.raw)
 
 
 @attrs.frozen(kw_only=True)

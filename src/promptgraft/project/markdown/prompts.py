@@ -27,7 +27,14 @@ from promptgraft.parts.descriptors import (
 from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import WorkedExample, plain_call
 from promptgraft.project.files import FileChange
-from promptgraft.project.markdown.loading import DEFAULT_NAME, EXAMPLES, TOOLS, Loaded, load_texts
+from promptgraft.project.markdown.loading import (
+    DEFAULT_NAME,
+    EXAMPLES,
+    TOOLS,
+    Loaded,
+    load_texts,
+    sent_differently,
+)
 from promptgraft.project.markdown.naming import nested_name
 from promptgraft.project.markdown.outline import (
     BREAK,
@@ -64,6 +71,10 @@ class MarkdownSource:
     @property
     def files(self) -> tuple[Path, ...]:
         return tuple(self._loaded.texts)
+
+    def sent_differently(self) -> str:
+        """How the text that models get differs from the file, in words; empty if it does not."""
+        return sent_differently(self._loaded)
 
     def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
         """Return the file changes that apply ``override``, without writing them.

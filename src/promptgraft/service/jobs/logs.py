@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
-from promptgraft.ground.serde import Json
-from promptgraft.ground.text import visible_line
+from promptgraft.ground.serde import Json, map_texts
+from promptgraft.ground.text import visible, visible_line
 
 Form = Literal["text", "json"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -62,7 +62,9 @@ class _TextLines(logging.Formatter):
         place = f" {str(job)[:8]}" if job else ""
         # Reasons hold texts of others, which must not move the cursor of a terminal.
         line = visible_line(f"{_time(record)} {event}{place}: {record.getMessage()}")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return (
+            f"{line}\n{visible(self.formatException(record.exc_info))}" if record.exc_info else line
+        )
 
 
 class _JsonLines(logging.Formatter):
@@ -76,4 +78,5 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        # Collectors refuse half characters, and readers print texts as they are.
+        return json.dumps(map_texts(line, visible, keys=True))
