@@ -87,11 +87,11 @@ def joined_faults(lines: Sequence[str], more: int = 0) -> str:
     """Join faults to one message; those that do not fit, and ``more``, are counted at its end."""
     # Room for the longest count that may follow.
     room = LONGEST_MESSAGE - len("; and 99,999 more")
-    shown = len(lines)
-    while shown > 1 and len("; ".join(lines[:shown])) > room:
-        shown -= 1
-    more += len(lines) - shown
-    return "; ".join(lines[:shown]) + (f"; and {more:,} more" if more else "")
+    count_shown = len(lines)
+    while count_shown > 1 and len("; ".join(lines[:count_shown])) > room:
+        count_shown -= 1
+    more += len(lines) - count_shown
+    return "; ".join(lines[:count_shown]) + (f"; and {more:,} more" if more else "")
 
 
 class Lasting(StrEnum):

@@ -246,15 +246,15 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 def _read_block(block: JsonObject) -> _Block:
-    found = read_as(_Block, block)
-    lacks_text = found.type == "text" and found.text is None
-    if lacks_text or (found.type == "tool_use" and not (found.id and found.name)):
-        wanted = "`text`" if lacks_text else "`id` and `name`"
+    fields = read_as(_Block, block)
+    lacks_text = fields.type == "text" and fields.text is None
+    if lacks_text or (fields.type == "tool_use" and not (fields.id and fields.name)):
+        expected = "`text`" if lacks_text else "`id` and `name`"
         raise UnreadableTurnError(
-            f"the answer does not have the shape of one: expected {wanted} in a block of type "
-            f"`{found.type}`"
+            f"the answer does not have the shape of one: expected {expected} in a block of type "
+            f"`{fields.type}`"
         )
-    return found
+    return fields
 
 
 def _tool(tool: RenderedTool) -> JsonObject:

@@ -353,11 +353,11 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
         adapter: any adapter, or None.
         folder: the folder of the run; None for a temporary one.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                folder = held.enter_context(temporary_folder())
-            held.enter_context(adapter.opened(folder))
+                folder = stack.enter_context(temporary_folder())
+            stack.enter_context(adapter.opened(folder))
         yield
 
 
@@ -422,8 +422,8 @@ def evaluated(
     taken = 0 if places is None else places.taken
     tags = session.tags
     example = tags.get("example") or tags.get("case")
-    asked = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
-    on = f"example `{example}`" if example else asked
+    scope = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
+    on = f"example `{example}`" if example else scope
     where = f"adapter `{adapter_identity(adapter)}` on {on}"
     # A session may hold events of earlier evaluations, such as other steps of a graph.
     before, began = len(session.select_all(object)), time.perf_counter()
@@ -551,17 +551,17 @@ def answered(
     text raises ``OutputError``, so that the session also records answers that do not fit the output
     type.
     """
-    said = answer_text(text)
+    answer = answer_text(text)
     try:
-        if text.strip() and not said.strip():
+        if text.strip() and not answer.strip():
             raise EmptyAnswerError(ONLY_THOUGHTS)
-        parsed = rendered.read(said)
+        parsed = rendered.read(answer)
     except OutputError:
         unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
         session.dispatch(PromptExecuted(response=unparsed))
         raise
     response = PromptResponse(
-        text=said,
+        text=answer,
         output=parsed.output,
         usage=usage,
         finish_reason=finish_reason,

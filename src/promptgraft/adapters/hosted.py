@@ -162,12 +162,12 @@ class VertexAdapter(AnthropicAdapter):
 
 
 def _region(adapter: BedrockAdapter | VertexAdapter, *variables: str) -> str:
-    found = adapter.region or next(filter(None, map(os.environ.get, variables)), "")
-    if not found:
+    region = adapter.region or next(filter(None, map(os.environ.get, variables)), "")
+    if not region:
         raise ConfigError(
             f"{adapter.service.adapter}: there is no region; set {variables[0]}, or give region="
         )
-    return found
+    return region
 
 
 HTTP_ADAPTERS: Mapping[str, type[ModelAdapter]] = {

@@ -47,7 +47,7 @@ class _Endpoint:
         # treated as a secret.
         keys = [value for name, value in os.environ.items() if SENSITIVE.search(name) and value]
         self.account = f"{access.account} {model.partition('/')[0]}"
-        self.secrets = (*access.secrets, *(one for one in keys if len(one) >= len("sk-12345")))
+        self.secrets = (*access.secrets, *(key for key in keys if len(key) >= len("sk-12345")))
         self.blanked = access.blanked
         self._given: Mapping[str, object] = {
             "api_key": access.key or None,
@@ -63,7 +63,7 @@ class _Endpoint:
         errors = self._errors
         try:
             async with asyncio.timeout(seconds):
-                found = await self._library.acompletion(**body, **self._given, timeout=seconds)
+                reply = await self._library.acompletion(**body, **self._given, timeout=seconds)
         except (TimeoutError, errors.APITimeoutError):
             raise NothingReceivedError(
                 f"no whole answer within {seconds:g} s", timed_out=True
@@ -73,14 +73,14 @@ class _Endpoint:
             raise NothingReceivedError(f"the connection failed: {error}") from None
         except errors.OpenAIError as error:
             name = type(error).__name__
-            said = {"type": name, "code": _CODES.get(name), "message": str(error)}
+            error_body = {"type": name, "code": _CODES.get(name), "message": str(error)}
             return Received(
                 status=getattr(error, "status_code", None) or 500,
                 headers=dict(getattr(error, "litellm_response_headers", None) or {}),
-                content=json.dumps({"error": said}),
+                content=json.dumps({"error": error_body}),
             )
         # As a text again, so that it is judged, blanked and read like any other response.
-        return Received(status=200, headers={}, content=found.model_dump_json())
+        return Received(status=200, headers={}, content=reply.model_dump_json())
 
 
 @attrs.frozen(eq=False)
@@ -110,9 +110,9 @@ class LiteLLMAdapter(OpenAIAdapter):
     )
 
     def price_of(self, usage: Usage) -> Decimal | None:
-        own = self.prices.of(usage, provider=None, model=self.model)
-        if own is not None or not self.prices.known:
-            return own
+        own_price = self.prices.of(usage, provider=None, model=self.model)
+        if own_price is not None or not self.prices.known:
+            return own_price
         listed = _price_listed(self.model)
         return None if listed is None else listed.of(usage)
 
@@ -132,11 +132,11 @@ def _price_listed(model: str) -> ModelPrice | None:
     """Return the price in litellm's own list; None for an unlisted model."""
     provider, _, name = model.partition("/")
     for key in (model, name):
-        found = _loaded().model_cost.get(key, {})
-        if key == model or found.get("litellm_provider") == provider:
-            sent, received = found.get("input_cost_per_token"), found.get("output_cost_per_token")
+        prices = _loaded().model_cost.get(key, {})
+        if key == model or prices.get("litellm_provider") == provider:
+            sent, received = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
             if sent is not None and received is not None:
-                cached = found.get("cache_read_input_token_cost", sent)
-                each = [Decimal(str(one)) * _MILLION for one in (sent, received, cached)]
+                cached = prices.get("cache_read_input_token_cost", sent)
+                each = [Decimal(str(price)) * _MILLION for price in (sent, received, cached)]
                 return ModelPrice(input=each[0], output=each[1], cached_input=each[2])
     return None

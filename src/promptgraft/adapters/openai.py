@@ -271,8 +271,8 @@ def _text(content: str | list[str | _Part] | None) -> str | None:
     """Return the text of an answer, which some servers send in parts."""
     if not isinstance(content, list):
         return content
-    said = (part if isinstance(part, str) else _text_of(part) for part in content)
-    return "".join(said) or None
+    texts = (part if isinstance(part, str) else _text_of(part) for part in content)
+    return "".join(texts) or None
 
 
 def _text_of(part: _Part) -> str:

@@ -109,9 +109,11 @@ class AgentAdapter:
         """The name of the agent; a run records its version among its functions."""
         if self.user is None:
             return f"agent {self.agent.name}"
-        own = self.question.overrides_store is not None
-        asked = f" {digest_text(self.question.with_placeholders().text)[:12]}" if own else ""
-        return f"agent {self.agent.name}, user {adapter_identity(self.user)}{asked}"
+        is_stored = self.question.overrides_store is not None
+        question_digest = (
+            f" {digest_text(self.question.with_placeholders().text)[:12]}" if is_stored else ""
+        )
+        return f"agent {self.agent.name}, user {adapter_identity(self.user)}{question_digest}"
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run: see :meth:`Delivery.opened`."""
@@ -255,12 +257,14 @@ class _Playing:
             return error
         turn = f", turn {call.turn + 1}" if self.case.turns else ""
         place = f" ({error.place})" if error.place else ""
-        said = f"agent `{self.adapter.agent.name}` on case `{self.case.id}`{turn}: {error}{place}"
+        message = (
+            f"agent `{self.adapter.agent.name}` on case `{self.case.id}`{turn}: {error}{place}"
+        )
         if self.adapter.on_agent_error == "unscored":
             # The error that leaves a rollout unscored and does not end the run.
-            return RejectedRequestError(said)
+            return RejectedRequestError(message)
         where = f"{self.case.origin}: " if self.case.origin else ""
-        return CallerError(f"{where}{said}")
+        return CallerError(f"{where}{message}")
 
 
 AGENTS_NS = "agents"
@@ -410,8 +414,8 @@ def rehearse(
         # Another case would be refused as well.
         except PermanentProviderError:
             raise
-        except (AgentFaultError, ProviderError) as found:
-            error, failed = found, case
+        except (AgentFaultError, ProviderError) as first_fault:
+            error, failed = first_fault, case
         else:
             error = None
         spent += spent_on(Role.TASK, session.select_all(object), adapter.identity)

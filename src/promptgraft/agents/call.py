@@ -37,12 +37,14 @@ _NO_STATE: Mapping[str, Json] = FrozenMap()
 
 
 def _as_tools(tools: Iterable[ToolUse] | None) -> tuple[ToolUse, ...] | None:
-    found: object = tools
-    if found is None:
+    tools_object: object = tools
+    if tools_object is None:
         return None
-    if not isinstance(found, (list, tuple)) or not all(isinstance(one, ToolUse) for one in found):
-        raise ConfigError(f"tools: expected a list of ToolUse, found {shown(found)}")
-    return tuple(found)
+    if not isinstance(tools_object, (list, tuple)) or not all(
+        isinstance(tool, ToolUse) for tool in tools_object
+    ):
+        raise ConfigError(f"tools: expected a list of ToolUse, found {shown(tools_object)}")
+    return tuple(tools_object)
 
 
 def _as_cost(cost: Decimal | float | None) -> Decimal | None:
@@ -230,14 +232,14 @@ def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
     Connection errors, timeouts, and the HTTP statuses 429 and 5xx leave the rollout unscored;
     everything else is the agent's fault.
     """
-    said = error_text(error)
+    text = error_text(error)
     status = status_of(error)
     if status == _TOO_MANY:
-        return RateLimitedError(f"agent `{name}` raised {said}")
+        return RateLimitedError(f"agent `{name}` raised {text}")
     if lasting_of_status(status) is Lasting.TRANSIENT or _may_pass(error):
-        return TransientProviderError(f"agent `{name}` raised {said}")
+        return TransientProviderError(f"agent `{name}` raised {text}")
     # The reflector reads this message; names of modules and cases would mean nothing to it.
-    return AgentFaultError(f"the agent raised {said}", place=place_of(error))
+    return AgentFaultError(f"the agent raised {text}", place=place_of(error))
 
 
 def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:

@@ -47,10 +47,15 @@ exec "$@" 3<&-
 
 
 def _as_command(command: Sequence[str]) -> tuple[str, ...]:
-    found: object = command
-    if isinstance(found, str) or not found or not all(isinstance(one, str) for one in command):
+    command_object: object = command
+    if (
+        isinstance(command_object, str)
+        or not command_object
+        or not all(isinstance(argument, str) for argument in command)
+    ):
         raise ConfigError(
-            'command: expected a list of texts such as ["cli", "{query}"], found ' + shown(found)
+            'command: expected a list of texts such as ["cli", "{query}"], found '
+            + shown(command_object)
         )
     return tuple(command)
 
@@ -112,9 +117,11 @@ class CommandAgent(Templated):
     @property
     def identity(self) -> str:
         # System programs count by name only; the user states their version.
-        paths = [self.cwd / one for one in self.command if not Path(one).is_absolute()]
-        seen = self.version or [digest_text(p.read_bytes().hex()) for p in paths if is_file(p)]
-        what: list[object] = [list(self.command), sorted(self.env.items()), self.answer, seen]
+        paths = [
+            self.cwd / argument for argument in self.command if not Path(argument).is_absolute()
+        ]
+        digests = self.version or [digest_text(p.read_bytes().hex()) for p in paths if is_file(p)]
+        what: list[object] = [list(self.command), sorted(self.env.items()), self.answer, digests]
         # Only where they are set: journals of agents without them stay valid.
         what += [] if self.only is None else [sorted(self.only)]
         what += ["in_copy"] if self.in_copy else []
@@ -122,11 +129,13 @@ class CommandAgent(Templated):
 
     @cached_property
     def _arguments(self) -> tuple[Template, ...]:
-        return tuple(Template(value=one, where="command") for one in self.command)
+        return tuple(Template(value=argument, where="command") for argument in self.command)
 
     @cached_property
     def _variables(self) -> Mapping[str, Template]:
-        return {name: Template(value=one, where=f"env.{name}") for name, one in self.env.items()}
+        return {
+            name: Template(value=value, where=f"env.{name}") for name, value in self.env.items()
+        }
 
     @property
     def _templates(self) -> tuple[Template, ...]:
@@ -272,28 +281,31 @@ class _Running:
     def follow(self, ends: Deadline) -> _Ran:
         """Read its output until it has ended or must be stopped."""
         # One thread for both pipes: a command that fills one of them unread would block.
-        process, found = self.process, _Ran()
+        process, outcome = self.process, _Ran()
         with selectors.DefaultSelector() as waiting:
-            for pipe, kept in ((process.stdout, found.output), (process.stderr, found.errors)):
+            for pipe, buffer in (
+                (process.stdout, outcome.output),
+                (process.stderr, outcome.errors),
+            ):
                 assert pipe is not None  # noqa: S101 - see _run
-                waiting.register(pipe, selectors.EVENT_READ, kept)
+                waiting.register(pipe, selectors.EVENT_READ, buffer)
             while not self._has_ended():
                 # A command that has closed its output is usually about to end.
                 seconds = _LOOK_EVERY if waiting.get_map() else _SHORT_PAUSE
                 _read_ready(waiting, min(ends.remaining, ends.look_every, seconds))
-                del found.errors[:-_KEPT_OF_ERRORS]
-                found.is_too_long = len(found.output) > LONGEST_OUTPUT
-                found.is_late = ends.expired
-                if found.is_late or found.is_too_long:
-                    return found
+                del outcome.errors[:-_KEPT_OF_ERRORS]
+                outcome.is_too_long = len(outcome.output) > LONGEST_OUTPUT
+                outcome.is_late = ends.expired
+                if outcome.is_late or outcome.is_too_long:
+                    return outcome
             self.kill()  # children that it left behind
             # What the command wrote is in the pipes by now. They may stay open for ever: a child
             # that has left the group is not killed, and may even go on to write.
             for key in waiting.get_map().values():
                 _read_rest(key)
-            found.is_too_long = len(found.output) > LONGEST_OUTPUT
-        found.code = self.end()
-        return found
+            outcome.is_too_long = len(outcome.output) > LONGEST_OUTPUT
+        outcome.code = self.end()
+        return outcome
 
     def _has_ended(self) -> bool:
         """Return whether the command itself has ended, without reaping it."""
@@ -315,8 +327,8 @@ def _read_rest(pipe: selectors.SelectorKey) -> None:
     """Read what a pipe holds now, without waiting for its end."""
     count = array.array("i", [0])
     fcntl.ioctl(pipe.fd, termios.FIONREAD, count)
-    left = count[0]
-    while left > 0:
-        data = os.read(pipe.fd, min(left, _PART))
+    bytes_left = count[0]
+    while bytes_left > 0:
+        data = os.read(pipe.fd, min(bytes_left, _PART))
         pipe.data.extend(data)
-        left -= len(data)
+        bytes_left -= len(data)

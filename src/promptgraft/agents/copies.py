@@ -77,8 +77,8 @@ class Tree:
         waiting = [""]
         while waiting:
             name = waiting.pop()
-            with self.opened(name) as folder, os.scandir(folder) as found:
-                for entry in found:
+            with self.opened(name) as folder, os.scandir(folder) as entries:
+                for entry in entries:
                     path = f"{name}/{entry.name}" if name else entry.name
                     status = _status(entry.stat(follow_symlinks=False))
                     yield path, status, folder
@@ -194,19 +194,19 @@ class Copies:
 
     def _restored(self, copy: Tree, *, used_at: int) -> Tree:
         """Return the copy restored: new entries removed, changed or removed ones replaced."""
-        kept: dict[str, _Status] = {}
-        restored = attrs.evolve(copy, entries=kept)
+        statuses: dict[str, _Status] = {}
+        restored = attrs.evolve(copy, entries=statuses)
         for path, status, folder in restored.walked():
             if copy.entries.get(path) == status and self._is_same(path, status, folder, used_at):
-                kept[path] = status
+                statuses[path] = status
             else:
                 remove_tree(path.rpartition("/")[2], within=folder)
-        missing = sorted(self._pattern.entries.keys() - kept.keys(), key=_parents_first)
+        missing = sorted(self._pattern.entries.keys() - statuses.keys(), key=_parents_first)
         for parent, paths in itertools.groupby(missing, key=lambda path: path.rpartition("/")[0]):
             with self._pattern.opened(parent) as source, restored.opened(parent) as target:
                 for path in paths:
                     name = path.rpartition("/")[2]
-                    kept[path] = _copied(name, source, target, self._pattern.entries[path])
+                    statuses[path] = _copied(name, source, target, self._pattern.entries[path])
         return restored
 
     def _is_same(self, path: str, status: _Status, folder: int, used_at: int) -> bool:
@@ -238,8 +238,8 @@ def _copied(name: str, source: int, target: int, expected: _Status) -> _Status:
     """Copy an entry of the pattern into an open folder, and return the status of the copy."""
     if _is_folder(expected):
         folder = OwnFolder.create(Path(name), within=target)
-        with folder_opened(name, within=target) as made:
-            os.fchmod(made, stat.S_IMODE(expected[2]))
+        with folder_opened(name, within=target) as copied_folder:
+            os.fchmod(copied_folder, stat.S_IMODE(expected[2]))
             return (*folder.identity, expected[2])
     if stat.S_ISLNK(expected[2]):
         os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)

@@ -100,7 +100,7 @@ class FolderCopy:
     def __init__(self, sources: Sources, folder: Path, *, leave_out: Sequence[Path] = ()) -> None:
         self._sources = sources
         self._folder = folder.resolve()
-        self._left_out = {str(one.resolve()) for one in leave_out}
+        self._left_out = {str(path.resolve()) for path in leave_out}
         if not self._folder.is_dir():
             raise ConfigError(f"folder: expected a folder, found none at {folder}")
         copied = {entry.path for entry in self._entries(str(self._folder))}
@@ -156,12 +156,12 @@ class FolderCopy:
 
     @contextlib.contextmanager
     def _copies_in(self, folder: Path) -> Iterator[Copies]:
-        kept = folder.resolve() / "copies"
-        self._left_out.add(str(kept))
+        copies_folder = folder.resolve() / "copies"
+        self._left_out.add(str(copies_folder))
         with self._explained():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            remove_tree(kept)  # of a killed run
-            copies = Copies(OwnFolder.create(kept))
+            copies_folder.parent.mkdir(parents=True, exist_ok=True)
+            remove_tree(copies_folder)  # of a killed run
+            copies = Copies(OwnFolder.create(copies_folder))
         try:
             with self._explained():
                 copies.begin(self._make_pattern)
@@ -204,8 +204,8 @@ class FolderCopy:
                 f"folder: expected at most {_DEEPEST} folders within each other, found more in "
                 f"{self._folder}; name another folder"
             )
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as entries_there:
+            entries = list(entries_there)
         for entry in entries:
             if entry.name in _NOT_COPIED or entry.path in self._left_out:
                 continue

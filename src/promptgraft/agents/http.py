@@ -106,7 +106,8 @@ class HttpAgent(Templated):
     @cached_property
     def _headers(self) -> Mapping[str, Template]:
         return {
-            name: Template(value=one, where=f"headers.{name}") for name, one in self.headers.items()
+            name: Template(value=value, where=f"headers.{name}")
+            for name, value in self.headers.items()
         }
 
     @property

@@ -148,7 +148,11 @@ class LiveFiles:
     def _leave(self, rollout: _Rollout) -> None:
         with self._changed:
             self._active.discard(rollout)
-            self._waiting = [one for one in self._waiting if one is not rollout]
+            self._waiting = [
+                waiting_rollout
+                for waiting_rollout in self._waiting
+                if waiting_rollout is not rollout
+            ]
             self._admit()
 
     def _wake(self) -> None:
@@ -164,8 +168,14 @@ class LiveFiles:
         elif self._waiting and self._failure is None and self._waiting[0].key != self._key:
             self._switch(self._waiting[0].key)
         if self._failure is None:
-            self._active.update(one for one in ready if one.key == self._key)
-            self._waiting = [one for one in self._waiting if one not in self._active]
+            self._active.update(
+                waiting_rollout for waiting_rollout in ready if waiting_rollout.key == self._key
+            )
+            self._waiting = [
+                waiting_rollout
+                for waiting_rollout in self._waiting
+                if waiting_rollout not in self._active
+            ]
         self._changed.notify_all()
 
     def _switch(self, key: _Key) -> None:
@@ -190,7 +200,7 @@ class LiveFiles:
         texts = tuple(
             attrs.evolve(
                 self._held[name],
-                new=tuple(self._sources.content(name, one) for one in (before, after)),
+                new=tuple(self._sources.content(name, text) for text in (before, after)),
             )
             for name, before, after in zip(self._held, self._key, key, strict=True)
         )
@@ -202,9 +212,9 @@ class LiveFiles:
         for name in () if self._failure else names:
             text = self._held[name]
             try:
-                found = self._writer.now(text)
-                wanted = self._sources.content(name, expected[name])
-                why = "" if found == wanted else difference(wanted, found)
+                text_now = self._writer.now(text)
+                content = self._sources.content(name, expected[name])
+                why = "" if text_now == content else difference(content, text_now)
             except (OSError, CallerError) as error:
                 why = why_not(text, error).removeprefix(text.where)
             if why:

@@ -149,8 +149,8 @@ def as_agent(given: Agent | Callable[..., Any]) -> Agent:
     # A class has the attributes of the protocol as well.
     if isinstance(given, Agent) and not isinstance(given, type):
         return given
-    found: object = given
-    if not callable(found) or isinstance(found, type):
+    agent_object: object = given
+    if not callable(agent_object) or isinstance(agent_object, type):
         raise ConfigError(
             f"agent: expected a function or an agent, found {shown(given)}; "
             "`help(promptgraft.Agent)` says what an agent has"
@@ -161,8 +161,12 @@ def as_agent(given: Agent | Callable[..., Any]) -> Agent:
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
-    found = inspect.unwrap(function)
-    return found if inspect.isroutine(found) else vars(type(found)).get("__call__", found)
+    unwrapped = inspect.unwrap(function)
+    return (
+        unwrapped
+        if inspect.isroutine(unwrapped)
+        else vars(type(unwrapped)).get("__call__", unwrapped)
+    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -171,24 +175,24 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named"]:
     """Return how a function takes the call besides the query; empty if it does not."""
-    given: object = function
-    if not callable(given) or isinstance(given, type):
-        raise ConfigError(f"agent: expected a function, found {shown(given)}")
+    function_object: object = function
+    if not callable(function_object) or isinstance(function_object, type):
+        raise ConfigError(f"agent: expected a function, found {shown(function_object)}")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # written in C, or a signature that cannot be read
         return ""
     place: Literal["", "second", "named"] = ""
-    for number, one in enumerate(signature.parameters.values()):
-        if one.name == "call" and one.kind is inspect.Parameter.KEYWORD_ONLY:
+    for number, parameter in enumerate(signature.parameters.values()):
+        if parameter.name == "call" and parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             place = "named"
-        elif number == 1 and one.kind in _POSITIONAL:
+        elif number == 1 and parameter.kind in _POSITIONAL:
             # A second parameter with a default, such as `temperature=0`, is the user's own.
-            is_meant = one.default is one.empty or one.name == "call"
+            is_meant = parameter.default is parameter.empty or parameter.name == "call"
             place = "second" if is_meant else ""
-    given = {"": ("query",), "second": ("query", "call"), "named": ("query",)}[place]
+    function_object = {"": ("query",), "second": ("query", "call"), "named": ("query",)}[place]
     try:
-        signature.bind(*given, **({"call": None} if place == "named" else {}))
+        signature.bind(*function_object, **({"call": None} if place == "named" else {}))
     except TypeError:
         raise ConfigError(
             f"agent `{function_name(function)}`: expected a function of `(query)` or "

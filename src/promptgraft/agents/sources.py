@@ -84,10 +84,10 @@ class CallbackSource:
         Raises:
             ConfigError: ``read`` raised an exception or did not return a text.
         """
-        found: object = _called("read", self.read)
-        if not isinstance(found, str) or not is_unicode(found):
-            raise ConfigError(f"read: expected a text, found {shown(found)}")
-        return found
+        text_object: object = _called("read", self.read)
+        if not isinstance(text_object, str) or not is_unicode(text_object):
+            raise ConfigError(f"read: expected a text, found {shown(text_object)}")
+        return text_object
 
     def put(self, text: str) -> None:
         """Store a text.
@@ -286,7 +286,9 @@ def read_sources(
     if not sources:
         raise DataFormatError("expected at least one text, found none; name a file or a callback")
     root = folder.resolve()
-    stored = {name: one for name, one in sources.items() if isinstance(one, CallbackSource)}
+    stored = {
+        name: source for name, source in sources.items() if isinstance(source, CallbackSource)
+    }
     # Before reading: a source that is half written would become the text of a run.
     if settled := settle_left_over(root, stored):
         _logger.warning("%s", settled)
@@ -313,28 +315,28 @@ def read_sources(
 
 
 def _file_of(source: FileSource, root: Path, folder: Path) -> TextFile:
-    found = read_file(folder / source.path, source.frozen, name=str(folder / source.path))
+    file_text = read_file(folder / source.path, source.frozen, name=str(folder / source.path))
     # `path` is resolved, so that a link cannot lead a write out of the folder.
-    if not found.path.is_relative_to(root):
+    if not file_text.path.is_relative_to(root):
         raise ConfigError(
-            f"{found.name}: expected a file in the project's folder {root}, found {found.path}; "
-            "move it there"
+            f"{file_text.name}: expected a file in the project's folder {root}, "
+            f"found {file_text.path}; move it there"
         )
-    if may_be_run(found.path.relative_to(root)):
+    if may_be_run(file_text.path.relative_to(root)):
         raise ConfigError(
-            f"{found.name}: expected a file of text, found one that may be run; let the code read "
-            "the text from a file of its own, such as one that ends in .md or .txt"
+            f"{file_text.name}: expected a file of text, found one that may be run; let the code "
+            "read the text from a file of its own, such as one that ends in .md or .txt"
         )
-    return found
+    return file_text
 
 
 def _twins(files: Mapping[str, TextFile]) -> Iterator[tuple[str, str]]:
     """Yield each text whose file is that of an earlier one, however its path is written."""
-    seen: dict[tuple[int, int], str] = {}
+    names_by_file: dict[tuple[int, int], str] = {}
     for name, file in files.items():
         # Compare inodes: paths may differ in case, links or dots.
         status = os.stat(file.path)  # noqa: PTH116
-        first = seen.setdefault((status.st_dev, status.st_ino), name)
+        first = names_by_file.setdefault((status.st_dev, status.st_ino), name)
         if first != name:
             twin = f"{file.name} is the file of text `{first}` too, there {files[first].name}"
             yield name, f"{twin}; name each file once"

@@ -72,8 +72,10 @@ class Template:
     @cached_property
     def places(self) -> tuple[tuple[str, str], ...]:
         """Names in braces, each with the part after the dot; unknown names are literal text."""
-        found = dict.fromkeys(one for text in _texts_in(self.value) for one in _PLACE.findall(text))
-        return tuple(found)
+        places_named = dict.fromkeys(
+            place for text in _texts_in(self.value) for place in _PLACE.findall(text)
+        )
+        return tuple(places_named)
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
@@ -122,9 +124,9 @@ class Template:
 
         def fill(value: Json) -> Json:
             if isinstance(value, dict):
-                return {name: fill(one) for name, one in value.items()}
+                return {name: fill(item) for name, item in value.items()}
             if isinstance(value, list):
-                return [fill(one) for one in value]
+                return [fill(item) for item in value]
             if not isinstance(value, str):
                 return value
             whole = _PLACE.fullmatch(value)
@@ -135,15 +137,15 @@ class Template:
 
     def text(self, query: str, call: AgentCall) -> str:
         """Return the filled-in data as text."""
-        found = self.filled(query, call)
-        return found if isinstance(found, str) else canonical_json(found)
+        text_filled = self.filled(query, call)
+        return text_filled if isinstance(text_filled, str) else canonical_json(text_filled)
 
 
 def _texts_in(value: Json) -> list[str]:
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for one in inner for text in _texts_in(one)]
+    return [text for item in inner for text in _texts_in(item)]
 
 
 class Templated(ABC):
@@ -205,13 +207,17 @@ class Templated(ABC):
         Raises:
             ConfigError: a place is missing; the message begins with ``where``.
         """
-        for one in self._templates:
-            one.check(names, folder=needed == "folder")
-        if not any(one.names("query") for one in self._templates):
+        for template in self._templates:
+            template.check(names, folder=needed == "folder")
+        if not any(template.names("query") for template in self._templates):
             raise ConfigError(
                 f"{where} contains `{{query}}`, so every request would be the same; add it"
             )
-        if needed and not is_reached and not any(one.names(needed) for one in self._templates):
+        if (
+            needed
+            and not is_reached
+            and not any(template.names(needed) for template in self._templates)
+        ):
             place = "{folder}" if needed == "folder" else "{texts.NAME}"
             raise ConfigError(
                 f"{where} contains `{place}`, so the texts of a candidate never reach the agent; "
@@ -231,8 +237,8 @@ class Templated(ABC):
         try:
             data = parse_json(reply, where="reply")
         except DataFormatError:
-            said = shown(clip(reply, LONGEST_SHOWN, around=" "))
-            raise AgentFaultError(f"expected JSON from the agent, found {said}") from None
+            reply_shown = shown(clip(reply, LONGEST_SHOWN, around=" "))
+            raise AgentFaultError(f"expected JSON from the agent, found {reply_shown}") from None
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
         tools = None if self.tools is None else _tools(_at(data, self.tools))
@@ -252,17 +258,19 @@ def hidden(text: str, secrets: Collection[str]) -> str:
     """Return ``text`` with secrets blanked."""
     if not secrets:
         return text
-    [found] = blanked({"": text}, secrets).values()
-    return str(found)
+    [text_blanked] = blanked({"": text}, secrets).values()
+    return str(text_blanked)
 
 
 def _at(data: Json, place: str) -> Json:
-    found = [value for _, value in places(data, parse_path(place))]
+    values = [value for _, value in places(data, parse_path(place))]
     # A path with a wildcard may match several values, of which none is the answer.
-    if len(found) != 1:
-        said = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
-        raise AgentFaultError(f"expected a value at `{place}` of the agent's reply, found {said}")
-    return found[0]
+    if len(values) != 1:
+        data_shown = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
+        raise AgentFaultError(
+            f"expected a value at `{place}` of the agent's reply, found {data_shown}"
+        )
+    return values[0]
 
 
 def _tools(found: Json) -> tuple[ToolUse, ...]:

@@ -97,8 +97,8 @@ def next_message(
             unusable, because that is never the fault of the agent's texts.
     """
     scenario, history = talk
-    lines = [f"User: {one.query}\n\nAssistant: {one.answer}" for one in history]
-    said = _Talk(
+    lines = [f"User: {turn.query}\n\nAssistant: {turn.answer}" for turn in history]
+    talk_prompt = _Talk(
         # Fences longer than any inside: an agent's answer must not read as an instruction.
         plan=fenced(clip(scenario.conversation_plan, _LONGEST_SHOWN)),
         conversation=fenced(clip("\n\n".join(lines), _LONGEST_SHOWN)),
@@ -106,7 +106,9 @@ def next_message(
     # A session of its own: the agent must not be judged by what the user's model was asked.
     aside = AsideSession(session, tags={**session.tags, "scope": "user"})
     try:
-        reply = evaluated(model, question.bind(said), session=aside, deadline=session.deadline)
+        reply = evaluated(
+            model, question.bind(talk_prompt), session=aside, deadline=session.deadline
+        )
     except OutputError as error:
         raise TransientProviderError(f"the simulated user gave no usable reply: {error}") from error
     return reply.output.message.strip() if reply.output is not None else ""

@@ -47,7 +47,7 @@ LEFT = (
 
 def may_be_run(path: Path) -> bool:
     """Return whether a file of a project may be code or decide what code is run."""
-    is_of_ci = path.suffix in _YAML and any(one.startswith(".") for one in path.parts)
+    is_of_ci = path.suffix in _YAML and any(part.startswith(".") for part in path.parts)
     return (
         path.suffix in _CODE or path.name == "promptgraft.yaml" or ".git" in path.parts or is_of_ci
     )
@@ -178,10 +178,10 @@ class SourceWriter:
         write_atomically(path, value.encode(), mode=mode)
 
     def _callback(self, text: WrittenText) -> CallbackSource:
-        found = (self._stored or {}).get(text.name)
-        if found is None:
+        callback = (self._stored or {}).get(text.name)
+        if callback is None:
             raise ConfigError("the project no longer names functions for it; restore them")
-        return found
+        return callback
 
     def _found(self) -> tuple[int, int]:
         status = self._folder.stat()
@@ -253,20 +253,20 @@ class SourceWriter:
     def _settled(self, record: Record, *, overwrite: bool = False) -> list[str]:
         """Settle what is possible, keep a record of the rest, and return the reasons."""
         faults: list[str] = []
-        left: list[WrittenText] = []
+        unsettled: list[WrittenText] = []
         for text in record.texts:
             # Only Python code has the functions of a callback; its next run settles the text.
             if self._stored is None and not text.path:
-                left.append(text)
+                unsettled.append(text)
                 continue
             goal = text.old if record.goal == "old" else text.new[-1]
             try:
                 self._settle(text, goal, overwrite=overwrite)
             except (OSError, CallerError) as error:
                 faults.append(why_not(text, error))
-                left.append(text)
-        if left:
-            self.begin(attrs.evolve(record, texts=tuple(left)))
+                unsettled.append(text)
+        if unsettled:
+            self.begin(attrs.evolve(record, texts=tuple(unsettled)))
         else:
             self.end()
         return faults
@@ -275,13 +275,13 @@ class SourceWriter:
         if text.path:
             sweep(self._path(text))
         try:
-            found: str | None = self.now(text)
+            text_now: str | None = self.now(text)
         except (FileNotFoundError, DataFormatError):
-            found = None
+            text_now = None
         # The user's own edit is worth more than either of ours.
-        if not overwrite and found not in (text.old, *text.new):
+        if not overwrite and text_now not in (text.old, *text.new):
             raise ConfigError(f"something else has written it since; {LEFT}")
-        if found != goal:
+        if text_now != goal:
             self.put(text, goal)
 
     def check_unchanged(self, texts: Iterable[WrittenText]) -> None:
@@ -320,10 +320,9 @@ class SourceWriter:
             self.end()
         except (OSError, CallerError) as error:
             failed = why_not(begun[-1], error) if begun else str(error)
-            left = self._take_back(record)
-            raise ConfigError(
-                f"{failed}; {f'not put back: {left}' if left else 'every text is as it was'}"
-            ) from error
+            unsettled = self._take_back(record)
+            left = f"not put back: {unsettled}" if unsettled else "every text is as it was"
+            raise ConfigError(f"{failed}; {left}") from error
         # Any other death is settled by the next process; this one still has the time.
         except KeyboardInterrupt:
             self._take_back(record)
@@ -353,11 +352,11 @@ def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) 
     writer = SourceWriter(folder, stored)
     record = writer.recorded()
     with writer.held():
-        left = writer.recorded()
+        unsettled = writer.recorded()
     settled = [
         text.where
         for text in (record.texts if record else ())
-        if not left or text not in left.texts
+        if not unsettled or text not in unsettled.texts
     ]
     if record is None or not settled:
         return ""
@@ -392,10 +391,11 @@ def why_not(text: WrittenText, error: OSError | CallerError) -> str:
 def difference(expected: str, found: str) -> str:
     """Return the first line in which two texts differ: its number and both versions."""
     lines = zip_longest(expected.split("\n"), found.split("\n"))
-    for number, (wanted, there) in enumerate(lines, 1):
-        if wanted != there:
-            said = [
-                f"line {shown(one)}" if one is not None else "no line" for one in (wanted, there)
+    for number, (wanted_line, there) in enumerate(lines, 1):
+        if wanted_line != there:
+            lines_shown = [
+                f"line {shown(text_line)}" if text_line is not None else "no line"
+                for text_line in (wanted_line, there)
             ]
-            return f"{number}: expected {said[0]}, found {said[1]}"
+            return f"{number}: expected {lines_shown[0]}, found {lines_shown[1]}"
     return ""

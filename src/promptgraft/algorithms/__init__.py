@@ -34,13 +34,15 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
     if name not in _OWN:
         return _GROUP.load(name)
     module, settings = _OWN[name]
-    found: type[RunConfig] = getattr(importlib.import_module(f"{__name__}.{module}"), settings)
-    return found
+    config_type: type[RunConfig] = getattr(
+        importlib.import_module(f"{__name__}.{module}"), settings
+    )
+    return config_type
 
 
 def shipped_questions() -> Mapping[str, PromptTemplate[object]]:
     """Return the questions of the algorithms that promptgraft brings, by their keys."""
-    return {key: one for name in _OWN for key, one in algorithm(name).questions.items()}
+    return {key: question for name in _OWN for key, question in algorithm(name).questions.items()}
 
 
 __all__ = ["DEFAULT", "algorithm", "shipped_questions"]

@@ -60,11 +60,11 @@ _CALLS_PER_THREAD = 2  # the next call is already there when one ends
 @cache
 def versions() -> str:
     """Return the versions that must be the same on all machines."""
-    found = [f"Python {sys.version_info.major}.{sys.version_info.minor}"]
+    versions_here = [f"Python {sys.version_info.major}.{sys.version_info.minor}"]
     for package in ("promptgraft", "cloudpickle", "genai-prices"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{package} {metadata.version(package)}")
-    return ", ".join(found)
+            versions_here.append(f"{package} {metadata.version(package)}")
+    return ", ".join(versions_here)
 
 
 def _check(worker: str, found: str, needed: str) -> None:
@@ -186,9 +186,9 @@ class DaskExecutor(Executor):
         self._calls = dict[Future[None], Future[Any]]()
         self._keys, self._is_shut_down = set[str](), False
         self._client: Any = None
-        given = cluster if isinstance(cluster, self._dask.Client) else None
-        self._address: str = given.scheduler.address if given else str(cluster)
-        security = given.security if given else None
+        client = cluster if isinstance(cluster, self._dask.Client) else None
+        self._address: str = client.scheduler.address if client else str(cluster)
+        security = client.security if client else None
         try:
             threads = event_loop.run(self._connect(security), deadline=Deadline.after(timeout))
         except (OSError, ValueError) as error:
@@ -214,8 +214,8 @@ class DaskExecutor(Executor):
         )
         await self._client
         await self._client.wait_for_workers(1)
-        found = await self._client.run(versions, on_error="return")
-        for worker, has in found.items():
+        versions_there = await self._client.run(versions, on_error="return")
+        for worker, has in versions_there.items():
             if not isinstance(has, OSError):  # lost in the meantime
                 _check(worker, has if isinstance(has, str) else raised(has), versions())
         self._client.subscribe_topic("all", self._note)
@@ -232,18 +232,18 @@ class DaskExecutor(Executor):
             event_loop.run(closing(), deadline=Deadline.after(GRACE))
 
     def _note(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        said = event[1]
-        if said.get("action") == "remove-worker":
-            lost = self._keys & {*said["processing-tasks"], *said["lost-computed-tasks"]}
+        message = event[1]
+        if message.get("action") == "remove-worker":
+            lost = self._keys & {*message["processing-tasks"], *message["lost-computed-tasks"]}
             self.made_again += len(lost)
-            self._say(f"dask worker {said['worker']} was lost; {len(lost)} calls are made again")
+            self._say(f"dask worker {message['worker']} was lost; {len(lost)} calls are made again")
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if self._is_shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[T] = Future()
-        made = self._call(partial(fn, *args, **kwargs), future)
-        call = asyncio.run_coroutine_threadsafe(made, self._loop)
+        submitted = self._call(partial(fn, *args, **kwargs), future)
+        call = asyncio.run_coroutine_threadsafe(submitted, self._loop)
         self._calls[call] = future
         call.add_done_callback(self._calls.pop)
         return future
@@ -255,13 +255,13 @@ class DaskExecutor(Executor):
         parts, large = list[bytes | str](), dict[str, bytes]()
         for value in (call.func, *call.args, call.keywords):
             # Keeps the value alive, because its id could be reused.
-            kept = self._large.pop(id(value), None) or (value, _pickled(value))
-            if len(kept[1]) <= INLINE:
-                parts.append(kept[1])
+            large_value = self._large.pop(id(value), None) or (value, _pickled(value))
+            if len(large_value[1]) <= INLINE:
+                parts.append(large_value[1])
                 continue
-            self._large[id(value)] = kept
-            parts.append(digest := hashlib.sha256(kept[1]).hexdigest())
-            large[digest] = kept[1]
+            self._large[id(value)] = large_value
+            parts.append(digest := hashlib.sha256(large_value[1]).hexdigest())
+            large[digest] = large_value[1]
         # Parts are put back whenever they are used, so the first were used longest ago.
         for oldest in list(self._large)[:-_KEPT]:
             del self._large[oldest]
@@ -299,11 +299,11 @@ class DaskExecutor(Executor):
         key = f"promptgraft-{uuid.uuid4().hex}"
         self._keys.add(key)
         # At the worker that asked for parts, if any; another may take it if that one is lost.
-        asked = self._client.submit(
+        request = self._client.submit(
             _executed, task, key=key, workers=worker, allow_other_workers=worker is not None
         )
         try:
-            found: list[bytes | tuple[str, list[str]]] = await self._client.gather([asked])
+            answer: list[bytes | tuple[str, list[str]]] = await self._client.gather([request])
         except self._dask.KilledWorker:
             raise TransientProviderError("the dask workers that made the call were lost") from None
         except (CancelledError, OSError):
@@ -314,8 +314,8 @@ class DaskExecutor(Executor):
             raise CallerError(f"a dask worker could not make the call: {raised(error)}") from None
         finally:
             self._keys.discard(key)
-            asked.release()  # else dask would repeat a finished, paid call when its worker is lost
-        return found[0]
+            request.release()  # else dask repeats a finished, paid call when its worker is lost
+        return answer[0]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Close the connection when all calls have ended; with ``wait`` False abandon them."""

@@ -126,27 +126,29 @@ def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict
                 notes.add(
                     member, f"`{key}` is left out: no prompt needs it; agents say it themselves"
                 )
-        found = _choices(row, fields)
-        if len(found) > len(string.ascii_uppercase):
+        choices = _choices(row, fields)
+        if len(choices) > len(string.ascii_uppercase):
             sample["choices"].fault(
-                f"expected at most 26 choices, one a letter, found {len(found)}"
+                f"expected at most 26 choices, one a letter, found {len(choices)}"
             )
         elif "input" not in sample:
             row.fault(f"expected a value in `{fields.get('input', 'input')}`, found none")
         elif "target" not in sample:
             notes.add(row, "a sample without a target is left out")
         else:
-            asked: dict[str, Json] = {"question": _question(sample["input"], notes)}
-            lettered = zip(string.ascii_uppercase, found, strict=False)
+            example_input: dict[str, Json] = {"question": _question(sample["input"], notes)}
+            lettered = zip(string.ascii_uppercase, choices, strict=False)
             if chooses:
-                asked["choices"] = "\n".join(f"{letter}) {choice}" for letter, choice in lettered)
+                example_input["choices"] = "\n".join(
+                    f"{letter}) {choice}" for letter, choice in lettered
+                )
             further: dict[str, Json] = {
                 key: _data(sample[key]) for key in ("metadata", "description") if key in sample
             }
             target = sample["target"].value
             yield {
                 "id": str(sample["id"].value) if "id" in sample else str(number),
-                "input": asked,
+                "input": example_input,
                 "expected": list(map(str, target)) if isinstance(target, list) else str(target),
                 **({"fields": further} if further else {}),
             }
@@ -190,24 +192,24 @@ def _question(node: Node, notes: Notes) -> str:
     """Return the question: a text, or the messages of a conversation joined to one."""
     if not isinstance(node.value, list):
         return str(node.value)
-    told = []
+    lines = []
     for message in node.items():
         texts = texts_in(message)
         if None in texts:
             notes.add(message, "a part of a message that is no text is left out")
         text = "\n".join(text for text in texts if text is not None)
-        told.append((message.member("role").value, text))
-    if len(told) == 1:
-        return told[0][1]
+        lines.append((message.member("role").value, text))
+    if len(lines) == 1:
+        return lines[0][1]
     notes.add(node, "several messages are asked as one text")
-    return "\n\n".join(f"{role}: {text}" for role, text in told)
+    return "\n\n".join(f"{role}: {text}" for role, text in lines)
 
 
 def _choices(row: Node, fields: Mapping[str, str]) -> list[str]:
     """Return the choices of a sample, which are one text in tables."""
     value = row.member(fields.get("choices", "choices")).value
     if isinstance(value, str):
-        given: Sequence[Json] = value.split("," if "," in value else None)
+        values: Sequence[Json] = value.split("," if "," in value else None)
     else:
-        given = value if isinstance(value, list) else []
-    return [str(one).strip() for one in given if str(one).strip()]
+        values = value if isinstance(value, list) else []
+    return [str(value).strip() for value in values if str(value).strip()]

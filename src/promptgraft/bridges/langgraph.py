@@ -91,11 +91,11 @@ class LangGraphFlow:
         # `debug` tells tasks with their inputs, `values` the state after each step; neither has
         # both.
         events = self.compiled.stream(state, stream_mode=["debug", "values"])
-        for mode, found in _together(events):
+        for mode, event in _together(events):
             if mode == "values":
-                state = found
+                state = event
             else:
-                self._record(run, found, waiting)
+                self._record(run, event, waiting)
         return self.answer(state)
 
     def _record(self, run: Run, tasks: list[_Task], waiting: dict[tuple[str, str], str]) -> None:
@@ -132,14 +132,14 @@ def _together(events: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     tasks: dict[str, _Task] = {}
     ended = 0
     try:
-        for mode, said in events:
+        for mode, event in events:
             if mode == "values":
-                yield mode, said
+                yield mode, event
                 continue
-            task = said["payload"]
-            if said["type"] == "task":
+            task = event["payload"]
+            if event["type"] == "task":
                 tasks[task["id"]] = _Task(task["name"], task["input"])
-            elif said["type"] == "task_result" and task["id"] in tasks:
+            elif event["type"] == "task_result" and task["id"] in tasks:
                 tasks[task["id"]].output = task["result"]
                 ended += 1
             if tasks and ended == len(tasks):

@@ -110,12 +110,16 @@ def tracked(
     mlflow = importlib.import_module("mlflow")
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     try:
-        found = client.get_experiment_by_name(experiment)
-        number = client.create_experiment(experiment) if found is None else found.experiment_id
+        experiment_object = client.get_experiment_by_name(experiment)
+        number = (
+            client.create_experiment(experiment)
+            if experiment_object is None
+            else experiment_object.experiment_id
+        )
     except mlflow.MlflowException as error:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         raise ConfigError(
-            f"MLflow cannot open the experiment `{experiment}`: {said}; check the tracking URI"
+            f"MLflow cannot open the experiment `{experiment}`: {message}; check the tracking URI"
         ) from None
     run = _TrackedRun(mlflow=mlflow, client=client, experiment=number, key=key)
     stop = bus.subscribe(object, run.on_event)
@@ -164,17 +168,17 @@ class _TrackedRun:
 
     def _begin(self, event: RunStarted) -> None:
         self.key, self.name, self.ended = self.key or event.run_id, event.prompt, False
-        wanted = f"tags.`{RUN_TAG}` = '{self.key}'"
-        found = self.client.search_runs([self.experiment], wanted, max_results=1)
-        if found:
-            self.run_id, self.tags = found[0].info.run_id, found[0].data.tags
+        condition = f"tags.`{RUN_TAG}` = '{self.key}'"
+        runs_there = self.client.search_runs([self.experiment], condition, max_results=1)
+        if runs_there:
+            self.run_id, self.tags = runs_there[0].info.run_id, runs_there[0].data.tags
             # A resumed run repeats its events; those that are logged already are skipped.
-            self.logged = int(found[0].data.metrics.get("candidates", 0))
+            self.logged = int(runs_there[0].data.metrics.get("candidates", 0))
             self.client.update_run(self.run_id, status="RUNNING")
             return
         tags = {RUN_TAG: self.key}
-        made = self.client.create_run(self.experiment, tags=tags, run_name=event.prompt)
-        self.run_id = made.info.run_id
+        created_run = self.client.create_run(self.experiment, tags=tags, run_name=event.prompt)
+        self.run_id = created_run.info.run_id
         params = {"seed": event.seed, **event.settings}
         entities = [
             self.mlflow.entities.Param(_NO_PARAM.sub("_", name), str(value)[:_LONGEST_PARAM])
@@ -205,13 +209,13 @@ class _TrackedRun:
         """Register a prompt version, once for the same text, with the run's tag as its alias."""
         prompt = _NO_NAME.sub("-", name)
         tag, digest = f"promptgraft.prompt.{prompt}", digest_text(text)[:12]
-        version, _, known = self.tags.get(tag, "").partition(" ")
+        version, _, registered = self.tags.get(tag, "").partition(" ")
         # A resumed run ends again, and must not register the same text as another version.
-        if known != digest:
-            made = self.client.register_prompt(
+        if registered != digest:
+            prompt_version = self.client.register_prompt(
                 prompt, text, commit_message=str(event.verdict), tags={RUN_TAG: str(self.key)}
             )
-            version = str(made.version)
+            version = str(prompt_version.version)
             self.client.set_tag(self.run_id, tag, f"{version} {digest}")
         if event.improved and event.tag != DEFAULT_TAG:  # MLflow reserves `latest`
             self.client.set_prompt_alias(prompt, event.tag, int(version))

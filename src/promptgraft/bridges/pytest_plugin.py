@@ -80,11 +80,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # `--setup-plan` promises to run nothing.
     if not _is_marked(item) or item.config.getoption("setupplan", default=False):
         return
-    found = _param(item)
-    if found is not None:
+    parameters = _param(item)
+    if parameters is not None:
         with _failing():
-            if found[0].check:
-                _verdict(item, found)
+            if parameters[0].check:
+                _verdict(item, parameters)
     elif "promptgraft_report" not in getattr(item, "fixturenames", ()):
         pytest.fail(
             "the marker `promptgraft` takes functions and methods of plain classes only: this "
@@ -96,9 +96,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)  # before the body of the test
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Fail the test of a case that does not pass with the reasons of the metrics."""
-    found = _param(item)
-    if found is not None and found[0].check:
-        verdict = _verdict(item, found)
+    parameters = _param(item)
+    if parameters is not None and parameters[0].check:
+        verdict = _verdict(item, parameters)
         if not verdict.passed:
             pytest.fail(verdict.failure_message(_started_in(item.config)), pytrace=False)
 
@@ -131,9 +131,9 @@ def promptgraft_case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def promptgraft_verdict(request: pytest.FixtureRequest) -> CaseVerdict:
     """Return the case of a marked test with its answer, verdicts, score and reason."""
-    found = _needed(request)
+    parameters = _needed(request)
     with _failing():
-        return _verdict(request.node, found)
+        return _verdict(request.node, parameters)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def _scored(found: ReportOfTests) -> ReportOfTests:
     ruling = decide(found.report, GateRules(max_unscored=found.max_unscored)).rulings[0]
     if ruling.held:
         return found
-    reasons = [f"{one.id}: {one.reason}" for one in found.cases if one.unscored]
+    reasons = [f"{case.id}: {case.reason}" for case in found.cases if case.unscored]
     pytest.fail("\n".join([ruling.said, *reasons[:5]]), pytrace=False)
 
 
@@ -170,9 +170,9 @@ def _run_of(config: pytest.Config) -> TestRun:
 
 def _shared_folder(config: pytest.Config) -> Path | None:
     """Return a folder that the workers of pytest-xdist share; None without pytest-xdist."""
-    own = config.getoption("basetemp") if hasattr(config, "workerinput") else None
+    base_temp = config.getoption("basetemp") if hasattr(config, "workerinput") else None
     # Each worker has a base folder of its own below the one of the test run.
-    return None if own is None else Path(own).parent / "promptgraft"
+    return None if base_temp is None else Path(base_temp).parent / "promptgraft"
 
 
 def _started_in(config: pytest.Config) -> Path:
@@ -186,15 +186,15 @@ def _is_marked(node: pytest.Item) -> bool:
 def _selection(run: TestRun, node: pytest.Item) -> Selection:
     from promptgraft.errors import ConfigError
 
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
     # From the module inward, so that the marker of a function wins over that of its class.
     for mark in reversed(list(node.iter_markers(_MARK))):
         if mark.args:
             raise ConfigError(
                 f"the marker `promptgraft` takes named arguments only, found {mark.args[0]!r}"
             )
-        given.update(mark.kwargs)
-    return run.selection(given, node.path.parent)
+        arguments.update(mark.kwargs)
+    return run.selection(arguments, node.path.parent)
 
 
 def _param(item: pytest.Item) -> tuple[Selection, Case] | None:
@@ -203,13 +203,13 @@ def _param(item: pytest.Item) -> tuple[Selection, Case] | None:
 
 
 def _needed(request: pytest.FixtureRequest) -> tuple[Selection, Case]:
-    found = _param(request.node)
-    if found is None:
+    parameters = _param(request.node)
+    if parameters is None:
         pytest.fail(
             f"`{request.fixturename}` is for tests with the marker `@pytest.mark.promptgraft`",
             pytrace=False,
         )
-    return found
+    return parameters
 
 
 def _verdict(item: pytest.Item, found: tuple[Selection, Case]) -> CaseVerdict:

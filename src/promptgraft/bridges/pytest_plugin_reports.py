@@ -69,9 +69,10 @@ class CaseVerdict:
         """Return the message of a failing test; paths are relative to ``folder``."""
         origin = self.case.origin.removeprefix(f"{folder}{os.sep}")
         place = f" ({origin})" if origin else ""
-        said = "no answer" if self.answer is None else f"answer: {self.answer.text}"
+        answer_line = "no answer" if self.answer is None else f"answer: {self.answer.text}"
         return visible(
-            f"case `{self.case.id}`{place} fails, score {self.score:.4g}\n{self.reason}\n{said}"
+            f"case `{self.case.id}`{place} fails, score {self.score:.4g}\n"
+            f"{self.reason}\n{answer_line}"
         )
 
 
@@ -121,10 +122,10 @@ class ReportOfTests:
             DataFormatError: the baseline is damaged.
         """
         path = self.folder / baseline
-        kept, where = gate.read_baseline(path), f"baseline {path}"
-        check_comparable(kept, self.report, where=where)
-        report = gate.confirm(kept, self.report, self.ask)
-        return gate.compare(kept, report, tolerance=tolerance, where=where)
+        kept_baseline, where = gate.read_baseline(path), f"baseline {path}"
+        check_comparable(kept_baseline, self.report, where=where)
+        report = gate.confirm(kept_baseline, self.report, self.ask)
+        return gate.compare(kept_baseline, report, tolerance=tolerance, where=where)
 
     def check(
         self,
@@ -147,12 +148,14 @@ class ReportOfTests:
             max_unscored=self.max_unscored,
         )
         try:
-            found = None if baseline is None else self.compared_with(baseline, tolerance=tolerance)
+            comparison = (
+                None if baseline is None else self.compared_with(baseline, tolerance=tolerance)
+            )
         except PromptgraftError as error:
             pytest.fail(visible(str(error)), pytrace=False)
-        decision = gate.decide(self.report, rules, found)
+        decision = gate.decide(self.report, rules, comparison)
         if not decision.passed:
-            broken = [f"{one.rule}: {one.said}" for one in decision.broken]
+            broken = [f"{ruling.rule}: {ruling.said}" for ruling in decision.broken]
             pytest.fail(visible("\n".join([*broken, *self._failure_lines()])), pytrace=False)
 
     def __repr__(self) -> str:
@@ -201,18 +204,20 @@ class Answers:
     def _fill(
         self, subject: gate.Subject, cases: Sequence[Case], keys: Mapping[str, str], workers: int
     ) -> None:
-        left = []
+        unanswered = []
         for case in cases:
-            found = self._find(keys[case.id])
-            if found is None:
-                left.append(case)
+            answered = self._find(keys[case.id])
+            if answered is None:
+                unanswered.append(case)
             else:
-                self._known[keys[case.id]] = found
+                self._known[keys[case.id]] = answered
         with contextlib.ExitStack() as ending:
             executor = None
-            if workers > 1 and len(left) > 1:
-                executor = ending.enter_context(ThreadPoolExecutor(min(workers, len(left))))
-            attempts = subject.evaluate(left, executor=executor).attempts if left else ()
+            if workers > 1 and len(unanswered) > 1:
+                executor = ending.enter_context(ThreadPoolExecutor(min(workers, len(unanswered))))
+            attempts = (
+                subject.evaluate(unanswered, executor=executor).attempts if unanswered else ()
+            )
         for attempt in attempts:
             self._keep(keys[attempt.case_id], gate.Answered.of(attempt))
 
@@ -236,8 +241,8 @@ class Answers:
             data = (self._folder / f"{key}.answer").read_bytes()
         except FileNotFoundError:
             return None
-        found: gate.Answered = pickle.loads(data)  # noqa: S301 - of a worker of this test run
-        return found
+        answered_case: gate.Answered = pickle.loads(data)  # noqa: S301 - of a worker of this test run
+        return answered_case
 
     def _keep(self, key: str, answered: gate.Answered) -> None:
         self._known[key] = answered
@@ -292,8 +297,8 @@ class TestRun:
         """
         for name, value in given.items():
             if name not in _ARGUMENTS:
-                known = f"{did_you_mean(name, list(_ARGUMENTS))}; there are {', '.join(_ARGUMENTS)}"
-                raise ConfigError(f"unknown argument `{name}`{known}")
+                names = f"{did_you_mean(name, list(_ARGUMENTS))}; there are {', '.join(_ARGUMENTS)}"
+                raise ConfigError(f"unknown argument `{name}`{names}")
             if type(value) is not _ARGUMENTS[name]:
                 raise ConfigError(f"{name}: expected {_ARGUMENTS[name].__name__}, found {value!r}")
         chosen = {name: value for name, value in given.items() if name in _CHOICES}
@@ -319,14 +324,14 @@ class TestRun:
 
     def verdict(self, selection: Selection, case: Case) -> CaseVerdict | str:
         """Return the verdict on a case, or the reason why it is unscored."""
-        subject, found = self._answered(selection, (case,), workers=1)
-        tried = gate.case_results((case,), found.values(), subject.metrics)[0]
-        outcome = found[case.id].outcome
+        subject, answered = self._answered(selection, (case,), workers=1)
+        tried = gate.case_results((case,), answered.values(), subject.metrics)[0]
+        outcome = answered[case.id].outcome
         if outcome.status is CaseStatus.UNSCORED or outcome.score is None:
             return outcome.error
         return CaseVerdict(
             case=case,
-            answer=found[case.id].answer,
+            answer=answered[case.id].answer,
             verdicts=outcome.verdicts,
             score=outcome.score,
             passed=tried.passed is True,
@@ -338,7 +343,7 @@ class TestRun:
         if selection not in self._reports:
             project = self.project(selection.project)
             cases = self.cases(selection)
-            subject, found = self._answered(selection, cases, workers=project.workers)
+            subject, answered = self._answered(selection, cases, workers=project.workers)
 
             def ask(ids: tuple[str, ...], again: int) -> gate.GateReport:
                 some = subject.of(ids)
@@ -346,7 +351,7 @@ class TestRun:
                 return subject.report(more.values())
 
             self._reports[selection] = ReportOfTests(
-                report=subject.report(found.values()),
+                report=subject.report(answered.values()),
                 folder=project.folder,
                 ask=ask,
                 max_unscored=selection.max_unscored,
@@ -376,10 +381,10 @@ class TestRun:
                 # Kept, so that a thousand tests report the same fault without loading the project
                 # again.
                 self._subjects[key] = error
-        found = self._subjects[key]
-        if isinstance(found, PromptgraftError):
-            raise found
-        return found
+        subject = self._subjects[key]
+        if isinstance(subject, PromptgraftError):
+            raise subject
+        return subject
 
     def _path(self, given: object, folder: Path) -> Path:
         if self._project is not None:

@@ -82,8 +82,8 @@ def tracked(
     try:
         opened = wandb.init(project=project, id=key, resume="allow", settings=quiet)
     except wandb.errors.Error as error:
-        said = " ".join(str(error).split())
-        raise ConfigError(f"Weights & Biases cannot open a run: {said}") from None
+        message = " ".join(str(error).split())
+        raise ConfigError(f"Weights & Biases cannot open a run: {message}") from None
     run = _TrackedRun(opened)
     stop = bus.subscribe(object, run.on_event)
     try:

@@ -89,9 +89,9 @@ def apply_command(
     if tag is not None and (to_source or patch):
         raise click.UsageError("--tag names a tag of the store; leave it or the files out")
     if patch and (dry_run or store is not None):
-        given = "--store" if store is not None else "--dry-run"
+        option = "--store" if store is not None else "--dry-run"
         raise click.UsageError(
-            f"{given}: --patch touches no store and writes nothing; leave one out"
+            f"{option}: --patch touches no store and writes nothing; leave one out"
         )
     record = read_run(chosen_runs(runs, project, runs_again=True).find(run))
     choice = choose(record, candidate, keep_anyway=keep_anyway)
@@ -182,9 +182,9 @@ class _Request:
 
         def answer() -> None:
             if self.as_json:
-                held: dict[str, object] = {"scores": scores} if winner else {}
+                fields: dict[str, object] = {"scores": scores} if winner else {}
                 plain = _document(self.run, self.candidate, where, outcome, dry_run=self.dry)
-                print_json({**plain, **held, **more})
+                print_json({**plain, **fields, **more})
                 return
             screen = Screen()
             heading = f"run `{self.run.id}`, rewrite {self.candidate}"
@@ -212,16 +212,16 @@ def _apply_to_store(request: _Request, target: Target) -> Answer:
     winners, store = winners_of(request.run, request.candidate, target.addresses), target.store
     sourced = list(zip(winners, target.prompts, strict=True))
     written = store_winners(store, sourced, request.tag or target.tag, dry=request.dry)
-    tag, applied = written[0].address.tag, any(one.parts for one in written)
+    tag, applied = written[0].address.tag, any(prompt_written.parts for prompt_written in written)
     rows = [
         {
-            "prompt": f"{one.address.ns}/{one.address.prompt_key}",
-            "file": stored.override_file(store, one.address),
-            "from": stored.revision_json_or_none(one.before),
-            "to": stored.revision_json_or_none(one.after),
-            "parts": parts_json(one.parts, checked=False),
+            "prompt": f"{prompt_written.address.ns}/{prompt_written.address.prompt_key}",
+            "file": stored.override_file(store, prompt_written.address),
+            "from": stored.revision_json_or_none(prompt_written.before),
+            "to": stored.revision_json_or_none(prompt_written.after),
+            "parts": parts_json(prompt_written.parts, checked=False),
         }
-        for one in written
+        for prompt_written in written
     ]
 
     def show(screen: Screen) -> None:
@@ -229,21 +229,29 @@ def _apply_to_store(request: _Request, target: Target) -> Answer:
         if not applied:
             screen.line(f"already applied: tag `{tag}`, or the source, has this text")
             return
-        for one, row in zip(written, rows, strict=True):
+        for prompt_written, row in zip(written, rows, strict=True):
             if len(rows) > 1:
                 screen.line(str(row["prompt"]), bold=True)
-            to = "a new revision" if request.dry and one.parts else stored.short(one.after)
-            moved = [("from", stored.short(one.before)), ("to", to), ("file", str(row["file"]))]
+            to = (
+                "a new revision"
+                if request.dry and prompt_written.parts
+                else stored.short(prompt_written.after)
+            )
+            moved = [
+                ("from", stored.short(prompt_written.before)),
+                ("to", to),
+                ("file", str(row["file"])),
+            ]
             screen.fields(moved, width=6)
-            screen.parts(one.parts)
+            screen.parts(prompt_written.parts)
         screen.line()
         if request.dry:
             screen.line("a dry run: nothing was written")
             return
         screen.line("Take it back:", bold=True)
-        for one in written:
-            if one.parts:
-                screen.body(stored.tag_command("rollback", one.address, store))
+        for prompt_written in written:
+            if prompt_written.parts:
+                screen.body(stored.tag_command("rollback", prompt_written.address, store))
 
     # The document of one prompt has its keys at the top; several prompts are listed.
     keys: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
@@ -257,9 +265,9 @@ def _apply_to_store(request: _Request, target: Target) -> Answer:
 
 def _write_to_source(request: _Request, target: Target) -> Answer:
     """Write the candidate to the files of its prompts, all or none."""
-    found = Rewritten.of(request.run, request.candidate, target)
-    parts, stale = found.parts, found.left_behind(target)
-    paths = found.write(request.run, request.candidate, target, dry=request.dry)
+    rewritten = Rewritten.of(request.run, request.candidate, target)
+    parts, stale = rewritten.parts, rewritten.left_behind(target)
+    paths = rewritten.write(request.run, request.candidate, target, dry=request.dry)
 
     def show(screen: Screen) -> None:
         if not paths:
@@ -279,7 +287,7 @@ def _write_to_source(request: _Request, target: Target) -> Answer:
         "source",
         _APPLIED[bool(paths)],
         show,
-        winner=found.winner,
+        winner=rewritten.winner,
         files=paths,
         parts=parts_json(parts, checked=True),
         stale_overrides={"tag": target.tag, "parts": stale},
@@ -295,17 +303,17 @@ def _print_files(screen: Screen, request: _Request, paths: Sequence[str]) -> Non
 
 def _make_patch(request: _Request, target: Target) -> Answer:
     """Make a patch of the files that turns them into the candidate; write nothing."""
-    found = Rewritten.of(request.run, request.candidate, target)
-    winner, root = found.winner, patch_root(target.folder)
-    planned(root, found.changes)  # refuses files outside of ``root``
-    if stored := [text.name for text in found.texts if not text.path]:
+    rewritten = Rewritten.of(request.run, request.candidate, target)
+    winner, root = rewritten.winner, patch_root(target.folder)
+    planned(root, rewritten.changes)  # refuses files outside of ``root``
+    if stored := [text.name for text in rewritten.texts if not text.path]:
         complain(f"not in the patch, as no file holds them: {listed(stored)}")
     in_files = [
-        FileChange(target.folder / one.path, one.old, one.new[-1])
-        for one in found.texts
-        if one.path
+        FileChange(target.folder / text.path, text.old, text.new[-1])
+        for text in rewritten.texts
+        if text.path
     ]
-    patch = patch_of([*found.changes, *in_files], root=root)
+    patch = patch_of([*rewritten.changes, *in_files], root=root)
     if request.as_json:
         outcome, show = _APPLIED[bool(patch)], lambda _: None
         return request.answer("patch", outcome, show, winner=winner, root=str(root), patch=patch)
@@ -372,8 +380,8 @@ def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> Exit
     if record is None:
         screen.line("there is nothing to restore")
         return ExitCode.OK
-    done = "kept" if keep else "put back" if record.goal == "old" else "written"
-    screen.fields([(done, text.where) for text in record.texts])
+    state_word = "kept" if keep else "put back" if record.goal == "old" else "written"
+    screen.fields([(state_word, text.where) for text in record.texts])
     return ExitCode.OK
 
 
@@ -384,11 +392,11 @@ def _writer(project: str | None) -> Iterator[SourceWriter]:
         folder = nearest_folder(RECORD) or Path()
         yield SourceWriter(folder.resolve(), None)
         return
-    found = opened_project(project)
+    opened = opened_project(project)
     stored: dict[str, CallbackSource] = {}
-    with beside(found.folder):
-        for name, spec in found.config.prompts.items():
+    with beside(opened.folder):
+        for name, spec in opened.config.prompts.items():
             if isinstance(spec, TextsConfig):
                 path = ("prompts", name, "callbacks")
-                stored.update(callbacks_of(spec, path, found.surroundings))
-        yield SourceWriter(found.folder.resolve(), stored)
+                stored.update(callbacks_of(spec, path, opened.surroundings))
+        yield SourceWriter(opened.folder.resolve(), stored)

@@ -78,9 +78,9 @@ def read_prompt(
         return _stored_prompt(context, parameter, value)._replace(file=project)
     from promptgraft.project.python_source import beside
 
-    found = opened_project(project)
-    with beside(found.folder):
-        chosen = found.prompt(value)
+    opened = opened_project(project)
+    with beside(opened.folder):
+        chosen = opened.prompt(value)
     if chosen.graph is not None:
         addresses = listed(chosen.graph.by_address)
         raise click.BadParameter(
@@ -124,9 +124,13 @@ def project_source(name: options.PromptName) -> PromptTemplate[object] | None:
     project = opened_project(name.file)
     with beside(project.folder):
         templates = [
-            prompt.template for one in project.names for prompt in project.prompt(one).prompts
+            prompt.template
+            for prompt_name in project.names
+            for prompt in project.prompt(prompt_name).prompts
         ]
-    named = (one for one in templates if (one.ns, one.key) == (name.ns, name.key))
+    named = (
+        template for template in templates if (template.ns, template.key) == (name.ns, name.key)
+    )
     return next(named, None)
 
 
@@ -248,8 +252,8 @@ def load_template(spec: str) -> PromptTemplate[object]:
         return value if isinstance(value, PromptTemplate) else None
 
     expected = "a PromptTemplate or a Prompt"
-    wanted = ObjectKind(expected=expected, plural="templates", read=read)
-    return PythonSource().load(spec, wanted, "--template")
+    wanted_kind = ObjectKind(expected=expected, plural="templates", read=read)
+    return PythonSource().load(spec, wanted_kind, "--template")
 
 
 def shipped(name: str) -> Path:
@@ -259,7 +263,7 @@ def shipped(name: str) -> Path:
     if package.parent.name == "src":
         # In a checkout, specifications and examples are beside `src`, not in the package.
         places.append(package.parents[1] / name)
-    if found := [place for place in places if place.exists()]:
-        return found[0]
+    if path := [place for place in places if place.exists()]:
+        return path[0]
     looked = " and ".join(map(str, places))
     raise ConfigError(f"`{name}` is not in {looked}; install promptgraft again")

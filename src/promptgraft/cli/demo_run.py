@@ -170,8 +170,8 @@ def _uninterrupted(
     job: OptimizationJob, runner: Runner, *, journal: str | None, say: str
 ) -> RunResult:
     opened = contextlib.nullcontext() if journal is None else FileJournal(journal)
-    with contextlib.suppress(KeyboardInterrupt, RunCancelledError), opened as kept:
-        result = runner.run(job, say=[say], journal=kept)
+    with contextlib.suppress(KeyboardInterrupt, RunCancelledError), opened as recorded_run:
+        result = runner.run(job, say=[say], journal=recorded_run)
         if result.stop_reason is not StopReason.CANCELLED:
             return result
     again = f"; the same command resumes from {journal}" if journal else ""
@@ -265,7 +265,7 @@ def _plain(outcome: DemoOutcome) -> object:
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
             "held_out": None if measured is None else gain_json(measured),
         },
-        "winner": [entry_json(shown) for shown in winner],
+        "winner": [entry_json(entry) for entry in winner],
         "parts": parts_json(outcome.parts, checked=True),
         "stored": {
             "store": root,

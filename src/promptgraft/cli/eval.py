@@ -140,19 +140,19 @@ def eval_command(
         if file is not None:
             # An unusable path is reported before anything is paid for.
             make_room(Path(file))
-    with loaded_project(project) as found:
-        subject = subject_of(found, attrs.evolve(choice, split=split))
+    with loaded_project(project) as opened:
+        subject = subject_of(opened, attrs.evolve(choice, split=split))
         if baseline is not None:
             # Before the evaluation: answers that cannot be compared would be paid for in vain.
             check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
-        workers = given["workers"] or found.workers
+        workers = given["workers"] or opened.workers
         report = evaluated_report(
             subject,
-            given["num_runs"] or num_runs_of(found.config.optimizer),
+            given["num_runs"] or num_runs_of(opened.config.optimizer),
             baseline,
             workers=workers,
             quiet=quiet,
-            folder=found.runs_folder,
+            folder=opened.runs_folder,
         )
     evaluated = _judged(report, given, baseline, (*subject.notes, *report.constants))
     if as_json:
@@ -273,15 +273,15 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
 def _print_cases(screen: Screen, cases: tuple[gate.CaseResult, ...]) -> None:
     rows, columns = _space_for_cases()
     groups = _grouped(cases)
-    shown = groups[:rows]
-    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown))
+    shown_cases = groups[:rows]
+    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown_cases))
     screen.line(
         f"{counted(len(cases), 'case')} that {'does' if len(cases) == 1 else 'do'} not pass"
     )
-    for case, *others in shown:
+    for case, *repeats in shown_cases:
         name = _cropped(visible_line(case.id), width)
         mark = "critical " if case.critical else ""
-        reason = visible_line(f"{mark}{_also(others)}{_reason(case)}")
+        reason = visible_line(f"{mark}{_also(repeats)}{_reason(case)}")
         screen.line(
             f"  {name:{width}}  {score(case.score):>5}  {_cropped(reason, columns - width - 11)}"
         )
@@ -330,8 +330,8 @@ def _cropped(text: str, width: int) -> str:
 def _print_gate(screen: Screen, found: Evaluated) -> None:
     decision = found.decision
     if decision.passed:
-        asked = "" if found.asked else " (no threshold set, see `--fail-under`)"
-        screen.line(f"gate: passed{asked}", color="green", bold=True)
+        note = "" if found.asked else " (no threshold set, see `--fail-under`)"
+        screen.line(f"gate: passed{note}", color="green", bold=True)
     else:
         screen.line(f"gate: {decision.outcome}", color="red", bold=True)
     for ruling in decision.rulings:

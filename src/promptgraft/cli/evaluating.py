@@ -136,24 +136,24 @@ def evaluated_report(
     answers that were already paid for.
     """
     total = len(subject.cases) * num_runs
-    kept = _kept_batches(subject, folder)
-    if kept is None:
+    batches_kept = _kept_batches(subject, folder)
+    if batches_kept is None:
         return _report(subject, num_runs, baseline, workers=min(workers, total), quiet=quiet)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with FileJournal(kept) as journal:
+    batches_kept.parent.mkdir(parents=True, exist_ok=True)
+    with FileJournal(batches_kept) as journal:
         journal.begin({"batches": str(subject.prompt.descriptor.key)})
         threads = min(AT_ONCE, total)
         report = _report(subject, num_runs, baseline, workers=threads, quiet=quiet, journal=journal)
     # Kept after a stop: the next evaluation collects the answers that were paid for.
     if not report.stopped:
-        kept.unlink()
+        batches_kept.unlink()
     return report
 
 
 def _kept_batches(subject: gate.Subject, folder: Path) -> Path | None:
     """Return the file for the ids of pending batches; None if no model answers in batches."""
-    asked = (subject.adapter, *judges_of(subject.metrics))
-    if not any(map(is_in_batches, asked)):
+    models = (subject.adapter, *judges_of(subject.metrics))
+    if not any(map(is_in_batches, models)):
         return None
     prompt = subject.prompt.descriptor
     # A file for each, so that gates side by side do not exclude each other by its lock.
@@ -182,9 +182,9 @@ def _report(
         )
 
         def ask(cases: Sequence[Case], runs: int) -> gate.GateReport:
-            found = subject.evaluate(cases, num_runs=runs, executor=executor, session=session)
-            answered = map(gate.Answered.of, found.attempts)
-            return subject.report(answered, num_runs=runs, stopped=found.stopped)
+            evaluation = subject.evaluate(cases, num_runs=runs, executor=executor, session=session)
+            answered = map(gate.Answered.of, evaluation.attempts)
+            return subject.report(answered, num_runs=runs, stopped=evaluation.stopped)
 
         try:
             report = ask(subject.cases, num_runs)

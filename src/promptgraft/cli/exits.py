@@ -120,8 +120,8 @@ def _message(error: click.ClickException) -> str:
         near = " or ".join(f"`{name}`" for name in error.possibilities or ())
         # Options of the specification of typed functions, and of BAML's command line.
         near = _ELSEWHERE.get(error.option_name, near)
-        asked = f" (did you mean {near}?)" if near else ""
-        return f"no such option `{error.option_name}`{asked}"
+        suggestion = f" (did you mean {near}?)" if near else ""
+        return f"no such option `{error.option_name}`{suggestion}"
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return f"{_name(error.param, error.ctx)} is missing"
     if isinstance(error, click.BadParameter) and error.param is not None:

@@ -95,9 +95,9 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     document = f"{SCHEMA_LINE}{_HEAD.format(name=path.name)}{_yaml(imported.document)}"
     files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
     written = [path.parent / name for name in files]
-    files_in_place_of_folders = [one.parent for one in written if not one.parent.is_dir()]
+    files_in_place_of_folders = [path.parent for path in written if not path.parent.is_dir()]
     # `lexists`, because writing through a dangling link would create its target.
-    if there := [one for one in (*files_in_place_of_folders, *written) if os.path.lexists(one)]:
+    if there := [path for path in (*files_in_place_of_folders, *written) if os.path.lexists(path)]:
         raise ConfigError(f"{there[0]} already exists; nothing was written; move it away first")
     # The project file is written last, so that an interrupted import leaves no project.
     for file, text in reversed([*zip(written, files.values(), strict=True)]):
@@ -152,22 +152,22 @@ def _print(
 ) -> None:
     faults, warnings = (checked.faults, checked.warnings) if checked else ((), ())
     if as_json:
-        told = {
+        plain = {
             "files": [str(path.absolute()) for path in written],
             "notes": imported.notes,
             "unwritten": imported.unwritten,
             "faults": faults,
             "warnings": warnings,
         }
-        print_json({name: [*texts] for name, texts in told.items()})
+        print_json({name: [*texts] for name, texts in plain.items()})
         return
     screen = Screen()
     screen.line(f"wrote {', '.join(str(relative(path)) for path in written)}")
     for note in imported.notes:
         screen.line(f"note: {note}")
     if checked is not None:
-        found = f"has {counted(len(faults), 'fault')}" if faults else "is valid"
-        screen.line(f"checked: {FILE_NAME} {found}")
+        state = f"has {counted(len(faults), 'fault')}" if faults else "is valid"
+        screen.line(f"checked: {FILE_NAME} {state}")
     for kind, lines in (("fault", faults), ("warning", warnings)):
         for line in lines:
             screen.line(f"{kind}: {line}")

@@ -237,9 +237,9 @@ def main() -> None:
         shell_complete(app, {}, "promptgraft", _COMPLETE, instruction)
         sys.exit(ExitCode.OK)
     code = run(sys.argv[1:])
-    left = left_behind(_GRACE)
-    if not left:
+    work_left = left_behind(_GRACE)
+    if not work_left:
         sys.exit(code)
-    complain(f"exiting without waiting for: {'; '.join(left)}")
+    complain(f"exiting without waiting for: {'; '.join(work_left)}")
     # `sys.exit` would join threads that hang in a user's code or a call.
     os._exit(code)

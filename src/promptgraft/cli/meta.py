@@ -179,21 +179,29 @@ def diff_command(
     shipped text has changed since the files were written.
     """
     if folder is not None and (store, project) != (None, None):
-        given = "--project" if store is None else "--store"
-        raise ConfigError(f"{given}: the files of DIR are not compared with a store; leave one out")
+        option = "--project" if store is None else "--store"
+        raise ConfigError(
+            f"{option}: the files of DIR are not compared with a store; leave one out"
+        )
     root = None
     if folder is not None:
         compared = [
-            (one.template.key, str(one.path), diff_override(one.template, one.edits), one.outdated)
-            for one in _copies_in(folder)
+            (
+                copy_of_file.template.key,
+                str(copy_of_file.path),
+                diff_override(copy_of_file.template, copy_of_file.edits),
+                copy_of_file.outdated,
+            )
+            for copy_of_file in _copies_in(folder)
         ]
     else:
         opened = chosen_store(store, project)
         root, metas = opened.place, _stored_metas(opened)
         compared = [
-            (one.name, f"{one.name}, {stored.short(one.current)}", one.parts, ()) for one in metas
+            (meta.name, f"{meta.name}, {stored.short(meta.current)}", meta.parts, ())
+            for meta in metas
         ]
-    compared = [one for one in compared if any(one[2:])]
+    compared = [comparison for comparison in compared if any(comparison[2:])]
     if as_json:
         prompts = [
             {"name": name, "parts": parts_json(parts, checked=True), "outdated": list(outdated)}
@@ -249,7 +257,7 @@ def apply_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None
         is_changed = new.current != old.current
         parts = new.parts if is_changed else ()
         taken_back = [
-            one.part for one in old.parts if one.part not in {now.part for now in new.parts}
+            entry.part for entry in old.parts if entry.part not in {now.part for now in new.parts}
         ]
         if as_json:
             more: dict[str, Json] = {"taken_back": [*taken_back], "outdated": [*copy.outdated]}
@@ -284,17 +292,19 @@ def reset_command(names: tuple[str, ...], *, store: RevisionedStore, as_json: bo
                 f"NAME: there is no meta-prompt `{name}`{did_you_mean(name, list(SHIPPED))}; "
                 f"there are {', '.join(SHIPPED)}"
             )
-    held = [(meta, meta.current) for meta in _stored_metas(store, names) if meta.current]
-    for meta, _ in held:
+    current_metas = [(meta, meta.current) for meta in _stored_metas(store, names) if meta.current]
+    for meta, _ in current_metas:
         store.delete(ns=meta.template.ns, prompt_key=meta.name, tag=DEFAULT_TAG)
     if as_json:
-        prompts = [{**meta.names, "from": stored.revision_json(current)} for meta, current in held]
+        prompts = [
+            {**meta.names, "from": stored.revision_json(current)} for meta, current in current_metas
+        ]
         print_json({"store": store.place, "prompts": prompts})
         return
     screen = Screen()
-    for meta, current in held:
+    for meta, current in current_metas:
         screen.line(f"{meta.name}: as shipped; it was {stored.short(current)}")
         back = stored.tag_command("rollback", meta.address, store)
         screen.body(f"{back} --to {shown_hash(current.id)}")
-    if not held:
+    if not current_metas:
         screen.line("every meta-prompt is as shipped already")

@@ -207,8 +207,8 @@ def optimize_command(
     files = FORMATS.load("baml").projects(Path(given["baml"]), given, auto=given["auto"])
     for file in files if len(files) > 1 else ():
         # All are checked before the first is paid for.
-        with file.written() as path, loaded(None, str(path), to_plan=True) as found:
-            found.plan()
+        with file.written() as path, loaded(None, str(path), to_plan=True) as loaded_run:
+            loaded_run.plan()
     code = ExitCode.OK
     for file in files:
         with file.written() as path:
@@ -233,12 +233,14 @@ def _optimized(
     stream: TextIO | None,
 ) -> ExitCode:
     """Make one run; ``on_start`` is called when nothing can refuse it any more."""
-    with loaded(target, project) as found:
-        title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
+    with loaded(target, project) as loaded_run:
+        title = (
+            f"promptgraft optimize {loaded_run.name}{f', dry run on the {MODEL}' if dry else ''}"
+        )
         progress = progress_for(title, quiet=quiet, stream=stream)
-        source = found.changed(changes)
-        kept_in = runs_of(found.runs, runs=runs, project=project)
-        threads = workers or (found.workers if dry else None)
+        source = loaded_run.changed(changes)
+        kept_in = runs_of(loaded_run.runs, runs=runs, project=project)
+        threads = workers or (loaded_run.workers if dry else None)
         with _runner(source, progress, stream, workers=threads, dask=dask) as runner:
             if dry:
                 outcome = run_dry(source.job, runner.run)
@@ -246,7 +248,7 @@ def _optimized(
                 folder = source.make_folder(kept_in.root)
                 on_start()
                 outcome = runner.run_in(folder, source.job)
-    return _concluded(outcome, kept_in, stream=stream, to_source=found.to_source)
+    return _concluded(outcome, kept_in, stream=stream, to_source=loaded_run.to_source)
 
 
 @contextlib.contextmanager

@@ -142,7 +142,7 @@ def early_stop(result: RunResult) -> str:
 def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome as plain data; money is a decimal number as text."""
     store, address = outcome.store, outcome.address
-    kept: dict[str, Json] = {
+    stored_json: dict[str, Json] = {
         "tag": outcome.result.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else store.place,
@@ -150,7 +150,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         "revision": stored.revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }
-    return {**outcome.document(), "dry_run": outcome.dry, "stored": kept}
+    return {**outcome.document(), "dry_run": outcome.dry, "stored": stored_json}
 
 
 def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
@@ -207,7 +207,7 @@ def print_found(
         # The embedded model takes long to import, and few runs with a real one come here.
         from promptgraft.adapters.offline import nothing_learned
 
-        if why := nothing_learned(one.text for one in result.rejections):
+        if why := nothing_learned(rejection.text for rejection in result.rejections):
             screen.line(why, color="yellow")
 
 
@@ -267,11 +267,11 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     """Print the outcome as text, with the next command; ``runs`` is the folder of the run."""
-    result, found = outcome.result, outcome.result.held_out
+    result, held_out = outcome.result, outcome.result.held_out
     print_verdict(screen, outcome.job.name, result)
     if outcome.dry:
         screen.line(f"a dry run on the {MODEL}")
-    why_not = "" if found is None else found.why_not
+    why_not = "" if held_out is None else held_out.why_not
     print_found(
         screen,
         result,

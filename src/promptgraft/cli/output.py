@@ -50,8 +50,8 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     unknown = error.object[error.start : error.end]
-    known = (_SPELLED.get(character) or spelled(character) for character in unknown)
-    return "".join(known), error.end
+    spellings = (_SPELLED.get(character) or spelled(character) for character in unknown)
+    return "".join(spellings), error.end
 
 
 _DIFF_STYLES: Mapping[str, str] = {"+": "green", "-": "red", "@": "cyan"}
@@ -109,9 +109,9 @@ class Screen:
 
     def line(self, text: str = "", *, color: str | None = None, bold: bool = False) -> None:
         """Print one line; on a terminal it is wrapped, and wrapped lines keep its indentation."""
-        shown = visible_line(text)
-        indent = len(shown) - len(shown.lstrip(" "))
-        for line in self._wrapped(shown.lstrip(" "), indent):
+        line_shown = visible_line(text)
+        indent = len(line_shown) - len(line_shown.lstrip(" "))
+        for line in self._wrapped(line_shown.lstrip(" "), indent):
             self._print(f"{'':{indent}}{line}", color=color, bold=bold)
 
     def fields(self, rows: Sequence[tuple[str, str]], *, width: int = 0) -> None:

@@ -134,10 +134,10 @@ def bar(used: int, total: int) -> RenderableType:
     grid.add_column(ratio=1)
     grid.add_column(justify="right", no_wrap=True)
     style = "cyan"
-    shown = ProgressBar(
+    progress_bar = ProgressBar(
         total=max(1, total), completed=used, complete_style=style, finished_style=style
     )
-    grid.add_row(shown, line(f"{used:,}/{total:,}"))
+    grid.add_row(progress_bar, line(f"{used:,}/{total:,}"))
     return grid
 
 
@@ -165,10 +165,10 @@ class PanelProgress(LivePanel, Progress):
     def on_line(self, line: Event) -> None:
         with self._lock:
             self.run.add(line)
-            if said := brief(line, self.run):
-                self._last.append(said)
-            if shown := warnings(line):
-                text = Text("\n".join(map(visible_line, shown)))
+            if brief_text := brief(line, self.run):
+                self._last.append(brief_text)
+            if warning_text := warnings(line):
+                text = Text("\n".join(map(visible_line, warning_text)))
                 self.write(lambda: self._console.print(text))
             self.draw_if_due()
 
@@ -211,12 +211,14 @@ class PanelProgress(LivePanel, Progress):
         now = self._clock.now()
         passed = self.run.elapsed(now)
         limit = self.run.plan.max_seconds if self.run.plan else None
-        shown = duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
-        left = self.run.left(now)
+        time_text = (
+            duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
+        )
+        time_left = self.run.left(now)
         # The limit ends the run before that.
-        if left is None or (limit is not None and left > limit - passed):
-            return shown
-        return f"{shown}, at most about {_roughly(left)} left"
+        if time_left is None or (limit is not None and time_left > limit - passed):
+            return time_text
+        return f"{time_text}, at most about {_roughly(time_left)} left"
 
     def _calls(self) -> Text:
         run, now = self.run, self._clock.now()
@@ -225,8 +227,8 @@ class PanelProgress(LivePanel, Progress):
             seconds = wait.seconds
             if seconds is not None and isinstance(wait.time, datetime):
                 seconds -= (now - wait.time).total_seconds()
-            said = visible_line(waiting(wait.model, seconds, wait.reason))
-            text.append(f"{'; ' if text else ''}{said}", "yellow")
+            waiting_text = visible_line(waiting(wait.model, seconds, wait.reason))
+            text.append(f"{'; ' if text else ''}{waiting_text}", "yellow")
         return text
 
 
@@ -303,5 +305,5 @@ class EvalPanel(LivePanel, EvalProgress):
         passed = self._clock.monotonic() - self._began
         if not self._done or self._done == self._total:
             return duration(passed)
-        left = passed / self._done * (self._total - self._done)
-        return f"{duration(passed)}, about {duration(left)} left"
+        seconds_left = passed / self._done * (self._total - self._done)
+        return f"{duration(passed)}, about {duration(seconds_left)} left"

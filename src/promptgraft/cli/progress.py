@@ -90,12 +90,12 @@ class PlainProgress(Progress):
         with self._lock:
             self.run.add(line)
             now = line.time if isinstance(line.time, datetime) else None
-            said = self._lines_now(line) or self._position_line(line, now)
-            if said:
+            line_text = self._lines_now(line) or self._position_line(line, now)
+            if line_text:
                 self._shown, self._shown_at = self.run.rollouts, now
-            for text in (*said, *warnings(line)):
+            for text in (*line_text, *warnings(line)):
                 self.say(text)
-            if not self._explained and any(ESTIMATED[0] in text for text in said):
+            if not self._explained and any(ESTIMATED[0] in text for text in line_text):
                 self._explained = True
                 self.say(ESTIMATED)
 
@@ -110,13 +110,13 @@ class PlainProgress(Progress):
 
     def _lines_now(self, line: Event) -> list[str]:
         """Return the lines to write now: those held back so far, and that of the event."""
-        said = sentence(line, self.run)
-        if isinstance(line, StepEvent) and said:
+        text = sentence(line, self.run)
+        if isinstance(line, StepEvent) and text:
             is_news = isinstance(line, events.MutationAccepted | events.MergeAccepted)
             if not is_news or best(self.run) == self._best:
-                self._quiet.append((line, said))
+                self._quiet.append((line, text))
                 return []
-        return [*self._held_back(), said] if said else []
+        return [*self._held_back(), text] if text else []
 
     def _awaited(self) -> str:
         """Return what the run waits for, in words; empty once it has ended."""
@@ -130,7 +130,7 @@ class PlainProgress(Progress):
     def _held_back(self) -> list[str]:
         self._best, quiet, self._quiet = best(self.run), self._quiet, []
         if len(quiet) < 2:
-            return [said for _, said in quiet]
+            return [line_text for _, line_text in quiet]
         first, last = quiet[0][0].step, quiet[-1][0].step
         accepted = sum(
             isinstance(line, events.MutationAccepted | events.MergeAccepted) for line, _ in quiet
@@ -273,8 +273,8 @@ def brief(event: Event, run: RunHistory) -> str:
 
 def warnings(event: Event) -> tuple[str, ...]:
     """Return the warnings of a plan, one line each; nothing for other events."""
-    found = event.warnings if isinstance(event, RunPlanned) else ()
-    return tuple(f"warning: {warning}" for warning in found)
+    warning_list = event.warnings if isinstance(event, RunPlanned) else ()
+    return tuple(f"warning: {warning}" for warning in warning_list)
 
 
 def waiting(model: str, seconds: float | None, reason: str) -> str:

@@ -97,9 +97,9 @@ def _stored(name: str, template: str) -> Path:
     if name == SCHEMA_FILE:
         return shipped("project/project.schema.json")
     # Under the name `.gitignore` it would affect the repository of the template itself.
-    kept = name.replace(".gitignore", "_gitignore")
-    own = shipped(f"examples/projects/{template}") / kept
-    return own if own.exists() else shipped("examples/projects/agent_python") / kept
+    file_name = name.replace(".gitignore", "_gitignore")
+    origin = shipped(f"examples/projects/{template}") / file_name
+    return origin if origin.exists() else shipped("examples/projects/agent_python") / file_name
 
 
 def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
@@ -180,8 +180,8 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
     """Show the result of a check as lines or as one document, and return the exit code."""
     from promptgraft.ground.strict.nodes import count_faults
 
-    found = checked.project
-    parts = {} if found is None else found.parts
+    checked_project = checked.project
+    parts = {} if checked_project is None else checked_project.parts
     cases = {name: len(part) for name, part in parts.items()}
     if as_json:
         print_json(
@@ -203,10 +203,10 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
         screen = Screen()
         for fault in checked.faults:
             screen.line(fault, color="red")
-        if found is not None:
+        if checked_project is not None:
             screen.line(f"{path} is valid", bold=True)
             sizes = ", ".join(f"{count:,} {name}" for name, count in cases.items())
-            metrics = ", ".join(metric.name for metric in found.metrics)
+            metrics = ", ".join(metric.name for metric in checked_project.metrics)
             screen.fields([("cases", sizes), ("metrics", metrics)])
             for name, plan in checked.plans.items():
                 screen.fields([(name, plan.line)])
@@ -303,8 +303,8 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     for role in plan.roles:
         if role.thinking:
             thinking = f"about {counted(role.thinking, 'token')} a call of {role.role}"
-            told = f"{thinking}, {role.thinking_from}"
-            screen.fields([("thinking", told)], width=len("test calls"))
+            thinking_text = f"{thinking}, {role.thinking_from}"
+            screen.fields([("thinking", thinking_text)], width=len("test calls"))
     expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
         ("expected", expected, plan.expected_tokens, plan.expected_cost),
@@ -368,12 +368,14 @@ def docs_command(page: str, *, as_json: bool) -> None:
     files = [top / "README.md", *(file for folder in folders for file in folder.rglob("*.md"))]
     pages = {file.relative_to(top).as_posix(): file for file in sorted(files)}
     places = [normpath(place) for place in (page, f"docs/{page}")]
-    found = [file for place in places for file in (place, f"{place}/README.md") if file in pages]
+    pages_found = [
+        file for place in places for file in (place, f"{place}/README.md") if file in pages
+    ]
     below = [file for file in pages if file.startswith(f"{places[0]}/")]
-    if not found and not below:
+    if not pages_found and not below:
         near = did_you_mean(page, list(pages))
         raise ConfigError(f"there is no page `{page}`{near}; `promptgraft docs` lists the pages")
-    text = pages[found[0]].read_text("utf-8") if found else "\n".join(below)
+    text = pages[pages_found[0]].read_text("utf-8") if pages_found else "\n".join(below)
     if as_json:
         print_json({"folder": str(top), "page": text, "pages": list(pages)})
     else:

@@ -48,18 +48,18 @@ def render_command(
     PROMPT is its name in the project. In force are the overrides under the project's tag, applied
     to the source. No model is called.
     """
-    with loaded_project(project) as found:
-        tried = tried_prompt(found, choice)
-        parts = found.parts
+    with loaded_project(project) as opened:
+        tried = tried_prompt(opened, choice)
+        parts = opened.parts
         # The test set is the last part, so that its first case comes first.
-        cases = {one.id: one for name in reversed(tuple(parts)) for one in parts[name]}
+        cases = {case.id: case for name in reversed(tuple(parts)) for case in parts[name]}
         named = next(iter(cases)) if case is None else case
         if named not in cases:
             near = did_you_mean(named, list(cases))
             raise ConfigError(f"--case: the project has no case `{named}`{near}")
-        (params,) = params_of_cases(tried.prompt, [cases[named]], found.params).values()
+        (params,) = params_of_cases(tried.prompt, [cases[named]], opened.params).values()
         rendered = tried.prompt.bind(*params).render()
-        sent = None if found.baml is None else _sent(found.baml, tried, named, protocol)
+        sent = None if opened.baml is None else _sent(opened.baml, tried, named, protocol)
     _print(
         tried,
         rendered,
@@ -91,8 +91,8 @@ def export_command(
     PROMPT is its name in the project. For use elsewhere, as one text or as chat messages; with
     `--json`, also its tools and the schema of the answer.
     """
-    with loaded_project(project) as found:
-        tried = tried_prompt(found, choice)
+    with loaded_project(project) as opened:
+        tried = tried_prompt(opened, choice)
         rendered = tried.prompt.with_placeholders()
     _print(tried, rendered, messages=messages, protocol=protocol, as_json=as_json)
 
@@ -121,10 +121,10 @@ def _print(
     if protocol:
         print_json(_request(rendered, protocol) if sent is None else sent)
     elif as_json:
-        said = {**_plain(rendered), "messages": chat}
+        plain = {**_plain(rendered), "messages": chat}
         if sent is not None:
-            said["text"] = _as_text(chat)
-        print_json({"tried": tried.name, "case": case, **said})
+            plain["text"] = _as_text(chat)
+        print_json({"tried": tried.name, "case": case, **plain})
     elif messages:
         print_json(chat)
     else:
@@ -133,16 +133,18 @@ def _print(
 
 def _as_text(messages: list[Json]) -> str:
     """Return chat messages as one text, each under its role."""
-    said = [one for one in messages if isinstance(one, dict)]
-    return "\n\n".join(f"[{one.get('role')}]\n{_content(one.get('content'))}" for one in said)
+    chat = [message for message in messages if isinstance(message, dict)]
+    return "\n\n".join(
+        f"[{message.get('role')}]\n{_content(message.get('content'))}" for message in chat
+    )
 
 
 def _content(content: Json) -> str:
     """Return the content of a message as text; of images and other files only the kind."""
     if not isinstance(content, list):
         return str(content or "")
-    parts = [one for one in content if isinstance(one, dict)]
-    return "\n".join(str(one.get("text", f"<{one.get('type')}>")) for one in parts)
+    parts = [part for part in content if isinstance(part, dict)]
+    return "\n".join(str(part.get("text", f"<{part.get('type')}>")) for part in parts)
 
 
 def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:
@@ -182,8 +184,8 @@ def _plain(rendered: RenderedPrompt[object]) -> dict[str, Json]:
             for tool in rendered.tools
         ],
         "output_schema": rendered.output_schema,
-        "applied": [found.part for found in rendered.applied],
-        "skipped": [found.part for found in rendered.skipped],
+        "applied": [applied_part.part for applied_part in rendered.applied],
+        "skipped": [skipped_part.part for skipped_part in rendered.skipped],
     }
 
 
@@ -197,8 +199,8 @@ def describe_command(*, graph: str | None, project: str | None, as_json: bool) -
     NAME is its name in the project. Runs, reports and settings use the same names for parts.
     Undeclared edges are known only from the traces of a run.
     """
-    with loaded_project(project) as found:
-        chosen = found.prompt(graph)
+    with loaded_project(project) as opened:
+        chosen = opened.prompt(graph)
         if chosen.graph is None:
             raise ConfigError(
                 f"`{chosen.name}` is a prompt, not a graph; `promptgraft export` prints it"

@@ -75,10 +75,10 @@ def diff_command(
     """
     if sum((template is not None, source, before is not None)) > 1:
         raise click.UsageError("--from, --source and --template exclude each other; leave one")
-    found = stored.find_tag(store, prompt, tag)
-    newer = found.present() if after is None else found.revision(after)
-    wanted = None if template or source else before or newer.parent
-    older = None if wanted is None else found.revision(wanted)
+    stored_tag = stored.find_tag(store, prompt, tag)
+    newer = stored_tag.present() if after is None else stored_tag.revision(after)
+    base_revision = None if template or source else before or newer.parent
+    older = None if base_revision is None else stored_tag.revision(base_revision)
     against = None
     if template is not None:
         against = load_template(template)
@@ -90,16 +90,16 @@ def diff_command(
         compared = diff_override(against, newer.override)
         parts = [part for part in compared if part.text or part.state]
     else:
-        empty = found.address.empty()
+        empty = stored_tag.address.empty()
         parts = diff_revisions(older.override if older else empty, newer.override)
     if as_json:
         differing = parts_json(parts, checked=against is not None)
         of_project = against is not None and template is None
         origin = {"template": template, "source": of_project}
-        print_json({**origin, **_moved(found, older, newer), "parts": differing})
+        print_json({**origin, **_moved(stored_tag, older, newer), "parts": differing})
     else:
         screen = Screen()
-        screen.line(found.title, bold=True)
+        screen.line(stored_tag.title, bold=True)
         begin = template or ("the source" if against else stored.short(older))
         screen.fields([("from", begin), ("to", stored.short(newer))])
         screen.parts(parts)
@@ -111,18 +111,18 @@ def diff_command(
 def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | None:
     """Return the project's source of a prompt; if not ``needed``, None for any fault."""
     try:
-        found = project_source(prompt)
+        template_found = project_source(prompt)
     # Revisions can be compared without a project, and so beside a broken one.
     except DataFormatError:
         if needed:
             raise
         return None
-    if found is None and needed:
+    if template_found is None and needed:
         raise ConfigError(
             f"--source: no project here has the prompt `{prompt}`; name its file with --project, "
             "or a source in Python with --template"
         )
-    return found
+    return template_found
 
 
 def _moved(
@@ -146,16 +146,16 @@ def history_command(
     one. Below each are the parts whose override was added (`+`), changed (`~`) or removed (`-`).
     PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
-    found = stored.find_tag(store, prompt, tag)
+    stored_tag = stored.find_tag(store, prompt, tag)
     if as_json:
         print_json(
             {
-                **stored.tag_json(found),
-                "revisions": [_revision_row(found, r) for r in found.history],
+                **stored.tag_json(stored_tag),
+                "revisions": [_revision_row(stored_tag, r) for r in stored_tag.history],
             }
         )
     else:
-        _print_history(found)
+        _print_history(stored_tag)
 
 
 def _revision_row(found: stored.StoredTag, revision: Revision) -> object:
@@ -170,7 +170,7 @@ def _revision_row(found: stored.StoredTag, revision: Revision) -> object:
 
 def _changes(found: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
     """Return what a revision changed; None if its parent is no longer kept."""
-    older = {one.id: one.override for one in found.history}
+    older = {revision.id: revision.override for revision in found.history}
     before = found.address.empty() if revision.parent is None else older.get(revision.parent)
     return None if before is None else diff_revisions(before, revision.override)
 
@@ -224,21 +224,23 @@ def rollback_command(
     revision leaves the plain source. PROMPT is `namespace/key`, or a name in
     `promptgraft.yaml`.
     """
-    found = stored.find_tag(store, prompt, tag)
-    wanted = None if revision is None else found.revision(revision).id
-    ns, key, tag_ = found.address.ns, found.address.prompt_key, found.address.tag
-    reached = store.rollback(ns=ns, prompt_key=key, tag=tag_, revision=wanted)
-    others = stored.written_with(found, found.current) if reached != found.current else []
+    stored_tag = stored.find_tag(store, prompt, tag)
+    revision_id = None if revision is None else stored_tag.revision(revision).id
+    ns, key, tag_ = stored_tag.address.ns, stored_tag.address.prompt_key, stored_tag.address.tag
+    reached = store.rollback(ns=ns, prompt_key=key, tag=tag_, revision=revision_id)
+    elsewhere = (
+        stored.written_with(stored_tag, stored_tag.current) if reached != stored_tag.current else []
+    )
     if as_json:
-        print_json({**_moved(found, found.current, reached), "written_with": others})
+        print_json({**_moved(stored_tag, stored_tag.current, reached), "written_with": elsewhere})
         return
     screen = Screen()
-    screen.line(found.title, bold=True)
-    screen.fields([("from", stored.short(found.current)), ("to", stored.short(reached))])
+    screen.line(stored_tag.title, bold=True)
+    screen.fields([("from", stored.short(stored_tag.current)), ("to", stored.short(reached))])
     if reached is None:
         screen.line("no override is in force now: the plain source is rendered")
-    if others:
-        screen.line(f"written in one step with it and still in force: {'; '.join(others)}")
+    if elsewhere:
+        screen.line(f"written in one step with it and still in force: {'; '.join(elsewhere)}")
 
 
 @command(
@@ -276,31 +278,31 @@ def tag_command(
     The previous revision of NAME is kept: `promptgraft rollback PROMPT --tag NAME` returns to it.
     PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
-    found = stored.find_tag(store, prompt, of, option="--of")
-    source = found.present() if revision is None else found.revision(revision)
-    target = attrs.evolve(found.address, tag=name)
-    wanted = attrs.evolve(source.override, tag=name)
+    stored_tag = stored.find_tag(store, prompt, of, option="--of")
+    source = stored_tag.present() if revision is None else stored_tag.revision(revision)
+    target = attrs.evolve(stored_tag.address, tag=name)
+    override = attrs.evolve(source.override, tag=name)
     provenance = attrs.evolve(
-        source.provenance, note=f"{stored.short(source)} of tag {found.address.tag}"
+        source.provenance, note=f"{stored.short(source)} of tag {stored_tag.address.tag}"
     )
     before = store.current_at(target)
-    store.mutate(target, lambda _: wanted, provenance=provenance)
+    store.mutate(target, lambda _: override, provenance=provenance)
     after = store.current_at(target)
     parts = diff_revisions(
         before.override if before else target.empty(), after.override if after else target.empty()
     )
-    held = attrs.evolve(found, address=target)
+    target_tag = attrs.evolve(stored_tag, address=target)
     if as_json:
         of_json: dict[str, Json] = {
-            "tag": found.address.tag,
+            "tag": stored_tag.address.tag,
             "revision": stored.revision_json(source),
         }
         differing = parts_json(parts, checked=False)
-        print_json({**_moved(held, before, after), "of": of_json, "parts": differing})
+        print_json({**_moved(target_tag, before, after), "of": of_json, "parts": differing})
         return
     screen = Screen()
-    screen.line(held.title, bold=True)
-    of_tag = f"tag `{found.address.tag}`, {stored.short(source)}"
+    screen.line(target_tag.title, bold=True)
+    of_tag = f"tag `{stored_tag.address.tag}`, {stored.short(source)}"
     screen.fields([("of", of_tag), ("from", stored.short(before)), ("to", stored.short(after))])
     screen.parts(parts)
     if before == after:

@@ -95,7 +95,7 @@ def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) 
         raise ConfigError(f"running: {listed(busy)}; stop them first; nothing was removed")
     if not yes:
         if not as_json:
-            chosen = [one for one in list_runs(runs.root) if one.folder in folders]
+            chosen = [summary for summary in list_runs(runs.root) if summary.folder in folders]
             _print_runs(Screen(), chosen)
         # Full ids: `latest` may mean another run by the time that the line is copied.
         words = [*(folder.id for folder in folders), "--yes", runs.options]
@@ -110,18 +110,18 @@ def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) 
 
 
 def _list(runs: Runs, page: Path | None, *, as_json: bool) -> None:
-    found = list_runs(runs.root)
+    summaries = list_runs(runs.root)
     if page is not None:
         from promptgraft.runs.report.page import history_page
 
-        _write(page, history_page(str(relative(runs.root)), found), as_json=as_json)
+        _write(page, history_page(str(relative(runs.root)), summaries), as_json=as_json)
     elif as_json:
-        rows = [summary_json(one) for one in found]
+        rows = [summary_json(summary) for summary in summaries]
         print_json({"runs_folder": str(runs.root.absolute()), "runs": rows})
-    elif not found:
+    elif not summaries:
         Screen().line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
     else:
-        _print_list(Screen(), runs, found)
+        _print_list(Screen(), runs, summaries)
 
 
 def _write(page: Path, text: str, *, as_json: bool) -> None:
@@ -137,20 +137,20 @@ def _write(page: Path, text: str, *, as_json: bool) -> None:
 def _print_list(screen: Screen, runs: Runs, found: Sequence[RunSummary]) -> None:
     screen.line(f"{counted(len(found), 'run')} in {relative(runs.root)}", bold=True)
     _print_runs(screen, found)
-    for one in found:
-        if one.fault:
-            complain(one.fault)
+    for summary in found:
+        if summary.fault:
+            complain(summary.fault)
 
 
 def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
     gains = "base", "best", "gain", "held out (95 %)"
     head = ("state", *gains, "verdict", "test calls", "dollars", "run")
-    table = [head, *(_row(one) for one in found)]
+    table = [head, *(_row(summary) for summary in found)]
     # Without the column for held-out gains the table fits on a narrow terminal.
-    if not any(one.held_out for one in found):
+    if not any(summary.held_out for summary in found):
         table = [(*row[:4], *row[5:]) for row in table]
     screen.table(table)
-    if any(mark for one in found for mark in one.estimated):
+    if any(mark for summary in found for mark in summary.estimated):
         screen.line(ESTIMATED)
 
 
@@ -309,27 +309,29 @@ def compare_command(
     A RUN is an id, the beginning of one, or `latest`; the second is `latest` by default. If data
     or metrics differ, the output says that the scores cannot be compared.
     """
-    one, other = (read_run(runs.find(name)) for name in (first, second))
+    first_run, second_run = (read_run(runs.find(name)) for name in (first, second))
     if page is not None:
         from promptgraft.runs.report.page import comparison_page
 
-        _write(page, comparison_page(one, other), as_json=as_json)
+        _write(page, comparison_page(first_run, second_run), as_json=as_json)
         return
-    differing = incomparable(one, other)
-    between = gain_between(one, other, differing)
+    differing = incomparable(first_run, second_run)
+    between = gain_between(first_run, second_run, differing)
     if as_json:
-        plain: list[Json] = [figures_json(one), figures_json(other)]
+        plain: list[Json] = [figures_json(first_run), figures_json(second_run)]
         reasons = unstructure(attrs.asdict(differing))
         gained = None if between is None else gain_json(between)
         print_json({"runs": plain, "incomparable": reasons, "between": gained})
     else:
-        _print(Screen(), {"A": one, "B": other}, differing, between=between)
+        _print(Screen(), {"A": first_run, "B": second_run}, differing, between=between)
 
 
 def _print(
     screen: Screen, sides: Mapping[str, RunRecord], differing: Incomparable, *, between: Gain | None
 ) -> None:
-    screen.fields([(name, f"{one.id}, {one.prompt}, {one.state}") for name, one in sides.items()])
+    screen.fields(
+        [(name, f"{record.id}, {record.prompt}, {record.state}") for name, record in sides.items()]
+    )
     for reason in differing.reasons:
         screen.line(f"scores cannot be compared: {reason}", color="yellow")
     screen.line()
@@ -341,9 +343,11 @@ def _print(
         screen.line()
         screen.fields([(f"{name} stopped", side.stopped or "has not ended")])
         screen.line(f"{name}, from your prompt to the best rewrite:", bold=True)
-        for one in side.line:
-            text = f"rewrite {one.candidate}, {one.changed}" if one.candidate else "your prompt"
-            screen.line(f"  {shown_mean(one):>6}  {text}")
-    if any(one.estimated for side in sides.values() for one in side.line):
+        for point in side.line:
+            text = (
+                f"rewrite {point.candidate}, {point.changed}" if point.candidate else "your prompt"
+            )
+            screen.line(f"  {shown_mean(point):>6}  {text}")
+    if any(point.estimated for side in sides.values() for point in side.line):
         screen.line()
         screen.line(ESTIMATED)

@@ -84,13 +84,13 @@ def show_command(
     # Ids of runs begin with a digit; in a project, any other word is the name of a prompt.
     if what is None or "/" in what or (not RUN_NAME.match(what) and choosing.in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "step", "runs"))
-        found = (
+        prompt_found = (
             None if what is None else choosing.read_prompt(context, context.command.params[0], what)
         )
-        opened = choosing.chosen_store(store, project, found)
-        if found is not None:
-            held = stored.find_tag(opened, found, tag)
-            _show_prompt(held, _source(held, found, template), as_json=as_json)
+        opened = choosing.chosen_store(store, project, prompt_found)
+        if prompt_found is not None:
+            stored_tag = stored.find_tag(opened, prompt_found, tag)
+            _show_prompt(stored_tag, _source(stored_tag, prompt_found, template), as_json=as_json)
         elif template is not None:
             raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
         else:
@@ -105,22 +105,22 @@ def show_command(
         from promptgraft.cli.show_run import Shown, show_run
 
         _refuse(context, of="a store", names=("tag", "template", "store"))
-        given = {"--candidate": candidate, "--case": case, "--step": step}
-        others = [name for name, value in given.items() if value is not None]
+        numbers = {"--candidate": candidate, "--case": case, "--step": step}
+        names = [name for name, value in numbers.items() if value is not None]
         for alone, is_given in (("--rejected", rejected), ("--step", step is not None)):
-            beside = [name for name in others if name != alone]
+            beside = [name for name in names if name != alone]
             if is_given and beside:
                 raise click.UsageError(f"{alone} does not go with {beside[0]}; choose one")
         found_in = choosing.chosen_runs(runs, project)
-        asked = Shown(candidate=candidate, rejected=rejected, case=case, step=step)
-        show_run(found_in, what, asked, as_json=as_json)
+        selection = Shown(candidate=candidate, rejected=rejected, case=case, step=step)
+        show_run(found_in, what, selection, as_json=as_json)
 
 
 def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:
     for name in names:
         if context.params[name]:
-            other = "RUN, an id or `latest`" if of == "a run" else "no RUN"
-            raise click.UsageError(f"--{name} is for what {of} holds; give {other}")
+            what_else = "RUN, an id or `latest`" if of == "a run" else "no RUN"
+            raise click.UsageError(f"--{name} is for what {of} holds; give {what_else}")
 
 
 @attrs.frozen(kw_only=True)
@@ -143,7 +143,11 @@ def shown_entries(
 ) -> tuple[ShownEntry, ...]:
     """Return every override, ordered by kind, checked against ``descriptor`` if there is one."""
     resolution = resolve_override(descriptor, override) if descriptor else None
-    skipped = {found.part: found for found in resolution.skipped} if resolution else {}
+    skipped = (
+        {skipped_part.part: skipped_part for skipped_part in resolution.skipped}
+        if resolution
+        else {}
+    )
     return tuple(
         ShownEntry(entry=entry, checked=descriptor is not None, skipped=skipped.get(entry.part))
         for entry in in_order(override.entries())
@@ -193,8 +197,13 @@ def _state(skipped: SkippedOverride | None) -> str:
 def _show_store(store: RevisionedStore, tag: str | None, *, as_json: bool) -> None:
     tags = stored.find_tags(store, tag)
     if as_json:
-        counts = [{"overrides": len(found.present().override.entries())} for found in tags]
-        rows = [{**_held_json(found), **count} for found, count in zip(tags, counts, strict=True)]
+        counts = [
+            {"overrides": len(stored_tag.present().override.entries())} for stored_tag in tags
+        ]
+        rows = [
+            {**_held_json(stored_tag), **count}
+            for stored_tag, count in zip(tags, counts, strict=True)
+        ]
         print_json({"store": store.place, "tags": rows})
         return
     screen = Screen()
@@ -206,13 +215,12 @@ def _show_store(store: RevisionedStore, tag: str | None, *, as_json: bool) -> No
     for prompt, group in groupby(tags, key=lambda found: found.prompt):
         screen.line()
         screen.line(prompt, bold=True)
-        for found in group:
-            screen.line(f"  {found.address.tag}")
-            overrides = counted(len(found.present().override.entries()), "override")
-            when = moment(found.present().time)
-            screen.line(
-                f"    {stored.short(found.current)} of {len(found.history)}, {overrides}, {when}"
-            )
+        for stored_tag in group:
+            screen.line(f"  {stored_tag.address.tag}")
+            overrides = counted(len(stored_tag.present().override.entries()), "override")
+            when = moment(stored_tag.present().time)
+            position = f"{stored.short(stored_tag.current)} of {len(stored_tag.history)}"
+            screen.line(f"    {position}, {overrides}, {when}")
 
 
 def _held_json(found: stored.StoredTag) -> dict[str, Json]:
@@ -243,7 +251,7 @@ def _show_prompt(
 ) -> None:
     entries = shown_entries(found.present().override, source)
     if as_json:
-        print_json({**_held_json(found), "parts": [entry_json(shown) for shown in entries]})
+        print_json({**_held_json(found), "parts": [entry_json(entry) for entry in entries]})
         return
     rows = [
         ("prompt", found.prompt),
@@ -252,10 +260,10 @@ def _show_prompt(
         ("file", stored.override_file(found.store, found.address) or "none"),
     ]
     if source is not None:
-        applied = sum(shown.skipped is None for shown in entries)
+        applied = sum(entry.skipped is None for entry in entries)
         rows.append(("applied", f"{applied} of {counted(len(entries), 'override')}"))
     screen = Screen()
     screen.fields(rows)
-    for shown in entries:
+    for entry in entries:
         screen.line()
-        _print_entry(screen, shown)
+        _print_entry(screen, entry)

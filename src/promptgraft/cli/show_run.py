@@ -65,7 +65,8 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
                 "created": record.created.isoformat(),
                 "config": dict(record.config),
                 "candidates": [
-                    {name: _plain(one)[name] for name in _IN_SHORT} for one in record.candidates
+                    {name: _plain(candidate_record)[name] for name in _IN_SHORT}
+                    for candidate_record in record.candidates
                 ],
                 "result": None if record.ended is None else {**read_document(folder.result)},
             }
@@ -101,53 +102,64 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     if not record.candidates:
         screen.line("your prompt has not been evaluated yet")
         return
-    best = [one for one in record.ranked if one.candidate]
+    best = [candidate_record for candidate_record in record.ranked if candidate_record.candidate]
     # The highest means are chosen, but listed in the order in which they joined.
-    shown = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)
-    shown.insert(0, record.candidates[0])
+    listed = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)
+    listed.insert(0, record.candidates[0])
     table = [("candidate", "mean", "parents", "step", "changes")]
-    for one in shown:
-        parents = ", ".join(map(str, one.parents))
-        table.append((str(one.candidate), shown_mean(one), parents, str(one.step), one.changed))
+    for candidate_record in listed:
+        parents = ", ".join(map(str, candidate_record.parents))
+        table.append(
+            (
+                str(candidate_record.candidate),
+                shown_mean(candidate_record),
+                parents,
+                str(candidate_record.step),
+                candidate_record.changed,
+            )
+        )
     screen.table(table)
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
-    if any(one.estimated for one in shown):
+    if any(candidate_record.estimated for candidate_record in listed):
         screen.line(ESTIMATED)
 
 
 def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
-    one, page = _candidate(record, number), record.folder.candidate(number)
+    candidate_record, page = _candidate(record, number), record.folder.candidate(number)
     if as_json:
         where = {"run": record.id, "page": str(page.absolute())}
-        more = {"pareto_ids": list(record.pareto_ids), "why": [*reasons_of(record, one)]}
-        print_json({**where, **more, **_plain(one)})
+        more = {
+            "pareto_ids": list(record.pareto_ids),
+            "why": [*reasons_of(record, candidate_record)],
+        }
+        print_json({**where, **more, **_plain(candidate_record)})
         return
     screen = Screen()
     screen.line(f"candidate {number} of {record.id}", bold=True)
-    parents = [record.candidates[position] for position in one.parents]
-    scored = sum(value is not None for value in one.scores)
+    parents = [record.candidates[position] for position in candidate_record.parents]
+    scored = sum(value is not None for value in candidate_record.scores)
     on = f" on {counted(scored, 'example')} of the validation set"
-    if one.estimated:
-        on = f", estimated from {scored} of {len(one.scores)} of the validation set"
+    if candidate_record.estimated:
+        on = f", estimated from {scored} of {len(candidate_record.scores)} of the validation set"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),
-            ("changes", one.changed if number else "nothing: the baseline"),
-            *(("why", reason) for reason in reasons_of(record, one)),
-            ("mean", f"{shown_mean(one)}{on}"),
-            ("step", str(one.step)),
+            ("changes", candidate_record.changed if number else "nothing: the baseline"),
+            *(("why", reason) for reason in reasons_of(record, candidate_record)),
+            ("mean", f"{shown_mean(candidate_record)}{on}"),
+            ("step", str(candidate_record.step)),
             ("page", str(relative(page))),
         ]
     )
     for parent in parents:
-        for name, text in one.texts.items():
+        for name, text in candidate_record.texts.items():
             before = parent.texts.get(name, "")
             if before != text:
                 screen.line()
                 screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
                 screen.body(diff_bodies(before, text, part=name).removesuffix("\n"))
-    for name, text in one.texts.items():
+    for name, text in candidate_record.texts.items():
         screen.line()
         screen.line(name, bold=True)
         screen.body(text)
@@ -161,36 +173,44 @@ def _candidate(record: RunRecord, number: int) -> CandidateAdded:
 
 
 def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
-    pages = [(one, record.folder.rejection(one.step, one.attempt)) for one in record.rejections]
+    pages = [
+        (rejection, record.folder.rejection(rejection.step, rejection.attempt))
+        for rejection in record.rejections
+    ]
     if as_json:
-        rejected = [{"page": str(page.absolute()), **_plain(one)} for one, page in pages]
+        rejected = [
+            {"page": str(page.absolute()), **_plain(rejection)} for rejection, page in pages
+        ]
         print_json({"run": record.id, "rejected": rejected})
         return
     screen = Screen()
     screen.line(f"{counted(len(pages), 'rejected proposal')} of {record.id}", bold=True)
-    for one, page in pages:
+    for rejection, page in pages:
         screen.line()
         screen.line(
-            f"step {one.step}, attempt {one.attempt}: {one.module} of candidate {one.parent}",
+            f"step {rejection.step}, attempt {rejection.attempt}: "
+            f"{rejection.module} of candidate {rejection.parent}",
             bold=True,
         )
-        rows = [("reason", f"{one.reason}: {one.detail}")]
-        if one.child_score is not None:
-            rows.append(("minibatch", f"{score(one.parent_score)} -> {score(one.child_score)}"))
+        rows = [("reason", f"{rejection.reason}: {rejection.detail}")]
+        if rejection.child_score is not None:
+            rows.append(
+                ("minibatch", f"{score(rejection.parent_score)} -> {score(rejection.child_score)}")
+            )
         screen.fields([*rows, ("page", str(relative(page)))])
-        screen.body(one.text or "(nothing was proposed)")
+        screen.body(rejection.text or "(nothing was proposed)")
 
 
 def _show_questions(record: RunRecord, step: int, *, as_json: bool) -> None:
     """Print every question of a step as it was sent, without wrapping or colours."""
-    asked = questions_of(record.folder)
-    found = {place: path for place, path in asked.items() if place.step == step}
-    if not found:
-        steps = ", ".join(map(str, dict.fromkeys(place.step for place in asked))) or "none"
+    questions = questions_of(record.folder)
+    questions_of_step = {place: path for place, path in questions.items() if place.step == step}
+    if not questions_of_step:
+        steps = ", ".join(map(str, dict.fromkeys(place.step for place in questions))) or "none"
         raise ConfigError(
             f"--step: run {record.id} has no question in step {step}; steps with questions: {steps}"
         )
-    texts = {str(place): path.read_text("utf-8") for place, path in found.items()}
+    texts = {str(place): path.read_text("utf-8") for place, path in questions_of_step.items()}
     if as_json:
         rows = [{"position": place, "question": text} for place, text in texts.items()]
         print_json({"run": record.id, "step": step, "questions": rows})
@@ -228,7 +248,7 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
         raise ConfigError(f"--case: {who}run {record.id} has no answer to a case `{case}`{why}")
     if as_json:
         plain = None if held_out is None else attrs.asdict(held_out)
-        rows = [_rollout(one) for one in rollouts]
+        rows = [_rollout(rollout) for rollout in rollouts]
         document: dict[str, Json] = {"run": record.id, "held_out": plain, "rollouts": rows}
         if taught is not None:
             document["taught"] = {"teacher": taught.teacher, "expected": taught.expected}
@@ -243,22 +263,22 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
         means = change(held_out.baseline, held_out.winner)
         screen.line(f"held out, never seen by the search: {held_out.why_not or means}")
     printed = ""
-    for one in rollouts:
+    for rollout in rollouts:
         # The input is the same for all answers unless the case was changed between two processes.
-        if one.record.inputs_repr != printed:
-            printed = one.record.inputs_repr
+        if rollout.record.inputs_repr != printed:
+            printed = rollout.record.inputs_repr
             screen.body(printed)
-        _print_rollout(screen, one)
+        _print_rollout(screen, rollout)
 
 
 def _unseen(record: RunRecord) -> Mapping[str, _HeldOut]:
     """Return the held-out cases by id; none before the run has ended."""
-    found = record.ended.held_out if record.ended else None
-    if found is None:
+    held_out = record.ended.held_out if record.ended else None
+    if held_out is None:
         return {}
-    if found.why_not:
-        return dict.fromkeys(found.ids, _HeldOut(why_not=found.why_not))
-    pairs = zip(found.ids, found.baseline_scores, found.winner_scores, strict=True)
+    if held_out.why_not:
+        return dict.fromkeys(held_out.ids, _HeldOut(why_not=held_out.why_not))
+    pairs = zip(held_out.ids, held_out.baseline_scores, held_out.winner_scores, strict=True)
     return {case: _HeldOut(baseline=before, winner=after) for case, before, after in pairs}
 
 

@@ -51,21 +51,24 @@ class StoredTag:
     def revision(self, wanted: str) -> Revision:
         """Return a revision by its number, or by at least 4 leading digits of its id."""
         # Numbers first: a short one could also be the beginning of an id.
-        found = [one for one in self.history if f"{one.number}" == wanted]
-        if not found and _REVISION.fullmatch(wanted):
-            found = [one for one in self.history if one.id.startswith(wanted)]
-        if len(found) == 1:
-            return found[0]
+        matching = [revision for revision in self.history if f"{revision.number}" == wanted]
+        if not matching and _REVISION.fullmatch(wanted):
+            matching = [revision for revision in self.history if revision.id.startswith(wanted)]
+        if len(matching) == 1:
+            return matching[0]
         if not _REVISION.fullmatch(wanted) and not wanted.isdecimal():
             raise InvalidIdentifierError(
                 "revision: expected its number, or 4 to 64 hexadecimal digits of its id, found "
                 f"{wanted!r}"
             )
-        known = ", ".join(f"{one.number} (`{shown_hash(one.id)}`)" for one in found or self.history)
-        problem = "has several revisions" if found else "has no revision"
+        names = ", ".join(
+            f"{revision.number} (`{shown_hash(revision.id)}`)"
+            for revision in matching or self.history
+        )
+        problem = "has several revisions" if matching else "has no revision"
         raise RevisionNotFoundError(
             f"tag `{self.address.tag}` of prompt `{self.prompt}` {problem} `{wanted}`; "
-            f"{'they are' if found else 'it has'} {known}"
+            f"{'they are' if matching else 'it has'} {names}"
         )
 
     def present(self) -> Revision:
@@ -99,20 +102,20 @@ def find_tag(
     store: RevisionedStore, name: PromptName, tag: str | None, *, option: str = "--tag"
 ) -> StoredTag:
     """Return the tag named by ``option``, else the only one of the prompt, else ``latest``."""
-    known = store.addresses()
+    addresses = store.addresses()
     of_prompt = [
-        place.tag for place in known if (place.ns, place.prompt_key) == (name.ns, name.key)
+        place.tag for place in addresses if (place.ns, place.prompt_key) == (name.ns, name.key)
     ]
     chosen = tag or _only_tag(name, of_prompt, option)
-    found = _read_tag(store, OverrideAddress(name.ns, name.key, chosen))
-    if found.history:
-        return found
+    stored_tag = _read_tag(store, OverrideAddress(name.ns, name.key, chosen))
+    if stored_tag.history:
+        return stored_tag
     if of_prompt:
         raise RevisionNotFoundError(
             f"prompt `{name}` has no tag `{chosen}`{did_you_mean(chosen, of_prompt)}; "
             f"it has {listed(of_prompt)}"
         )
-    prompts = [f"{place.ns}/{place.prompt_key}" for place in known]
+    prompts = [f"{place.ns}/{place.prompt_key}" for place in addresses]
     raise RevisionNotFoundError(
         f"{store.place} holds nothing for prompt `{name}`, tag `{chosen}`"
         f"{did_you_mean(str(name), prompts)}; `promptgraft show` lists what a store holds"
@@ -121,9 +124,9 @@ def find_tag(
 
 def find_tags(store: RevisionedStore, tag: str | None) -> list[StoredTag]:
     """Return every tag with a current revision, or of all prompts only those named ``tag``."""
-    wanted = [address for address in store.addresses() if tag in (None, address.tag)]
-    tags = [_read_tag(store, address) for address in wanted]
-    return [found for found in tags if found.current is not None]
+    addresses = [address for address in store.addresses() if tag in (None, address.tag)]
+    tags = [_read_tag(store, address) for address in addresses]
+    return [stored_tag for stored_tag in tags if stored_tag.current is not None]
 
 
 def _read_tag(store: RevisionedStore, address: OverrideAddress) -> StoredTag:
@@ -164,10 +167,10 @@ def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
     """Return the other tags whose current revision was written in the same step."""
     if revision is None or revision.step is None:
         return []
-    others = [place for place in found.store.addresses() if place != found.address]
-    tags = [_read_tag(found.store, place) for place in others]
+    neighbours = [place for place in found.store.addresses() if place != found.address]
+    tags = [_read_tag(found.store, place) for place in neighbours]
     # `addresses` leaves out tags that point at nothing, so each of these has a revision.
-    return [other.title for other in tags if other.present().step == revision.step]
+    return [neighbour.title for neighbour in tags if neighbour.present().step == revision.step]
 
 
 def origin_of(revision: Revision) -> str:

@@ -225,7 +225,7 @@ def report_card(report: EvaluationReport) -> Card:
                 head=("metric", "mean", "passed", "failed", "unscored", "threshold", ""), rows=rows
             ),
             first_rows(
-                ((one.case_id, score(one.score), one.status, _why(one)) for one in worst),
+                ((row.case_id, score(row.score), row.status, _why(row)) for row in worst),
                 ("worst cases first", "score", "status", "why"),
             ),
         ),
@@ -234,7 +234,9 @@ def report_card(report: EvaluationReport) -> Card:
 
 def _why(case: CaseOutcome) -> str:
     failed = [verdict for verdict in case.verdicts if not verdict.passed]
-    return cell(case.error or "; ".join(f"{one.metric}: {one.reason}" for one in failed))
+    return cell(
+        case.error or "; ".join(f"{verdict.metric}: {verdict.reason}" for verdict in failed)
+    )
 
 
 def judged(
@@ -254,30 +256,34 @@ def judged(
         ConfigError: the verdicts are not one of each metric, in their order.
     """
     check_metrics(metrics)
-    names, kept = [metric.name for metric in metrics], tuple(verdicts)
-    asked = {verdict.metric: verdict for verdict in kept}
-    if [verdict.metric for verdict in kept] != names:
+    names, verdicts_kept = [metric.name for metric in metrics], tuple(verdicts)
+    by_metric = {verdict.metric: verdict for verdict in verdicts_kept}
+    if [verdict.metric for verdict in verdicts_kept] != names:
         raise ConfigError(
             f"case `{case_id}`: expected one verdict of each of {names}, in this order, found "
-            f"{[verdict.metric for verdict in kept]}"
+            f"{[verdict.metric for verdict in verdicts_kept]}"
         )
-    if any(ends_case(metric) and asked[metric.name].passed is False for metric in metrics):
+    if any(ends_case(metric) and by_metric[metric.name].passed is False for metric in metrics):
         # Before anything else, because the metrics that were not run have no real score.
-        return CaseOutcome(case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=kept)
+        return CaseOutcome(
+            case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=verdicts_kept
+        )
     # Without a required metric, a case would otherwise pass whatever its answer is.
-    required = {metric.name for metric in metrics if is_required(metric)} or set(asked)
+    required = {metric.name for metric in metrics if is_required(metric)} or set(by_metric)
     chosen = aggregation or WeightedMean(dict.fromkeys(required, 1.0))
-    check_aggregation(chosen, asked)
-    scores = {name: verdict.score for name, verdict in asked.items() if verdict.score is not None}
+    check_aggregation(chosen, by_metric)
+    scores = {
+        name: verdict.score for name, verdict in by_metric.items() if verdict.score is not None
+    }
     if missing := [name for name in names if name in {*required, *chosen.names} - scores.keys()]:
-        why = "; ".join(f"{name}: {asked[name].reason}" for name in missing)
-        return unscored(case_id, why, kept)
-    passes = all(asked[name].passed for name in required)
+        why = "; ".join(f"{name}: {by_metric[name].reason}" for name in missing)
+        return unscored(case_id, why, verdicts_kept)
+    passes = all(by_metric[name].passed for name in required)
     return CaseOutcome(
         case_id=case_id,
         status=CaseStatus.PASSED if passes else CaseStatus.FAILED,
         score=plain_score(chosen.score(scores)),
-        verdicts=kept,
+        verdicts=verdicts_kept,
     )
 
 
@@ -360,8 +366,10 @@ class CaseSummary:
 
 
 def _spread(scores: Iterable[float | None]) -> Spread:
-    known = [score for score in scores if score is not None]
-    return Spread(mean=mean(known), deviation=stdev(known) if len(known) > 1 else None)
+    known_scores = [score for score in scores if score is not None]
+    return Spread(
+        mean=mean(known_scores), deviation=stdev(known_scores) if len(known_scores) > 1 else None
+    )
 
 
 def summarize_case(outcomes: Sequence[CaseOutcome]) -> CaseSummary:
@@ -370,7 +378,7 @@ def summarize_case(outcomes: Sequence[CaseOutcome]) -> CaseSummary:
     passed, unscored = kinds.count(CaseStatus.PASSED), kinds.count(CaseStatus.UNSCORED)
     return CaseSummary(
         case_id=outcomes[0].case_id,
-        score=_spread(one.score for one in outcomes),
+        score=_spread(outcome.score for outcome in outcomes),
         passed=passed,
         failed=len(kinds) - passed - unscored,
         unscored=unscored,

@@ -79,23 +79,23 @@ def params_of_cases(
     added there instead and they are left out of the result.
     """
     faults = in_one_line() if noted is None else noted
-    made: dict[str, tuple[object, ...]] = {}
+    params_by_case: dict[str, tuple[object, ...]] = {}
     if fault := call_fault(params, "case"):
         raise ConfigError(f"params: {fault}")
     make = params or _maker_of(prompt)
     for case in cases:
-        if case.id in made:
+        if case.id in params_by_case:
             raise ConfigError(f"cases: two cases have the id `{case.id}`; ids must differ")
         if case.recorded is not None:
-            made[case.id] = ()
+            params_by_case[case.id] = ()
             continue
         try:
-            made[case.id] = _checked_params(prompt, make(case))
+            params_by_case[case.id] = _checked_params(prompt, make(case))
         except (BindingError, ConfigError) as error:
             faults.add_of(case, str(error))
     if noted is None:
         faults.refuse()
-    return made
+    return params_by_case
 
 
 def _maker_of(prompt: Prompt[object]) -> ParamsOf:
@@ -108,12 +108,12 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
 
 
 def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:
-    made = found if isinstance(found, tuple) else (found,)
+    params = found if isinstance(found, tuple) else (found,)
     # A block that does not render with these values is a fault of the prompt, not of the case.
     with contextlib.suppress(CandidateError):
         # Without overrides, which cannot use other placeholders than the source.
-        attrs.evolve(prompt.bind(*made), overrides_store=None).render()
-    return made
+        attrs.evolve(prompt.bind(*params), overrides_store=None).render()
+    return params
 
 
 def _by_name(
@@ -182,11 +182,11 @@ def _on_lines(messages: Sequence[Content]) -> str | Content:
 
 def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
     """Return the placeholders of the prompt that are not bound yet."""
-    known = {name for param in prompt.params for name in values_of(param)}
+    names = {name for param in prompt.params for name in values_of(param)}
     reads = dict.fromkeys(
         name for _, section in prompt.template.walked for name in section.source.reads
     )
-    return tuple(name for name in reads if name not in known)
+    return tuple(name for name in reads if name not in names)
 
 
 class AsideSession(Session):
@@ -266,14 +266,14 @@ def attempted(
     tags = {"scope": "case", "case": case.id}
     session = AsideSession(whole, tags=tags, deadline=deadline)
     answer, stopped = case.recorded, ""
-    asked: int | None = None  # number of model calls that made the answer
+    call_count: int | None = None  # number of model calls that made the answer
     try:
         if answer is None:
             if session.deadline is not None:
                 session.deadline.check()
-            said = evaluated(adapter, prompt, session=session, deadline=session.deadline)
-            answer = answer_of(said, session)
-        asked = len(session.select_all(ModelCalled))
+            response = evaluated(adapter, prompt, session=session, deadline=session.deadline)
+            answer = answer_of(response, session)
+        call_count = len(session.select_all(ModelCalled))
         verdicts = judge_case(metrics, case, answer, session=session)
         outcome = judged(case.id, verdicts, metrics, aggregation)
     except LimitReachedError as error:
@@ -298,8 +298,8 @@ def attempted(
         outcome=outcome,
         answer=answer,
         # With None, all of them: no answer was reached, so that no judge was asked.
-        task_calls=calls[:asked],
-        judge_calls=() if asked is None else calls[asked:],
+        task_calls=calls[:call_count],
+        judge_calls=() if call_count is None else calls[call_count:],
         stopped=stopped,
     )
 

@@ -61,26 +61,28 @@ class CaseReader:
 
     def _settled(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows once it is clear which columns are fields and which are parameters."""
-        given, others = iter(rows), list[Row]()
-        first = next((row for row in given if _is_object(row, others)), None)
-        yield from others
+        row_iterator, later_rows = iter(rows), list[Row]()
+        first = next((row for row in row_iterator if _is_object(row, later_rows)), None)
+        yield from later_rows
         if first is None or not isinstance(first.value, dict):
             return
         if self._is_table:
             node = Node(first.value, (), self._noted)
             self._plain.check_columns(first.value, node)
             self._note_faults(first.line, "")
-        chained = itertools.chain([first], given)
-        held: list[Row] = []
+        chained = itertools.chain([first], row_iterator)
+        unsettled: list[Row] = []
         settled = set[str]()
-        while names := [one for one in self._plain.unclear(first.value) if one not in settled]:
+        while names := [
+            column for column in self._plain.unclear(first.value) if column not in settled
+        ]:
             # Only the rows of these files are held in memory.
-            held = held or list(chained)
+            unsettled = unsettled or list(chained)
             for name in names:
-                values = (row.value.get(name) for row in held if isinstance(row.value, dict))
+                values = (row.value.get(name) for row in unsettled if isinstance(row.value, dict))
                 self._plain.settle(name, values)
             settled.update(names)
-        yield from held or chained
+        yield from unsettled or chained
 
     def _note_faults(self, line: int, case_id: str) -> None:
         for fault in self._noted.faults:

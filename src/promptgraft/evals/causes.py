@@ -44,11 +44,15 @@ def constant_metrics(scores: Mapping[str, Sequence[float]]) -> Iterator[str]:
     Args:
         scores: the scores of different answers, by metric.
     """
-    for metric, given in scores.items():
-        if len(given) >= _FEWEST_SCORES and len(set(given)) == 1 and given[0] < 1:
+    for metric, metric_scores in scores.items():
+        if (
+            len(metric_scores) >= _FEWEST_SCORES
+            and len(set(metric_scores)) == 1
+            and metric_scores[0] < 1
+        ):
             yield (
-                f"metric `{metric}` gave all {len(given)} answers the score {given[0]:.4g}; see "
-                "that it compares what the prompt asks for"
+                f"metric `{metric}` gave all {len(metric_scores)} answers the score "
+                f"{metric_scores[0]:.4g}; see that it compares what the prompt asks for"
             )
 
 
@@ -77,10 +81,10 @@ def contradictions(cases: Iterable[Case]) -> str:
         pairs += [(group[0], case) for case in group if _folded(case.expected) != first]
     if not pairs:
         return ""
-    one, other = pairs[0]
+    first_case, second = pairs[0]
     why = (
-        f"`{one.id}` and `{other.id}` ask the same and expect {shown(one.expected)} and "
-        f"{shown(other.expected)}"
+        f"`{first_case.id}` and `{second.id}` ask the same and expect "
+        f"{shown(first_case.expected)} and {shown(second.expected)}"
     )
     most = f"no prompt can be right on more than {count - lost} of {counted(count, 'case')}"
     return f"{why}; {most}: correct the labels, or leave cases out"

@@ -113,13 +113,13 @@ class Dataset(Shown):
         faults = CaseFaults(self.name)
         if not self.cases:
             faults.add(0, "expected at least one case, found none")
-        seen: set[str] = set()
+        ids: set[str] = set()
         for case in self.cases:
             if not isinstance(case.id, str):
                 raise DataFormatError(f"{self.name}: id: expected a text, found {shown(case.id)}")
-            if case.id in seen:
+            if case.id in ids:
                 faults.add(0, "a second case with this id", case.id)
-            seen.add(case.id)
+            ids.add(case.id)
         faults.raise_all()
 
     @classmethod
@@ -188,11 +188,11 @@ class Dataset(Shown):
             )
         except OSError as error:
             raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
-        found = tuple(case for case in cases if chosen in ("", case.id))
-        if chosen and not found:
+        cases_chosen = tuple(case for case in cases if chosen in ("", case.id))
+        if chosen and not cases_chosen:
             near = did_you_mean(chosen, [case.id for case in cases])
             raise ConfigError(f"{path} has no case `{chosen}`{near}")
-        return cls(found, str(path), path, dropped=reader.dropped)
+        return cls(cases_chosen, str(path), path, dropped=reader.dropped)
 
     @classmethod
     def of(
@@ -232,9 +232,9 @@ class Dataset(Shown):
             cases = rows_of_frame(cases)
         if not isinstance(cases, Iterable):
             raise ConfigError(f"cases: expected cases, mappings or a table, found {shown(cases)}")
-        given = tuple(cases)
-        ready = tuple(case for case in given if isinstance(case, Case))
-        if len(ready) == len(given):
+        case_list = tuple(cases)
+        ready = tuple(case for case in case_list if isinstance(case, Case))
+        if len(ready) == len(case_list):
             return cls(ready, name)
         plain = PlainReader(fields or {}, keep, cells=False)
         inside = CaseFiles(
@@ -243,7 +243,7 @@ class Dataset(Shown):
             data=plain.data_columns,
         )
         reader = CaseReader(plain, finds_eval_cases=not fields, source=name, files=inside)
-        return cls(reader.read_all(_rows(given, inside, reader.faults)), name)
+        return cls(reader.read_all(_rows(case_list, inside, reader.faults)), name)
 
     def __iter__(self) -> Iterator[Case]:
         return iter(self.cases)

@@ -167,30 +167,32 @@ def eval_case_id(value: Mapping[str, Json]) -> Json:
 
 def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
     """Return a case, or note its faults and return None."""
-    found = _CASE.read(node)
-    if found is None:
+    eval_case = _CASE.read(node)
+    if eval_case is None:
         return None
-    expected, recorded = found.conversation, found.actual_conversation
-    if found.eval_mode == "trace":
+    expected, recorded = eval_case.conversation, eval_case.actual_conversation
+    if eval_case.eval_mode == "trace":
         expected, recorded = _traced(expected, recorded, node)
     elif recorded:
         node.member("actual_conversation").fault('only cases with eval_mode "trace" have one')
-    scenario = found.conversation_scenario
+    scenario = eval_case.conversation_scenario
     if scenario is not None and (expected or recorded):
         node.member(SCENARIO).fault("expected either this or a `conversation`, found both")
     elif scenario is not None:
         expected = (_Invocation(user_content=scenario.starting_prompt),)
     elif not expected:
         node.member("conversation").fault("expected at least one turn, found none")
-    for one, said in zip(node.member("actual_conversation").items(), expected, strict=False):
-        if said.user_content is None:
-            one.fault("expected the key `user_content`, found none")
+    for turn, expected_turn in zip(
+        node.member("actual_conversation").items(), expected, strict=False
+    ):
+        if expected_turn.user_content is None:
+            turn.fault("expected the key `user_content`, found none")
     if not node.is_right():
         return None
     turns = tuple(
         Turn(user=s.user_content or "", expected=s.final_response, tools=s.called) for s in expected
     )
-    session = {**found.session_input}
+    session = {**eval_case.session_input}
     state = session.pop("state", None)
     return Case(
         id=case_id,
@@ -198,11 +200,11 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
         expected=turns[-1].expected,
         tools=turns[-1].tools,
         turns=turns if len(turns) > 1 else (),
-        context=found.context_messages,
+        context=eval_case.context_messages,
         state=state if isinstance(state, dict) else {},
         recorded=_answer(turns, recorded),
-        hints=found.hints,
-        critical=found.critical,
+        hints=eval_case.hints,
+        critical=eval_case.critical,
         fields=session if scenario is None else {**session, SCENARIO: attrs.asdict(scenario)},
         origin=origin,
     )
@@ -213,9 +215,9 @@ def _traced(
 ) -> tuple[tuple[_Invocation, ...], tuple[_Invocation, ...]]:
     """Return the expected and the recorded turns of a case in trace mode."""
     if not recorded:  # the conversation is the recording, and nothing is expected
-        return tuple(_Invocation(user_content=one.user_content) for one in expected), expected
+        return tuple(_Invocation(user_content=turn.user_content) for turn in expected), expected
     if not expected:
-        return tuple(_Invocation(user_content=one.user_content) for one in recorded), recorded
+        return tuple(_Invocation(user_content=turn.user_content) for turn in recorded), recorded
     if len(expected) != len(recorded):
         node.member("actual_conversation").fault(
             f"expected {len(expected)} turns as in conversation, found {len(recorded)}"
@@ -224,7 +226,7 @@ def _traced(
 
 
 def _answer(turns: tuple[Turn, ...], recorded: tuple[_Invocation, ...]) -> Answer | None:
-    answers = [Answer(text=one.final_response or "", tools=one.called or ()) for one in recorded]
+    answers = [Answer(text=turn.final_response or "", tools=turn.called or ()) for turn in recorded]
     if len(answers) < 2:
         return answers[0] if answers else None
     played = zip(turns, answers, strict=True)

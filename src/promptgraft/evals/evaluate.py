@@ -85,15 +85,18 @@ class Evaluation(Shown):
         """
         rows = [
             {
-                "case": one.case_id,
-                "run": one.run,
-                "status": one.outcome.status.value,
-                "score": one.outcome.score,
-                "error": one.outcome.error,
-                "answer": None if one.answer is None else one.answer.text,
-                **{f"metric {found.metric}": found.score for found in one.outcome.verdicts},
+                "case": attempt.case_id,
+                "run": attempt.run,
+                "status": attempt.outcome.status.value,
+                "score": attempt.outcome.score,
+                "error": attempt.outcome.error,
+                "answer": None if attempt.answer is None else attempt.answer.text,
+                **{
+                    f"metric {verdict.metric}": verdict.score
+                    for verdict in attempt.outcome.verdicts
+                },
             }
-            for one in self.attempts
+            for attempt in self.attempts
         ]
         return frame_of(rows, library)
 
@@ -171,13 +174,13 @@ def evaluate(
     plan = [(*_isolated(*planned), run) for run in range(num_runs) for planned in prompts]
     with opened(adapter):
         if executor is None:
-            found = _in_turn(attempt, plan)
+            all_attempts = _in_turn(attempt, plan)
         else:
-            found = _at_once(attempt, plan, executor, deadline)
-    stopped = _stopped(found, len(plan), deadline)
+            all_attempts = _at_once(attempt, plan, executor, deadline)
+    stopped = _stopped(all_attempts, len(plan), deadline)
     why = f"not tried: {stopped}"
     attempts = [
-        found.get(place) or Attempt(case_id=case.id, run=run, outcome=unscored(case.id, why))
+        all_attempts.get(place) or Attempt(case_id=case.id, run=run, outcome=unscored(case.id, why))
         for place, (case, _, run) in enumerate(plan)
     ]
     return _evaluation(len(chosen), metrics, attempts, stopped)
@@ -214,7 +217,10 @@ def _evaluation(
 ) -> Evaluation:
     """Return the result of attempts that are ordered run by run."""
     by_run = [attempts[begin : begin + size] for begin in range(0, len(attempts), size)]
-    runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
+    runs = tuple(
+        summarize((attempt.outcome for attempt in attempts_of_run), metrics)
+        for attempts_of_run in by_run
+    )
     return Evaluation(
         runs=runs,
         cases=tuple(map(summarize_case, zip(*(run.cases for run in runs), strict=True))),
@@ -232,12 +238,12 @@ def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]
 
 def _in_turn(attempt: Callable[..., Attempt], plan: Plan) -> dict[int, Attempt]:
     """Make attempts one by one until a limit is reached; return them by position in the plan."""
-    found: dict[int, Attempt] = {}
+    attempts_by_place: dict[int, Attempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
-        found[place] = attempt(case, prompt, run)
-        if found[place].stopped:
+        attempts_by_place[place] = attempt(case, prompt, run)
+        if attempts_by_place[place].stopped:
             break
-    return found
+    return attempts_by_place
 
 
 def _at_once(
@@ -247,7 +253,7 @@ def _at_once(
     # Held, so that no batch is sent before all attempts have been submitted.
     with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
         futures = {executor.submit(attempt, *planned): at for at, planned in enumerate(plan)}
-    found: dict[int, Attempt] = {}
+    attempts_by_place: dict[int, Attempt] = {}
     failures: dict[int, BaseException] = {}
     try:
         for future in as_ended(futures, ends):
@@ -258,14 +264,14 @@ def _at_once(
                 if isinstance(error, PermanentProviderError):
                     break  # those in flight will be refused too, so do not wait for them
             else:
-                found[futures[future]] = future.result()
+                attempts_by_place[futures[future]] = future.result()
             if error or future.result().stopped:
                 _cancel(futures)
     finally:
         _cancel(futures)  # after an interrupt too, so that no further case is paid for
     if failures:
         raise failures[min(failures)]
-    return found
+    return attempts_by_place
 
 
 def _cancel(futures: Iterable[Future[Attempt]]) -> None:

@@ -194,8 +194,8 @@ class Gain(Shown):
 
 
 def _ids(ids: tuple[str, ...]) -> str:
-    shown = ", ".join(ids[:10]) or "none"
-    return f"{shown} and {len(ids) - 10} more" if len(ids) > 10 else shown
+    ids_shown = ", ".join(ids[:10]) or "none"
+    return f"{ids_shown} and {len(ids) - 10} more" if len(ids) > 10 else ids_shown
 
 
 def gain(
@@ -231,9 +231,9 @@ def gain(
     ids = tuple(dict.fromkeys((*before, *after)))
     means = {id_: (mean(before.get(id_, ())), mean(after.get(id_, ()))) for id_ in ids}
     scored = {
-        id_: (one, other)
-        for id_, (one, other) in means.items()
-        if one is not None and other is not None
+        id_: (mean_before, mean_after)
+        for id_, (mean_before, mean_after) in means.items()
+        if mean_before is not None and mean_after is not None
     }
     first, second = ([pair[side] for pair in scored.values()] for side in (0, 1))
     gains = dict(zip(scored, differences(first, second), strict=True))
@@ -242,21 +242,21 @@ def gain(
     error = (1 - level) / 2
     spent = error if spent is None else spent
     on_cases = spent if spent_on_cases is None else spent_on_cases
-    found = _tested(tuple(gains.values()), reach, spent=spent, on_cases=on_cases)
-    needed = None if found.shown_by or not gains else _needed(gains.values(), error, reach)
+    tested = _tested(tuple(gains.values()), reach, spent=spent, on_cases=on_cases)
+    needed = None if tested.shown_by or not gains else _needed(gains.values(), error, reach)
     return Gain(
         mean_before=mean(first),
         mean_after=mean(second),
         mean_gain=mean(gains.values()),
         level=level,
-        low=found.low,
-        high=found.high,
+        low=tested.low,
+        high=tested.high,
         won=tuple(id_ for id_, gained in gains.items() if gained > 0),
         lost=tuple(id_ for id_, gained in gains.items() if gained < 0),
         tied=tuple(id_ for id_, gained in gains.items() if not gained),
         unscored=tuple(id_ for id_ in ids if id_ not in gains),
-        p_value=found.p_value,
-        shown_by=found.shown_by,
+        p_value=tested.p_value,
+        shown_by=tested.shown_by,
         cases_to_show=needed,
     )
 

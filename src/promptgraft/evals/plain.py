@@ -115,7 +115,7 @@ class PlainReader:
 
     @property
     def _input_column(self) -> str:
-        return next((column for column, one in self._columns.items() if one == "input"), "input")
+        return next((column for column, role in self._columns.items() if role == "input"), "input")
 
     @property
     def data_columns(self) -> frozenset[str]:
@@ -131,8 +131,8 @@ class PlainReader:
     def id_of(self, value: Mapping[str, Json]) -> Json:
         """Return the id of the case in the file, if it has one."""
         column = next((column for column, field in self._columns.items() if field == "id"), "")
-        found = value.get(column)
-        return None if self._cells and found == "" else found
+        case_id = value.get(column)
+        return None if self._cells and case_id == "" else case_id
 
     def unclear(self, value: Mapping[str, Json]) -> list[str]:
         """Return the columns that may be fields or parameters, which only all rows decide."""
@@ -162,34 +162,34 @@ class PlainReader:
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
         value = node.value if isinstance(node.value, dict) else {}
-        found, rest = self._sorted_out(node)
-        turns = TURNS.read(found["turns"]) if "turns" in found else ()
+        nodes, rest = self._sorted_out(node)
+        turns = TURNS.read(nodes["turns"]) if "turns" in nodes else ()
         last = turns[-1] if turns else _NO_TURN
-        said: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
+        conversation: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
         for name, kind in _KINDS.items():
-            if name in found and name != "turns":
-                said[name] = kind.read(found[name])
-        asked = found["input"].value if "input" in found else None
+            if name in nodes and name != "turns":
+                conversation[name] = kind.read(nodes[name])
+        asked = nodes["input"].value if "input" in nodes else None
         given: Input
         if are_parts(asked):
-            given = CONTENT.read(found["input"])
+            given = CONTENT.read(nodes["input"])
         elif isinstance(asked, list):
-            given = self._last_message(found["input"], said)
+            given = self._last_message(nodes["input"], conversation)
         else:
-            given = self._input(node, found, rest) if turns == () else last.user
-            if turns == () and not self._whole and (given or "input" in found):
-                self._forms["input" in found].append((line, case_id))
-        kept = {key: value[key] for key in value if key in self._keep}
-        kept |= said.pop("fields", None) or {}
+            given = self._input(node, nodes, rest) if turns == () else last.user
+            if turns == () and not self._whole and (given or "input" in nodes):
+                self._forms["input" in nodes].append((line, case_id))
+        kept_fields = {key: value[key] for key in value if key in self._keep}
+        kept_fields |= conversation.pop("fields", None) or {}
         if not node.is_right():
             return None
         return Case(
             id=case_id,
             input=given,
             turns=turns if turns and len(turns) > 1 else (),
-            fields=kept,
+            fields=kept_fields,
             origin=origin,
-            **said,
+            **conversation,
         )
 
     def mixed(self) -> Iterator[tuple[int, str, str]]:
@@ -208,7 +208,7 @@ class PlainReader:
 
     def _sorted_out(self, node: Node) -> tuple[dict[str, Node], list[str]]:
         """Return the nodes of the fields, and the keys of all other members."""
-        found: dict[str, Node] = {}
+        nodes: dict[str, Node] = {}
         rest: list[str] = []
         for column, item in node.value.items() if isinstance(node.value, dict) else ():
             field = self._columns.get(column)
@@ -220,8 +220,8 @@ class PlainReader:
                 there = Node(item, (column,), node.source)
                 there = self._from_cell(there) if is_json else there
                 if there.value is not None:
-                    found[field] = there
-        return found, rest
+                    nodes[field] = there
+        return nodes, rest
 
     def _from_cell(self, node: Node) -> Node:
         try:
@@ -325,14 +325,14 @@ def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple
             )
     if not _are_texts(keep):
         raise ConfigError(f"keep: expected a list of columns, found {shown(keep)}")
-    given = names.get("input", "input")
-    parameters = () if isinstance(given, str) else tuple(given)
+    names_of_input = names.get("input", "input")
+    parameters = () if isinstance(names_of_input, str) else tuple(names_of_input)
     singles = {field: names.get(field, field) for field in FIELDS}
     pairs = [(name, field) for field, name in singles.items() if isinstance(name, str)]
-    taken = [*(name for name, field in pairs if field in names), *parameters, *keep]
-    for name in taken:
-        if taken.count(name) > 1:
+    names_taken = [*(name for name, field in pairs if field in names), *parameters, *keep]
+    for name in names_taken:
+        if names_taken.count(name) > 1:
             raise ConfigError(f"fields: the column {shown(name)} has two meanings")
-    explicit = set(taken)
+    explicit = set(names_taken)
     columns = {n: f for n, f in pairs if f in names or n not in explicit}
     return columns, parameters

@@ -202,7 +202,7 @@ class _Scanner:
 
     def _members(self) -> Iterator[Row]:
         start = self.line()
-        found: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         self._take("{")
         while self._next() != "}":
             line = self.line()
@@ -210,18 +210,18 @@ class _Scanner:
                 raise json.JSONDecodeError("Expecting a key", self._text, self._at)
             key, self._at = STRICT_JSON.raw_decode(self._text, self._at)
             self._take(":")
-            if key in found:
+            if key in members:
                 self._faults.add(line, f"the key {key!r} occurs twice in one object")
             if is_cases(key) and self._next() == "[":
                 yield from self._items(in_eval_set=True)
-                found[key] = None
+                members[key] = None
             else:
-                found[key] = next(self._value(line), None)
+                members[key] = next(self._value(line), None)
             if self._take(",}") == "}":
                 break
         else:
             self._take("}")
-        yield from eval_set_rows(found, start, self._faults)
+        yield from eval_set_rows(members, start, self._faults)
 
     def _value(self, line: int) -> Iterator[Json]:
         self._next()
@@ -243,12 +243,12 @@ class _Scanner:
         return self._text[self._at : self._at + 1]
 
     def _take(self, chars: str) -> str:
-        found = self._next()
-        if not found or found not in chars:
-            wanted = " or ".join(f"'{char}'" for char in chars)
-            raise json.JSONDecodeError(f"Expecting {wanted}", self._text, self._at)
+        char = self._next()
+        if not char or char not in chars:
+            expected = " or ".join(f"'{char}'" for char in chars)
+            raise json.JSONDecodeError(f"Expecting {expected}", self._text, self._at)
         self._at += 1
-        return found
+        return char
 
 
 def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:

@@ -90,9 +90,9 @@ class Splits(Shown):
                 raise ConfigError(f"expected a set among {listed(parts)}, found {shown(name)}")
             if not ids:
                 raise ConfigError(f"{name}: expected ids of cases, found none")
-            known = parts[name].ids
-            if strange := sorted({*ids}.difference(known)):
-                near = did_you_mean(strange[0], list(known))
+            part_ids = parts[name].ids
+            if strange := sorted({*ids}.difference(part_ids)):
+                near = did_you_mean(strange[0], list(part_ids))
                 raise ConfigError(f"{name}: there is no case `{strange[0]}` in this set{near}")
             parts[name] = parts[name].subset({*ids}, f"{parts[name].name}, {len({*ids})} of them")
         return Splits(**parts, dropped=self.dropped) if only else self
@@ -146,8 +146,8 @@ class Splits(Shown):
             if isinstance(value, str) and value in names:
                 chosen[case.id] = names[value]
             elif value is not None:
-                wanted = f"expected one of {listed(names)}, found {shown(value)}"
-                faults.add_of(case, f"{field}: {wanted}")
+                expected = f"expected one of {listed(names)}, found {shown(value)}"
+                faults.add_of(case, f"{field}: {expected}")
         faults.raise_all()
         return _parted(dataset, chosen, f"name more of them in the field `{field}`")
 
@@ -231,22 +231,22 @@ def asked_digest(asked: Json) -> HexDigest:
 
 def _check_sources(sources: Mapping[str, Path | None], faults: CaseFaults) -> None:
     there = {name: path for name, path in sources.items() if path is not None and path.exists()}
-    for one, other in combinations(there, 2):
+    for first, second in combinations(there, 2):
         # By inode: a link or another spelling of the path is no way around this.
-        if there[one].samefile(there[other]):
-            faults.add(0, f"{one} and {other} are the same file {there[other].resolve()}")
+        if there[first].samefile(there[second]):
+            faults.add(0, f"{first} and {second} are the same file {there[second].resolve()}")
 
 
 def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:
     by_id = {name: {case.id: case for case in part} for name, part in parts.items()}
     digests = {n: {case.id: question_digest(case) for case in part} for n, part in parts.items()}
-    asked = {n: {digests[n][case.id]: case for case in part} for n, part in parts.items()}
-    for one, other in combinations(parts, 2):
-        for case in parts[other]:
-            if twin := by_id[one].get(case.id):
-                faults.add(0, f"{one} and {other} share the id{_places(twin, case)}", case.id)
-            elif twin := asked[one].get(digests[other][case.id]):
-                overlap = f"`{twin.id}` in {one} asks the same as `{case.id}` in {other}"
+    by_digest = {n: {digests[n][case.id]: case for case in part} for n, part in parts.items()}
+    for first, second in combinations(parts, 2):
+        for case in parts[second]:
+            if twin := by_id[first].get(case.id):
+                faults.add(0, f"{first} and {second} share the id{_places(twin, case)}", case.id)
+            elif twin := by_digest[first].get(digests[second][case.id]):
+                overlap = f"`{twin.id}` in {first} asks the same as `{case.id}` in {second}"
                 faults.add(0, f"{overlap}{_places(twin, case)}")
 
 

@@ -36,8 +36,8 @@ _NEGLIGIBLE = 1e7
 
 def mean(scores: Iterable[Score]) -> Score:
     """Return the mean of the known scores, which does not depend on their order; None of none."""
-    known = [score for score in scores if score is not None]
-    return math.fsum(known) / len(known) if known else None
+    known_scores = [score for score in scores if score is not None]
+    return math.fsum(known_scores) / len(known_scores) if known_scores else None
 
 
 @attrs.frozen(kw_only=True)
@@ -84,12 +84,12 @@ def differences(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
             f"paired scores: expected as many after as before, found {len(before)} and {len(after)}"
         )
     gains: list[float] = []
-    for one, other in zip(before, after, strict=True):
-        if one is None or other is None:
+    for first, second in zip(before, after, strict=True):
+        if first is None or second is None:
             continue
-        if not math.isfinite(other - one):
-            raise ConfigError(f"paired scores: expected finite numbers, found {one} and {other}")
-        gains.append(0.0 if math.isclose(one, other, rel_tol=1e-12) else other - one)
+        if not math.isfinite(second - first):
+            raise ConfigError(f"paired scores: expected finite numbers, found {first} and {second}")
+        gains.append(0.0 if math.isclose(first, second, rel_tol=1e-12) else second - first)
     return gains
 
 
@@ -249,7 +249,7 @@ def _p_value(moved: Sequence[float]) -> float:
     import numpy as np
     from scipy import stats
 
-    found = stats.permutation_test(
+    test = stats.permutation_test(
         # Sorted like the seed, so that the order of the cases does not count; scaled for rounding.
         (np.sort(np.asarray(moved, dtype=np.float64)) / max(sizes),),
         # Rounded, so that a tie does not depend on the order of the sum.
@@ -261,7 +261,7 @@ def _p_value(moved: Sequence[float]) -> float:
         alternative="greater",
         rng=np.random.default_rng(int(digest(sorted(moved))[:16], 16)),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None = None) -> bool:

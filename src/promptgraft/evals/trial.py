@@ -43,7 +43,7 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
         if asks_models(metric):
             unchecked.append(f"metric `{metric.name}` asks a model")
             continue
-        case = next((one for one in chosen if _is_plain(one) and can_judge(metric, one)), None)
+        case = next((case for case in chosen if _is_plain(case) and can_judge(metric, case)), None)
         if case is None:
             unchecked.append(f"metric `{metric.name}`: no case shows its expected answer")
             continue

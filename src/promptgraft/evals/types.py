@@ -44,7 +44,9 @@ def _mapping(items: Mapping[str, T]) -> Mapping[str, T]:
 
 
 def _tools(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if value and not (isinstance(value, tuple) and all(isinstance(one, ToolUse) for one in value)):
+    if value and not (
+        isinstance(value, tuple) and all(isinstance(tool, ToolUse) for tool in value)
+    ):
         raise ConfigError(f"{field.name}: expected a tuple of ToolUse, found {shown(value)}")
 
 
@@ -257,8 +259,8 @@ class TaughtCase(Case):
     @classmethod
     def of(cls, case: Case, *, expected: Json, teacher: str) -> TaughtCase:
         """Return ``case`` with the answer of a teacher."""
-        known = {one.name: getattr(case, one.name) for one in attrs.fields(Case)}
-        return cls(**{**known, "expected": expected, "teacher": teacher})
+        values = {field.name: getattr(case, field.name) for field in attrs.fields(Case)}
+        return cls(**{**values, "expected": expected, "teacher": teacher})
 
     @property
     def remark(self) -> str:

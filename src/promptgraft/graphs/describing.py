@@ -102,13 +102,13 @@ def describe(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescri
 
 def edges_of(traces: Iterable[Sequence[Step]]) -> tuple[Edge, ...]:
     """Return the edges that were taken, as node names, in order of first use."""
-    found: dict[Edge, None] = {}
+    edges: dict[Edge, None] = {}
     for steps in traces:
         nodes = {step.id: step.node for step in steps}
-        found |= dict.fromkeys(
+        edges |= dict.fromkeys(
             (nodes[before], step.node) for step in steps for before in step.after if before in nodes
         )
-    return tuple(found)
+    return tuple(edges)
 
 
 def _node(graph: Graph, node: Node) -> NodeDescription:
@@ -124,11 +124,11 @@ def _node(graph: Graph, node: Node) -> NodeDescription:
 
 def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
     address, view = address_of(prompt), source_view(prompt.template)
-    own = [part for part in graph.parts if part.address == address]
-    for part in own:
+    own_parts = [part for part in graph.parts if part.address == address]
+    for part in own_parts:
         text = "" if part.is_new else part.part.text(view)
         yield PartDescription(id=part.name, chars=len(text), may_change=True)
-    changing = {part.part for part in own}
+    changing = {part.part for part in own_parts}
     for section in prompt.descriptor.sections:
         module = SectionModule(section.path)
         if module not in changing and (text := module.text(view)):

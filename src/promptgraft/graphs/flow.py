@@ -55,17 +55,17 @@ class _PartDigests:
 
     def of(self, prompt: Prompt[object], parts: Iterable[PartOf]) -> Mapping[str, HexDigest]:
         store = prompt.overrides_store
-        held = None if store is None else store.resolve(prompt.descriptor, prompt.overrides_tag)
-        resolved = prompt.template.resolved(held)
+        override = None if store is None else store.resolve(prompt.descriptor, prompt.overrides_tag)
+        resolved = prompt.template.resolved(override)
         address = address_of(prompt)
-        found = self._recent.get(address)
+        recent_flow = self._recent.get(address)
         # No lock: the pair is immutable, and threads replace it as a whole.
-        if found is None or found[0] is not resolved:
+        if recent_flow is None or recent_flow[0] is not resolved:
             view = attrs.evolve(source_view(prompt.template), parts=resolved.parts)
-            own = [part for part in parts if part.address == address and not part.is_new]
-            texts = ((part.name, digest_text(part.part.text(view))) for part in own)
-            found = self._recent[address] = resolved, FrozenMap(texts)
-        return found[1]
+            own_parts = [part for part in parts if part.address == address and not part.is_new]
+            texts = ((part.name, digest_text(part.part.text(view))) for part in own_parts)
+            recent_flow = self._recent[address] = resolved, FrozenMap(texts)
+        return recent_flow[1]
 
 
 @attrs.frozen(kw_only=True)
@@ -106,10 +106,14 @@ class GraphRunner:
 
     def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
         """Raise a ``ConfigError`` as :meth:`check_nodes`, or if the flow takes no ``params``."""
-        function, given = self.function, tuple(type(param).__name__ for param in params)
+        function, param_types = self.function, tuple(type(param).__name__ for param in params)
         # A plain function behind the flow is called without the run.
         plain = getattr(function, "plain", None)
-        if fault := call_fault(plain, *given) if plain else call_fault(function, "run", *given):
+        if (
+            fault := call_fault(plain, *param_types)
+            if plain
+            else call_fault(function, "run", *param_types)
+        ):
             raise ConfigError(f"graph `{self.graph}`: flow: {fault}")
         self.check_nodes(prompts)
 
@@ -163,25 +167,25 @@ class GraphRunner:
             if isinstance(error, CallerError) and not isinstance(error, FlowError):
                 # Raised anew, to name case and step.
                 raise run.failed(str(error)) from error
-            said = " ".join(raised(error).split())
+            message = " ".join(raised(error).split())
             if isinstance(error, self.candidate_errors):
                 # Shown to the reflector.
-                raise CandidateError(f"the program raised {said}") from error
+                raise CandidateError(f"the program raised {message}") from error
             if isinstance(error, PromptgraftError):
                 raise
-            raise run.failed(f"the flow raised {said}") from error
+            raise run.failed(f"the flow raised {message}") from error
         finally:
             under_way.reset(token)
 
     def _answered(self, run: Run, params: Sequence[object]) -> PromptResponse[object]:
-        given = AsyncRun(run) if is_async(self.function) else run
-        value = awaited(self.function(given, *params), deadline=run.deadline)
+        flow_run = AsyncRun(run) if is_async(self.function) else run
+        value = awaited(self.function(flow_run, *params), deadline=run.deadline)
         # The flow may have caught it.
         if run.fault is not None:
             raise run.fault
-        found = run.response_of(value)
+        response = run.response_of(value)
         try:
-            return response_with(value, "the flow") if found is None else found
+            return response_with(value, "the flow") if response is None else response
         except CallerError as error:
             raise run.failed(str(error)) from None
 
@@ -258,10 +262,14 @@ class GraphAdapter:
     @property
     def identity(self) -> str:
         """The graph, with everything that determines its answers."""
-        models = [one for one in (self.adapter, *self.graph.adapters.values()) if one is not None]
+        models = [
+            adapter
+            for adapter in (self.adapter, *self.graph.adapters.values())
+            if adapter is not None
+        ]
         names = ", ".join(dict.fromkeys(map(adapter_identity, models)))
-        told = digest([dict(self.graph.details), function_identity(self.graph.flow)])
-        return f"graph {self.graph.name} {told[:12]} on {names}"
+        graph_digest = digest([dict(self.graph.details), function_identity(self.graph.flow)])
+        return f"graph {self.graph.name} {graph_digest[:12]} on {names}"
 
     def evaluate(
         self,
@@ -336,8 +344,8 @@ class AsyncRun:
             except BaseException as error:  # noqa: BLE001 - raised again by join
                 return Outcome(error=error)
 
-        taken = (take(run, branch) for run, branch in zip(runs, branches, strict=True))
-        return self._run.join(runs, await asyncio.gather(*taken))
+        answers_taken = (take(run, branch) for run, branch in zip(runs, branches, strict=True))
+        return self._run.join(runs, await asyncio.gather(*answers_taken))
 
     def text(self, node: str) -> str:
         """Return the text of a node's prompt; see :meth:`Run.text`."""

@@ -66,10 +66,11 @@ class Node:
 
     def __attrs_post_init__(self) -> None:
         check_key(self.name, "node")
-        given: object = self.prompt
-        if given is not None and not isinstance(given, Prompt):
+        prompt_object: object = self.prompt
+        if prompt_object is not None and not isinstance(prompt_object, Prompt):
             raise ConfigError(
-                f"node `{self.name}`: expected a PromptTemplate or a Prompt, found {shown(given)}"
+                f"node `{self.name}`: expected a PromptTemplate or a Prompt, "
+                f"found {shown(prompt_object)}"
             )
         if self.adapter is not None:
             check_adapter(self.adapter, f"node `{self.name}`: adapter")
@@ -149,11 +150,14 @@ class Graph(PromptSet):
             raise ConfigError("nodes: expected at least one with a prompt, found none")
         first: dict[str, str] = {}
         for name, prompt in self.prompts.items():
-            other = first.setdefault(address_of(prompt), name)
-            known = self.prompts[other]
-            if known.template is not prompt.template or known.params != prompt.params:
+            twin = first.setdefault(address_of(prompt), name)
+            prompt_of_twin = self.prompts[twin]
+            if (
+                prompt_of_twin.template is not prompt.template
+                or prompt_of_twin.params != prompt.params
+            ):
                 raise ConfigError(
-                    f"nodes: `{other}` and `{name}` have different prompts with the namespace and "
+                    f"nodes: `{twin}` and `{name}` have different prompts with the namespace and "
                     f"key `{address_of(prompt)}`; give one of them another key"
                 )
 
@@ -194,8 +198,8 @@ class Graph(PromptSet):
 
     @property
     def by_address(self) -> Mapping[str, Prompt[object]]:
-        found = {address_of(prompt): prompt for prompt in self.prompts.values()}
-        return dict(sorted(found.items()))
+        prompts_by_address = {address_of(prompt): prompt for prompt in self.prompts.values()}
+        return dict(sorted(prompts_by_address.items()))
 
     @property
     def parts(self) -> tuple[PartOf, ...]:
@@ -229,7 +233,9 @@ class Graph(PromptSet):
         return {
             "nodes": {name: address_of(prompt) for name, prompt in self.prompts.items()},
             "edges": None if self.edges is None else edges,
-            "node_models": {name: adapter_identity(one) for name, one in self.adapters.items()},
+            "node_models": {
+                name: adapter_identity(adapter) for name, adapter in self.adapters.items()
+            },
             "max_steps": self.max_steps,
         }
 
@@ -239,7 +245,7 @@ class Graph(PromptSet):
 
     def answered_by(self, adapter: ProviderAdapter) -> Graph:
         # Nodes without an adapter of their own keep using that of the run.
-        nodes = [attrs.evolve(one, adapter=one.adapter and adapter) for one in self.nodes]
+        nodes = [attrs.evolve(node, adapter=node.adapter and adapter) for node in self.nodes]
         return attrs.evolve(self, nodes=nodes)
 
     def describe(self, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:

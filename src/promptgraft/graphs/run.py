@@ -145,15 +145,15 @@ class Run:
             CandidateError, ProviderError, LimitReachedError: as adapters do. A flow may catch the
                 first and continue; the others end the answer in any case.
         """
-        with self.step(node, given=params) as (step, own):
+        with self.step(node, given=params) as (step, branch):
             bound = self.find(node)
             step.parts = bound.parts
             try:
                 prompt = bound.prompt.bind(*params)
-                response = evaluated(bound.adapter, prompt, session=own, deadline=self.deadline)
+                response = evaluated(bound.adapter, prompt, session=branch, deadline=self.deadline)
             finally:
                 # An answer that does not parse raises, but its text belongs in the trace.
-                executed = own.latest(PromptExecuted)
+                executed = branch.latest(PromptExecuted)
                 if executed is not None:
                     step.output = executed.response.text
             step.output = response.text
@@ -285,10 +285,10 @@ class Run:
         if self.fault is not None:
             raise self.fault
         self._places += 1
-        shown = shown_value(given[0] if len(given) == 1 else given) if given else ""
+        input_shown = shown_value(given[0] if len(given) == 1 else given) if given else ""
         after = tuple(id_ for id_, _ in self.ends)
         # Set before the checks, so that their errors name the step.
-        step = self.last = Opened(f"{self._place}{self._places}", node, after, shown)
+        step = self.last = Opened(f"{self._place}{self._places}", node, after, input_shown)
         self._check_edges(node)
         self._check_count(node)
         own, around = Branch(self.session, place=step.id), self._open
@@ -344,7 +344,7 @@ class Run:
                 output=shown_value(step.output),
                 error=error,
                 parts=step.parts,
-                tools=tuple(tool_line(one) for one in events if isinstance(one, ToolInvoked)),
+                tools=tuple(tool_line(event) for event in events if isinstance(event, ToolInvoked)),
                 spent=spent_on(Role.TASK, events, ""),
             )
         )

@@ -19,12 +19,12 @@ def check_package(package: str, at_least: str, *, extra: str, what: str) -> None
     from importlib import metadata  # loads much of the standard library, for few runs
 
     try:
-        found = metadata.version(package)
+        version = metadata.version(package)
     except metadata.PackageNotFoundError:
-        found = "none"
-    if found == "none" or _numbers(found) < _numbers(at_least):
+        version = "none"
+    if version == "none" or _numbers(version) < _numbers(at_least):
         raise ConfigError(
-            f"{what} needs `{package}` {at_least} or newer, found {found}; "
+            f"{what} needs `{package}` {at_least} or newer, found {version}; "
             f'run `pip install --upgrade "promptgraft[{extra}]"`'
         )
 

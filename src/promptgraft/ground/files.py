@@ -51,7 +51,7 @@ def is_file(path: Path) -> bool:
 def nearest_folder(holding: Path) -> Path | None:
     """Return the nearest folder upwards that holds the file ``holding``, or None."""
     here = Path.cwd()
-    return next((one for one in (here, *here.parents) if is_file(one / holding)), None)
+    return next((folder for folder in (here, *here.parents) if is_file(folder / holding)), None)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -192,11 +192,11 @@ def _without_files(folder: int) -> list[str]:
     with contextlib.suppress(PermissionError):  # a folder of another user
         os.fchmod(folder, _OWNER_ONLY)  # an agent may have taken away the right to change it
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        entries_found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in entries_found:
         if not is_folder:
             os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name, is_folder in entries_found if is_folder]
 
 
 def _move(name: str, source: int, target_name: str, target: int) -> None:
@@ -216,9 +216,9 @@ def temporary_folder() -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="promptgraft-")).resolve()
     with folder_opened(folder) as descriptor:
-        own = OwnFolder(folder, _identity(descriptor))
+        own_folder = OwnFolder(folder, _identity(descriptor))
     try:
         yield folder
     finally:
         with contextlib.suppress(OSError):
-            own.remove()
+            own_folder.remove()

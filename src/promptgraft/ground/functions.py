@@ -71,10 +71,10 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
         signature.bind(*given, **dict.fromkeys(named))
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
-        wanted = ", ".join([*given, *(f"{one}=..." for one in named)])
+        expected_arguments = ", ".join([*given, *(f"{name}=..." for name in named)])
         # Without defaults and annotations, which may be long, or secret.
-        takes = ", ".join(_spelled(one) for one in signature.parameters.values())
-        return f"{name}() cannot be called with ({wanted}): its arguments are ({takes})"
+        takes = ", ".join(_spelled(parameter) for parameter in signature.parameters.values())
+        return f"{name}() cannot be called with ({expected_arguments}): its arguments are ({takes})"
     return ""
 
 
@@ -109,9 +109,9 @@ def function_identity(function: object) -> str:
 
     A function of a library has only a name.
     """
-    own: object = getattr(function, "identity", None)
-    if isinstance(own, str):
-        return own
+    identity: object = getattr(function, "identity", None)
+    if isinstance(identity, str):
+        return identity
     return f"{function_name(function)} {code_digest(function)}".rstrip()
 
 
@@ -130,17 +130,17 @@ def place_of(error: BaseException, *, innermost: bool = False) -> str:
 
     With ``innermost``, also empty if that code had called promptgraft, which raised.
     """
-    found, frames = "", error.__traceback__
+    place, frames = "", error.__traceback__
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
         if is_own(file) and not file.startswith("<"):
             path = Path(file)
             here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-            found = f"{here}:{frames.tb_lineno}"
+            place = f"{here}:{frames.tb_lineno}"
         elif innermost and Path(file).is_relative_to(_LIBRARIES[1]):
-            found = ""
+            place = ""
         frames = frames.tb_next
-    return found
+    return place
 
 
 def code_digest(value: object) -> str:
@@ -158,8 +158,8 @@ def _home(value: object) -> str:
     if isinstance(value, FunctionType):
         return value.__code__.co_filename
     kind = value if isinstance(value, type) else type(value)
-    found = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return found or ("<main>" if kind.__module__ == "__main__" else "")
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file or ("<main>" if kind.__module__ == "__main__" else "")
 
 
 @functools.lru_cache(maxsize=256)
@@ -197,20 +197,20 @@ class _Walk:
     def follow(self, value: object) -> set[str]:
         self._later("", value)
         while self._waiting:
-            label, one = self._waiting.pop()
-            if isinstance(one, _PLAIN):
-                self._texts.add(f"{label} = {one!r}")
-            elif self._is_new(one):
-                self._look(label, one)
+            label, item = self._waiting.pop()
+            if isinstance(item, _PLAIN):
+                self._texts.add(f"{label} = {item!r}")
+            elif self._is_new(item):
+                self._look(label, item)
         return self._texts
 
     def _later(self, label: str, value: object) -> None:
         self._waiting.append((label, value))
 
     def _is_new(self, one: object) -> bool:
-        known = id(one) in self._seen
+        is_known = id(one) in self._seen
         self._seen[id(one)] = one
-        return not known
+        return not is_known
 
     def _look(self, label: str, value: object) -> None:
         match value:
@@ -236,15 +236,15 @@ class _Walk:
                 self._object(label, value)
 
     def _function(self, function: FunctionType) -> None:
-        nodes, own = self._nodes(function), is_own(function.__code__.co_filename)
+        nodes, is_our_own = self._nodes(function), is_own(function.__code__.co_filename)
         for node in nodes:
             self._part(function.__code__.co_filename, function.__globals__, node)
-        if own:
+        if is_our_own:
             self._compiled(function)
         state = python_code.changed(nodes)
         for name, item in python_code.bound_to(function):
             # Plain values that a library binds may be its state; user's functions are not.
-            if name not in state and (own or not isinstance(item, _PLAIN)):
+            if name not in state and (is_our_own or not isinstance(item, _PLAIN)):
                 self._later(f"{function.__qualname__}.{name}", item)
         self._later("", getattr(function, "__wrapped__", ()))
 
@@ -274,13 +274,13 @@ class _Walk:
 
     def _object(self, label: str, value: object) -> None:
         kind = type(value)
-        state, own = self._class(kind), is_own(_home(kind))
-        names = [one.name for one in attrs.fields(kind)] if attrs.has(kind) else []
-        if own and not names:
+        state, is_our_own = self._class(kind), is_own(_home(kind))
+        names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else []
+        if is_our_own and not names:
             names = [*getattr(value, "__dict__", getattr(kind, "__slots__", ()))]
         for name in names:
             item: object = getattr(value, name, None)
-            if name not in state and (own or not isinstance(item, _PLAIN)):
+            if name not in state and (is_our_own or not isinstance(item, _PLAIN)):
                 self._later(f"{label}.{name}", item)
         self._later(label, getattr(value, "__wrapped__", ()))
 
@@ -299,20 +299,20 @@ class _Walk:
             return
         self._used.add(key)
         statements = [inner] if inner else self._source(file).bound.get(name, [])
-        for one in statements:
-            if isinstance(one, Import):
-                module, path = python_code.imported(one)[name]
+        for statement in statements:
+            if isinstance(statement, Import):
+                module, path = python_code.imported(statement)[name]
                 package = str(holds.get("__package__") or "")
                 with contextlib.suppress(ImportError):  # a relative import outside of a package
                     self._import(resolve_name(module, package), (*path, *rest), by=file)
             else:
-                self._part(file, holds, one)
+                self._part(file, holds, statement)
         # Names such as `__file__` differ from machine to machine.
-        held = () if name.startswith("__") else holds.get(name, ())
+        namespace = () if name.startswith("__") else holds.get(name, ())
         if not statements:
-            self._later(name, held)
-        elif isinstance(held, FunctionType) and held.__code__.co_filename == file:
-            self._compiled(held)
+            self._later(name, namespace)
+        elif isinstance(namespace, FunctionType) and namespace.__code__.co_filename == file:
+            self._compiled(namespace)
 
     def _import(self, module: str, path: tuple[str, ...], *, by: str) -> None:
         """Follow a name and its attributes into a module; for a library record the name only.
@@ -320,8 +320,8 @@ class _Walk:
         If a package imports a part of itself (``by`` is its own file), the submodule is meant.
         """
         file, folders = python_code.found_module(module)
-        own = is_own(file) if file else bool(folders)
-        if not own:
+        is_our_own = is_own(file) if file else bool(folders)
+        if not is_our_own:
             self._texts.add(f"from {module} import {path[:1]}")
             return
         bound = self._source(file).bound if file and file != by else {}
@@ -339,7 +339,9 @@ class _Walk:
 
     def _nodes(self, function: FunctionType) -> list[ast.AST]:
         code = function.__code__
-        own = is_own(code.co_filename)
+        is_our_own = is_own(code.co_filename)
         return (
-            self._source(code.co_filename).nodes.get(python_code.place_of(code), []) if own else []
+            self._source(code.co_filename).nodes.get(python_code.place_of(code), [])
+            if is_our_own
+            else []
         )

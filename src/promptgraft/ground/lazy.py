@@ -23,9 +23,9 @@ def lazy_exports(
         absent: by name, what to use instead of names that users may expect here.
     """
     homes = {
-        name: (home, own or name)
-        for home, given in names.items()
-        for name, _, own in (one.partition("=") for one in given.split())
+        name: (home, own_name or name)
+        for home, names_text in names.items()
+        for name, _, own_name in (entry.partition("=") for entry in names_text.split())
     }
 
     def get(name: str) -> object:
@@ -34,8 +34,8 @@ def lazy_exports(
             raise ImportError(f"{package} has no `{name}`: {absent[name]}", name=package)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, own = homes[name]
-        value: object = getattr(importlib.import_module(f"promptgraft.{home}"), own)
+        home, own_name = homes[name]
+        value: object = getattr(importlib.import_module(f"promptgraft.{home}"), own_name)
         setattr(sys.modules[package], name, value)  # not looked up again
         return value
 

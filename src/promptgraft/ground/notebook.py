@@ -93,8 +93,8 @@ class Printer(Protocol):
 
 def first_rows(rows: Iterable[Sequence[str]], head: Sequence[str]) -> Table:
     """Return a table of the first :data:`MOST_ROWS` rows and the number of others."""
-    found = _rows(rows)
-    return Table(head=tuple(head), rows=found[:MOST_ROWS], more=max(0, len(found) - MOST_ROWS))
+    first = _rows(rows)
+    return Table(head=tuple(head), rows=first[:MOST_ROWS], more=max(0, len(first) - MOST_ROWS))
 
 
 def cell(text: str) -> str:

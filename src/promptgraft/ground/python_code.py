@@ -49,23 +49,25 @@ def source_of(file: str) -> Source:
 # By text too, because a file may be edited while the process runs.
 @functools.lru_cache(maxsize=64)
 def _parsed(file: str, text: str) -> Source:
-    found = Source()
+    source = Source()
     try:
         # `dont_inherit`, or the `annotations` import of this module would apply to the source.
         with _PARSING:
             tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
-        return found
+        return source
     for name, statement in _bindings(tree):
-        found.bound.setdefault(name, []).append(statement)
+        source.bound.setdefault(name, []).append(statement)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             # The code of a decorated function begins at its first decorator.
-            first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
-            found.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
+            first = min(
+                statement.lineno for statement in (node, *getattr(node, "decorator_list", ()))
+            )
+            source.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
     for code in codes_in(module):
-        found.codes.setdefault(place_of(code), []).append(code)
-    return found
+        source.codes.setdefault(place_of(code), []).append(code)
+    return source
 
 
 def place_of(code: CodeType) -> Place:
@@ -76,18 +78,18 @@ def place_of(code: CodeType) -> Place:
 def codes_in(code: CodeType) -> Iterator[CodeType]:
     """Yield compiled code and all code nested in it."""
     yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from codes_in(one)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_in(constant)
 
 
 def bytecode(code: CodeType) -> str:
     """Return the instructions and constants of compiled code, without its place in a file."""
     # The order of a frozenset depends on the hash seed of the process.
     constants = [
-        str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one)
-        for one in code.co_consts
-        if not isinstance(one, CodeType)
+        str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+        for constant in code.co_consts
+        if not isinstance(constant, CodeType)
     ]
     return repr((code.co_code, code.co_names, constants))
 
@@ -102,8 +104,10 @@ def _bindings(parent: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
         elif isinstance(node, Import):
             yield from ((name, node) for name in imported(node))
         elif isinstance(node, ast.stmt):
-            names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
-            stored = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+            names = (name_node for name_node in ast.walk(node) if isinstance(name_node, ast.Name))
+            stored = {
+                name_node.id for name_node in names if not isinstance(name_node.ctx, ast.Load)
+            }
             yield from ((name, node) for name in stored | changed([node]))
 
 
@@ -114,9 +118,9 @@ def imported(statement: Import) -> dict[str, tuple[str, tuple[str, ...]]]:
     """
     if isinstance(statement, ast.ImportFrom):
         module = "." * statement.level + (statement.module or "")
-        return {one.asname or one.name: (module, (one.name,)) for one in statement.names}
-    bound = {one.asname or one.name.partition(".")[0]: one for one in statement.names}
-    return {name: (one.name if one.asname else name, ()) for name, one in bound.items()}
+        return {alias.asname or alias.name: (module, (alias.name,)) for alias in statement.names}
+    bound = {alias.asname or alias.name.partition(".")[0]: alias for alias in statement.names}
+    return {name: (alias.name if alias.asname else name, ()) for name, alias in bound.items()}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -128,14 +132,14 @@ def text_of(node: ast.AST) -> str:
 @functools.lru_cache(maxsize=1024)
 def imports_in(node: ast.AST) -> dict[str, Import]:
     """Return the imports inside a node by the names that they bind."""
-    inside = (one for one in ast.walk(node) if isinstance(one, Import))
-    return {name: one for one in inside for name in imported(one)}
+    inside = (statement for statement in ast.walk(node) if isinstance(statement, Import))
+    return {name: statement for statement in inside for name in imported(statement)}
 
 
 @functools.lru_cache(maxsize=1024)
 def used(node: ast.AST) -> set[tuple[str, ...]]:
     """Return the global and imported names that a node uses, with their attributes."""
-    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    names = {name_node.id for name_node in ast.walk(node) if isinstance(name_node, ast.Name)}
     statement = ast.Expr(node) if isinstance(node, ast.expr) else node
     if isinstance(statement, ast.stmt):
         module = ast.fix_missing_locations(ast.Module([statement], []))
@@ -143,42 +147,42 @@ def used(node: ast.AST) -> set[tuple[str, ...]]:
         with contextlib.suppress(SyntaxError):
             names = loaded(compile(module, "<part>", "exec", dont_inherit=True))
     names |= imports_in(node).keys()
-    found = set()
-    for one in ast.walk(node):
+    names_used = set()
+    for inner_node in ast.walk(node):
         path: tuple[str, ...] = ()
-        inner: ast.AST = one
+        inner: ast.AST = inner_node
         while isinstance(inner, ast.Attribute):
             path, inner = (inner.attr, *path), inner.value
         if isinstance(inner, ast.Name) and inner.id in names:
-            found.add((inner.id, *path))
-    return found
+            names_used.add((inner.id, *path))
+    return names_used
 
 
 def loaded(code: CodeType) -> set[str]:
     """Return the global names that compiled code loads."""
     return {
-        str(one.argval)
+        str(instruction.argval)
         for part in codes_in(code)
-        for one in dis.get_instructions(part)
-        if one.opname == "LOAD_NAME" or one.opname.endswith("GLOBAL")
+        for instruction in dis.get_instructions(part)
+        if instruction.opname == "LOAD_NAME" or instruction.opname.endswith("GLOBAL")
     }
 
 
 def changed(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names and attributes that code changes, which hold its state."""
-    found: set[str] = set()
-    for node in (one for each in nodes for one in ast.walk(each)):
+    names_changed: set[str] = set()
+    for node in (inner for each in nodes for inner in ast.walk(each)):
         match node:
             case ast.Global(names=names) | ast.Nonlocal(names=names):
-                found.update(names)
+                names_changed.update(names)
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
-                found.add(name)
+                names_changed.add(name)
             case (
                 ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
                 | ast.Expr(value=ast.Call(func=ast.Attribute(value=value)))
             ):
-                found.add(getattr(value, "attr", getattr(value, "id", "")))
-    return found
+                names_changed.add(getattr(value, "attr", getattr(value, "id", "")))
+    return names_changed
 
 
 def bound_to(function: FunctionType) -> Iterator[tuple[str, object]]:
@@ -194,9 +198,9 @@ def bound_to(function: FunctionType) -> Iterator[tuple[str, object]]:
 
 def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
     """Return the file of a module and the folders of its submodules, without importing it."""
-    known = sys.modules.get(name)
-    if known is not None:
-        return getattr(known, "__file__", None), getattr(known, "__path__", None)
+    module = sys.modules.get(name)
+    if module is not None:
+        return getattr(module, "__file__", None), getattr(module, "__path__", None)
     parent = name.rpartition(".")[0]
     folders = found_module(parent)[1] if parent else None
     # Not `importlib.util.find_spec`, which imports the parents.

@@ -89,9 +89,9 @@ def digest_all(beginning: str, ends: Iterable[str]) -> list[HexDigest]:
     begun = hashlib.sha256(beginning.encode("utf-8", "surrogatepass"))
     digests = []
     for end in ends:
-        found = begun.copy()
-        found.update(end.encode("utf-8", "surrogatepass"))
-        digests.append(HexDigest(found.hexdigest()))
+        hasher = begun.copy()
+        hasher.update(end.encode("utf-8", "surrogatepass"))
+        digests.append(HexDigest(hasher.hexdigest()))
     return digests
 
 
@@ -217,12 +217,12 @@ def _loads(text: str | bytes) -> Json:
 
 
 def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise MismatchError(f"the key {shown(key)} occurs twice in one object")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _refuse_constant(name: str) -> NoReturn:

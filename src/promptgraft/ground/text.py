@@ -112,8 +112,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
     if low == high or width < 2:
         return ""
     count = min(width, len(values))
-    shown = (values[round(at * (len(values) - 1) / (count - 1))] for at in range(count))
-    return "".join(_BARS[round((one - low) / (high - low) * (len(_BARS) - 1))] for one in shown)
+    sampled = (values[round(at * (len(values) - 1) / (count - 1))] for at in range(count))
+    return "".join(
+        _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in sampled
+    )
 
 
 def duration(seconds: float) -> str:
@@ -221,8 +223,8 @@ def folded_words(text: str) -> list[str]:
 
 def folded_spans(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each of the :func:`folded_words`."""
-    found = _pattern(text).finditer(text)
-    return [match.span() for match in found if text.isascii() or _folded(match[0])]
+    matches = _pattern(text).finditer(text)
+    return [match.span() for match in matches if text.isascii() or _folded(match[0])]
 
 
 def pieces_in(text: str) -> list[str]:

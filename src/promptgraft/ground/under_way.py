@@ -28,10 +28,10 @@ def doing(what: str) -> Iterator[None]:
 
 def left_behind(seconds: float) -> list[str]:
     """Wait up to ``seconds`` for other threads; return what is still being done."""
-    threads = [one for one in threading.enumerate() if one.ident in _by_thread]
+    threads = [thread for thread in threading.enumerate() if thread.ident in _by_thread]
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(seconds / len(threads))
     # Read once: a thread may end what it does at any time.
-    found = (_by_thread.get(one.ident) for one in threads if one.ident is not None)
-    return [what for what in found if what]
+    works = (_by_thread.get(thread.ident) for thread in threads if thread.ident is not None)
+    return [what for what in works if what]

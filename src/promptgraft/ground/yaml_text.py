@@ -74,9 +74,9 @@ class YamlDocument:
     def line_of(self, path: YamlPath) -> int:
         """Return the line of the key at ``path``, or of the value, or of the nearest parent."""
         for end in range(len(path), -1, -1):
-            found = self.key_lines.get(path[:end]) or self.lines.get(path[:end])
-            if found is not None:
-                return found
+            line = self.key_lines.get(path[:end]) or self.lines.get(path[:end])
+            if line is not None:
+                return line
         return 1
 
 
@@ -125,7 +125,9 @@ def _mend(text: str, line: int) -> str:
     written = text.split("\n")[line - 1] if 0 < line <= text.count("\n") + 1 else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "; indent with spaces instead of tabs"
-    before = next((one for one in reversed(text.split("\n")[: line - 1]) if one.strip()), "")
+    before = next(
+        (text_line for text_line in reversed(text.split("\n")[: line - 1]) if text_line.strip()), ""
+    )
     for candidate in (before, written):
         word = candidate.strip().lstrip("- ")
         if word and ":" not in word and not word.startswith(("#", "[", "{", "'", '"', "|", ">")):
@@ -209,9 +211,11 @@ class _Builder:
         self._open.append(_Open(path, self.line, anchor=anchor, members=members))
 
     def _end(self) -> None:
-        done = self._open.pop()
-        self._add(done.items if done.members is None else self._whole(done.members), done.line)
-        self._named(done.anchor, done.size)
+        closed = self._open.pop()
+        self._add(
+            closed.items if closed.members is None else self._whole(closed.members), closed.line
+        )
+        self._named(closed.anchor, closed.size)
 
     def _whole(self, members: dict[str, Json]) -> dict[str, Json]:
         return members

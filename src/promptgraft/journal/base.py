@@ -189,13 +189,15 @@ class Journal(ABC):
         contents = bounded(contents)
         header = encode_header(fingerprint, contents)
         # As it reads back, so that new and reopened journals return the same fingerprint.
-        asked = decode_header(header)
+        fingerprint_kept = decode_header(header)
         with self._lock:
             self._check_open()
             if self._fingerprint is None:
                 self._store_header(header)
-                self._fingerprint, self._contents = asked, contents
-            self._compare(asked, contents, reuse_scores=reuse_scores, translated=translated)
+                self._fingerprint, self._contents = fingerprint_kept, contents
+            self._compare(
+                fingerprint_kept, contents, reuse_scores=reuse_scores, translated=translated
+            )
             if not self._begun:
                 self._settle()
                 self._index_calls(self._keys())

@@ -47,11 +47,11 @@ class FileJournal(Journal):
         self._failure: str | None = None
         self._unsynced = False
         self._ahead_at, self._ahead = 0, b""
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             # First, so that the file is checked under the lock and closed before its release.
-            self._lock_in(held)
+            self._lock_in(stack)
             self._descriptor, contents = self._open(), _Scanner(self._path)
-            held.callback(os.close, self._descriptor)
+            stack.callback(os.close, self._descriptor)
             try:
                 with os.fdopen(self._descriptor, "rb", _BUFFER_BYTES, closefd=False) as file:
                     contents.run(file)
@@ -63,7 +63,7 @@ class FileJournal(Journal):
             if contents.torn:
                 self._cut()
                 self._fsync()
-            self._held = held.pop_all()
+            self._held = stack.pop_all()
 
     def keep_files(self, files: Iterable[File]) -> None:
         """Keep the bytes of images and files in the folder ``files`` beside the journal."""

@@ -222,10 +222,10 @@ def may_be_header(data: bytes, *, torn: bool = False) -> bool:
 def sealed_length(data: bytes) -> int | None:
     """Return the length of the sealed line (without newline) that ``data`` starts with."""
     # Continued from match to match, so that the time is linear in the length.
-    checksum, done = 0, 0
+    checksum, position = 0, 0
     for seal in _SEAL.finditer(data):
-        checksum = zlib.crc32(data[done : seal.start()], checksum)
-        done = seal.start()
+        checksum = zlib.crc32(data[position : seal.start()], checksum)
+        position = seal.start()
         if int(seal[1], 16) == checksum:
             return seal.end()
     return None

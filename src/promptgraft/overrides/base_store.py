@@ -89,14 +89,14 @@ class BasePromptOverridesStore(PromptOverridesStore):
         gone = _one_for_each(written, removed, "removed")
         for place, (descriptor, override) in enumerate(written):
             # With `expected`, None stands for a tag that was empty.
-            seen = None if expected is None else read[place] or override.holding(())
+            revision_seen = None if expected is None else read[place] or override.holding(())
             address = _address(descriptor, override)
             if address in changes:
                 raise InvalidOverrideError(
                     f"two overrides are for prompt `{address.ns}/{address.prompt_key}`, tag "
                     f"`{address.tag}`; merge them into one"
                 )
-            changes[address] = self._insertion(descriptor, override, seen, gone[place])
+            changes[address] = self._insertion(descriptor, override, revision_seen, gone[place])
         if provenance is not None:
             check_provenance(provenance)
         return tuple(self.mutate_all(changes, provenance=provenance).values())
@@ -109,16 +109,16 @@ class BasePromptOverridesStore(PromptOverridesStore):
 
         def change(present: PromptOverride) -> PromptOverride:
             added = present.added_task_examples.get(path)
-            left = present if added is None else present.without(added)
-            below = self._visible(descriptor, tag, left).added_task_examples
+            remaining = present if added is None else present.without(added)
+            below = self._visible(descriptor, tag, remaining).added_task_examples
             if path in below and descriptor.task_example(path) is None:
                 # It hides an addition of a store below, so it is bound like an addition.
                 entry: Entry = attrs.evolve(removed, expected_hash=descriptor.interface_hash)
             elif added is not None:
-                return left
+                return remaining
             else:
                 entry = bound_entry(descriptor, removed)
-            return left.with_entries([checked_entry(descriptor, entry)])
+            return remaining.with_entries([checked_entry(descriptor, entry)])
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
 
@@ -129,10 +129,10 @@ class BasePromptOverridesStore(PromptOverridesStore):
             for entry in present.entries():
                 if entry.part == part:
                     return present.without(entry)
-            kept = ", ".join(f"`{entry.part}`" for entry in present.entries()) or "none"
+            names_present = ", ".join(f"`{entry.part}`" for entry in present.entries()) or "none"
             raise UnknownPartError(
                 f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of `{part}`; "
-                f"kept: {kept}"
+                f"kept: {names_present}"
             )
 
         return self.mutate(OverrideAddress(ns, prompt_key, tag), change)
@@ -189,12 +189,12 @@ T = TypeVar("T")
 def _one_for_each(
     written: Sequence[object], given: Iterable[T] | None, name: str
 ) -> tuple[T | None, ...]:
-    found = (None,) * len(written) if given is None else tuple(given)
-    if len(found) != len(written):
+    ids_expected = (None,) * len(written) if given is None else tuple(given)
+    if len(ids_expected) != len(written):
         raise InvalidOverrideError(
-            f"{name}: expected one for each of {len(written)} overrides, found {len(found)}"
+            f"{name}: expected one for each of {len(written)} overrides, found {len(ids_expected)}"
         )
-    return found
+    return ids_expected
 
 
 class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
@@ -249,14 +249,14 @@ def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
     Raises:
         RevisionNotFoundError: there is none, or there are several.
     """
-    found = sorted(id_ for id_ in known if id_.startswith(wanted))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    ids_found = sorted(id_ for id_ in known if id_.startswith(wanted))
+    if len(ids_found) == 1:
+        return ids_found[0]
+    if not ids_found:
         raise RevisionNotFoundError(
             f"{where} has no revision {shown_hash(wanted)}; see its history for those it has"
         )
-    ids = ", ".join(map(shown_hash, found))
+    ids = ", ".join(map(shown_hash, ids_found))
     raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
 
 
@@ -287,8 +287,8 @@ def _written(
 
 def _is_open(descriptor: PromptDescriptor, override: PromptOverride, entry: Entry) -> bool:
     """Return whether a part may be overridden and has no fresh entry in ``override`` yet."""
-    source, found = entry.source(descriptor), override.find(entry)
-    is_replaced = found is not None and is_fresh(descriptor, found)
+    source, part = entry.source(descriptor), override.find(entry)
+    is_replaced = part is not None and is_fresh(descriptor, part)
     return source is not None and source.overridable and not is_replaced
 
 
@@ -300,7 +300,10 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
     """
 
     def __init__(self, kept: Iterable[PromptOverride] = ()) -> None:
-        self._kept = {OverrideAddress(one.ns, one.prompt_key, one.tag): one for one in kept}
+        self._kept = {
+            OverrideAddress(override.ns, override.prompt_key, override.tag): override
+            for override in kept
+        }
         self._lock = threading.Lock()
 
     def resolve(
@@ -323,7 +326,7 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         address = OverrideAddress(ns, prompt_key, tag)
         with self._lock:
-            self._kept = {kept: value for kept, value in self._kept.items() if kept != address}
+            self._kept = {at: value for at, value in self._kept.items() if at != address}
 
 
 class OverlayPromptOverridesStore(BasePromptOverridesStore):

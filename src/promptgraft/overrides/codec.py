@@ -69,16 +69,16 @@ def document_class(base: type[T]) -> type[T]:
         _DOCUMENTS[key] = attrs.make_class(
             "EntriesDocument", lists, bases=(base,), frozen=True, kw_only=True
         )
-    made: type[T] = _DOCUMENTS[key]
-    return made
+    document_type: type[T] = _DOCUMENTS[key]
+    return document_type
 
 
 def entries_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
     """Return the override that a document holds, for the prompt and tag of ``address``."""
     entries = [
-        kind.read(found, where=where)
+        kind.read(entry, where=where)
         for kind in KINDS.values()
-        for found in getattr(document, kind.listed)
+        for entry in getattr(document, kind.listed)
     ]
     for entry in entries:
         _check_entry(entry, where)
@@ -256,29 +256,31 @@ def _content_id(plain: Mapping[str, Json]) -> HexDigest:
 
 
 def _check_version(plain: Json, where: str) -> None:
-    found = plain.get("version") if isinstance(plain, dict) else None
-    if type(found) is int and found != VERSION:
+    version = plain.get("version") if isinstance(plain, dict) else None
+    if type(version) is int and version != VERSION:
         raise StoreError(
-            f"{where}: version: expected {VERSION}, found {shown(found)}; "
+            f"{where}: version: expected {VERSION}, found {shown(version)}; "
             "read it with the promptgraft that wrote it, or a newer one"
         )
 
 
 def _check_id(plain: Json, document: RevisionDocument, where: str) -> None:
     check_hash(document.id, f"{where}: id")
-    found = _content_id(plain) if isinstance(plain, dict) else None
-    if found != document.id:
+    content_id = _content_id(plain) if isinstance(plain, dict) else None
+    if content_id != document.id:
         raise DataFormatError(
-            f"{where}: id: the contents have {shown_hash(found or '')}…, the document says "
+            f"{where}: id: the contents have {shown_hash(content_id or '')}…, the document says "
             f"{shown_hash(document.id)}…: edited by hand or damaged"
         )
 
 
 def _check_address(document: RevisionDocument, address: OverrideAddress, where: str) -> None:
-    found = f"{document.ns}/{document.prompt_key}/{document.tag}"
+    address_found = f"{document.ns}/{document.prompt_key}/{document.tag}"
     expected = f"{address.ns}/{address.prompt_key}/{address.tag}"
-    if found != expected:
-        raise DataFormatError(f"{where}: expected the overrides of `{expected}`, found `{found}`")
+    if address_found != expected:
+        raise DataFormatError(
+            f"{where}: expected the overrides of `{expected}`, found `{address_found}`"
+        )
 
 
 def _check_form(plain: Json, revision: Revision, where: str) -> None:
@@ -302,8 +304,8 @@ def _differences(found: Json, written: Json, place: str) -> Iterator[str]:
             for key in written:
                 yield from _differences(found[key], written[key], f"{place}.{key}")
         case list(), list() if len(found) == len(written):
-            for index, (one, other) in enumerate(zip(found, written, strict=True)):
-                yield from _differences(one, other, f"{place}[{index}]")
+            for index, (entry_found, entry_written) in enumerate(zip(found, written, strict=True)):
+                yield from _differences(entry_found, entry_written, f"{place}[{index}]")
         case _:
             yield f"expected {shown(written)} as stores write it, found {shown(found)} @ {place}"
 
@@ -311,9 +313,9 @@ def _differences(found: Json, written: Json, place: str) -> Iterator[str]:
 def _revision(document: RevisionDocument, where: str) -> Revision:
     if document.number < 1:
         raise DataFormatError(f"{where}: number: expected at least 1, found {document.number}")
-    for name, found in (("parent", document.parent), ("step", document.step)):
-        if found is not None:
-            check_hash(found, f"{where}: {name}")
+    for name, revision_id in (("parent", document.parent), ("step", document.step)):
+        if revision_id is not None:
+            check_hash(revision_id, f"{where}: {name}")
     if document.time.utcoffset():
         raise DataFormatError(f"{where}: time: expected UTC, found {document.time.isoformat()}")
     try:

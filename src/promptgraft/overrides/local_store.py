@@ -152,12 +152,12 @@ class LocalPromptOverridesStore(RevisionedStore):
         if not all(files.folder_exists() for files in tags):
             # Checked without the lock first: refused and empty changes must not create a folder.
             planned = [_Planned.of(files, self._stored(files), changes) for files in tags]
-            if not any(one.is_changed for one in planned):
-                return {one.files.address: one.after for one in planned}
+            if not any(plan.is_changed for plan in planned):
+                return {plan.files.address: plan.after for plan in planned}
         with self._locked(tags):
             planned = [_Planned.of(files, files.read(), changes) for files in tags]
-            self._write([one for one in planned if one.is_changed], provenance or Provenance())
-        return {one.files.address: one.after for one in planned}
+            self._write([plan for plan in planned if plan.is_changed], provenance or Provenance())
+        return {plan.files.address: plan.after for plan in planned}
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         files = self._files(ns, prompt_key, tag)
@@ -179,11 +179,11 @@ class LocalPromptOverridesStore(RevisionedStore):
         # In this order, because a write moves revisions from intent to document to archive.
         intent = self._intent.read()
         present = files.read()
-        found = [files.load(file) for file in files.archived()]
-        found += [present] if present else []
+        revisions_found = [files.load(file) for file in files.archived()]
+        revisions_found += [present] if present else []
         if planned := seen_through(intent, files.address, present):
-            found.append(planned)
-        by_id = {stored.revision.id: stored.revision for stored in found}
+            revisions_found.append(planned)
+        by_id = {stored.revision.id: stored.revision for stored in revisions_found}
         return tuple(sorted(by_id.values(), key=lambda revision: (revision.number, revision.id)))
 
     def rollback(
@@ -214,8 +214,8 @@ class LocalPromptOverridesStore(RevisionedStore):
 
     def addresses(self) -> tuple[OverrideAddress, ...]:
         intent = self._intent.read()
-        found = addresses_in(self._root)
-        return tuple(sorted({*found, *intent})) if intent else found
+        addresses_found = addresses_in(self._root)
+        return tuple(sorted({*addresses_found, *intent})) if intent else addresses_found
 
     def _files(self, ns: str, prompt_key: str, tag: str) -> RevisionFiles:
         return RevisionFiles(self._root, OverrideAddress(ns, prompt_key, tag))
@@ -232,54 +232,54 @@ class LocalPromptOverridesStore(RevisionedStore):
         also takes the lock of the store, so there is one intent at a time. A writer that gets all
         locks of an intent knows that its author is dead.
         """
-        wanted = {files.address: files for files in tags}
+        files_by_address = {files.address: files for files in tags}
         while True:
-            involved: list[RevisionFiles | IntentFile] = [*wanted.values()]
-            if len(wanted) > 1:
+            involved: list[RevisionFiles | IntentFile] = [*files_by_address.values()]
+            if len(files_by_address) > 1:
                 involved.append(self._intent)
-            refuse_foreign_links(self._root, [path for one in involved for path in one.paths])
+            refuse_foreign_links(self._root, [path for files in involved for path in files.paths])
             with contextlib.ExitStack() as locks:
-                for lock in sorted({one.lock for one in involved}):
+                for lock in sorted({files.lock for files in involved}):
                     locks.enter_context(locked(lock, self._lock_timeout_seconds))
                 intent = self._intent.read()
-                if intent is None or intent.keys() <= wanted.keys():
+                if intent is None or intent.keys() <= files_by_address.keys():
                     if intent:
                         self._intent.complete(intent)
                     yield
                     return
             # The intent has other tags too: start again with their locks, in order.
             for address in intent:
-                wanted[address] = RevisionFiles(self._root, address)
+                files_by_address[address] = RevisionFiles(self._root, address)
 
     def _write(self, planned: Sequence[_Planned], provenance: Provenance) -> None:
         """Write a revision of each tag: all or none."""
         now = self._clock.now()
-        revisions = marked(one.revision(now, provenance) for one in planned)
+        revisions = marked(plan.revision(now, provenance) for plan in planned)
         written = {
-            one.files.address: StoredRevision(revision, encode_revision(revision))
-            for one, revision in zip(planned, revisions, strict=True)
+            plan.files.address: StoredRevision(revision, encode_revision(revision))
+            for plan, revision in zip(planned, revisions, strict=True)
         }
         # Archived before anything is replaced, so that a crash cannot lose a revision.
-        for one in planned:
-            if one.present:
-                one.files.keep(one.present)
+        for plan in planned:
+            if plan.present:
+                plan.files.keep(plan.present)
         if len(written) > 1:
             self._intent.write(written)
             # Committed: if the system refuses from here on, the next write completes it.
             with contextlib.suppress(StoreError):
                 self._intent.complete(written)
             return
-        for one in planned:
-            one.files.put(written[one.files.address].data)
+        for plan in planned:
+            plan.files.put(written[plan.files.address].data)
 
     def _read(self, address: OverrideAddress, path: str) -> PromptOverride | None:
         # Taken first, so that a file that changes meanwhile counts as young.
         now = time.time_ns()
-        found = read_file(path)
-        if found is None:
+        content = read_file(path)
+        if content is None:
             self._parsed.pop(address, None)
             return None
-        data, status = found
+        data, status = content
         override = decode_revision(data, address, where=f"override file {path}").override
         if now - status.st_ctime_ns > _SETTLED_NS:
             self._parsed[address] = _Parsed(_signature(status), override)
@@ -295,11 +295,11 @@ def _target(
     files: RevisionFiles, present: StoredRevision | None, revision: str | None, where: str
 ) -> StoredRevision | None:
     """Return the revision that the tag should point at after a rollback."""
-    wanted = wanted_revision(present.revision if present else None, revision, where)
-    if wanted is None:
+    revision_id = wanted_revision(present.revision if present else None, revision, where)
+    if revision_id is None:
         return None
     # Names hold 12 digits of an id; the rest is compared below.
-    near = [file for file in files.archived() if file.id_start.startswith(wanted[:12])]
-    known = [files.load(file) for file in near] + ([present] if present else [])
-    found: dict[str, StoredRevision] = {stored.revision.id: stored for stored in known}
-    return found[one_id(found, wanted, where)]
+    near = [file for file in files.archived() if file.id_start.startswith(revision_id[:12])]
+    revisions_known = [files.load(file) for file in near] + ([present] if present else [])
+    by_id: dict[str, StoredRevision] = {stored.revision.id: stored for stored in revisions_known}
+    return by_id[one_id(by_id, revision_id, where)]

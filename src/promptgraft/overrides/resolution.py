@@ -35,13 +35,13 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
     source = entry.source(descriptor)
     if source is not None and source.overridable:
         return source
-    known = list(entry.known(descriptor))
+    names = list(entry.known(descriptor))
     problem = "has no" if source is None else "does not allow overrides of"
     name = entry.replaced
     raise UnknownPartError(
         f"prompt `{descriptor.ns}/{descriptor.key}` {problem} {entry.replaces} `{name}`"
-        f"{did_you_mean(name, known) if source is None else ''}; overridable: "
-        + (", ".join(f"`{part}`" for part in known) or "none")
+        f"{did_you_mean(name, names) if source is None else ''}; overridable: "
+        + (", ".join(f"`{part}`" for part in names) or "none")
     )
 
 
@@ -110,11 +110,11 @@ def check_names(
         if visible.find(entry) != entry or not is_fresh(descriptor, entry):
             continue
         claims = entry.claims()
-        for name, other in claimed:
-            if name in claims and other.part != entry.part:
+        for name, rival in claimed:
+            if name in claims and rival.part != entry.part:
                 raise InvalidOverrideError(
                     f"{entry.part}: the name {shown(claims[name])} is taken by the override of "
-                    f"`{other.name}`"
+                    f"`{rival.name}`"
                 )
 
 
@@ -165,8 +165,8 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
             )
         )
     # The usual case, an override that applies completely, needs no copy.
-    kept = override if not skipped else override.holding(fresh)
-    return Resolution(fresh=kept or None, applied=tuple(applied), skipped=tuple(skipped))
+    applicable = override if not skipped else override.holding(fresh)
+    return Resolution(fresh=applicable or None, applied=tuple(applied), skipped=tuple(skipped))
 
 
 def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> list[Entry]:
@@ -206,11 +206,11 @@ def left_by(
     candidates: Iterable[PromptOverride], base: PromptOverride, held: PromptOverride
 ) -> PromptOverride:
     """Return the entries of ``held`` that were left by earlier candidates over ``base``."""
-    known = [base.merged_with(one) for one in candidates]
+    merged = [base.merged_with(candidate) for candidate in candidates]
     return held.holding(
         entry
         for entry in held.entries()
-        if entry != base.find(entry) and any(entry == one.find(entry) for one in known)
+        if entry != base.find(entry) and any(entry == override.find(entry) for override in merged)
     )
 
 
@@ -218,8 +218,10 @@ def uncovered(
     descriptor: PromptDescriptor, base: PromptOverride, left: PromptOverride
 ) -> PromptOverride:
     """Return the fresh entries of ``base`` that ``left`` has replaced."""
-    found = (base.find(entry) or base.undone_by(entry) for entry in left.entries())
-    return base.holding(one for one in found if one is not None and is_fresh(descriptor, one))
+    entries_found = (base.find(entry) or base.undone_by(entry) for entry in left.entries())
+    return base.holding(
+        entry for entry in entries_found if entry is not None and is_fresh(descriptor, entry)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -291,7 +293,10 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
     entries = sorted(
         in_order(override.entries()), key=lambda entry: order.get(entry.part, len(order))
     )
-    skipped = {found.part: found.reason for found in resolve_override(descriptor, override).skipped}
+    skipped = {
+        skipped_part.part: skipped_part.reason
+        for skipped_part in resolve_override(descriptor, override).skipped
+    }
     return tuple(
         _diff(
             entry,

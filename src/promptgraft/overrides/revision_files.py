@@ -55,9 +55,9 @@ def find_root(root_path: str | os.PathLike[str] | None) -> Path:
         if root.is_dir():
             return root
     except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
-        wanted = "the folder of the project" if root_path is None else shown(root_path)
+        what_is_wanted = "the folder of the project" if root_path is None else shown(root_path)
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"root_path: cannot read {wanted}: {why}") from error
+        raise ConfigError(f"root_path: cannot read {what_is_wanted}: {why}") from error
     raise ConfigError(f"root_path: expected a folder, found none at {root}; create it first")
 
 
@@ -72,8 +72,8 @@ def _project_root() -> Path:
 def addresses_in(root: Path) -> tuple[OverrideAddress, ...]:
     """Return the address of every document below ``root``, sorted; documents are not opened."""
     folder = root / FOLDER
-    found = (_address(document.relative_to(folder)) for document in _documents(folder))
-    return tuple(sorted(address for address in found if address))
+    addresses = (_address(document.relative_to(folder)) for document in _documents(folder))
+    return tuple(sorted(address for address in addresses if address))
 
 
 def _documents(folder: Path) -> Iterator[Path]:
@@ -138,10 +138,10 @@ class RevisionFiles:
 
     def read(self) -> StoredRevision | None:
         """Return what the tag points at, or None."""
-        found = read_file(self.document)
-        if found is None:
+        content = read_file(self.document)
+        if content is None:
             return None
-        data, _ = found
+        data, _ = content
         where = f"override file {self.document}"
         return StoredRevision(decode_revision(data, self.address, where=where), data)
 
@@ -152,19 +152,19 @@ class RevisionFiles:
         except OSError as error:
             raise _refused("list", self.archive, error, "make it a readable folder") from error
         matches = [match for name in names if (match := _ARCHIVED.fullmatch(name))]
-        found = [
+        archived_revisions = [
             ArchivedRevision(match.string, int(match["number"]), match["id"]) for match in matches
         ]
-        return tuple(sorted(found, key=lambda file: (file.number, file.id_start)))
+        return tuple(sorted(archived_revisions, key=lambda file: (file.number, file.id_start)))
 
     def load(self, file: ArchivedRevision) -> StoredRevision:
         """Return the revision in a file of the archive."""
         path = self.archive / file.name
         where = f"archived override file {path}"
-        found = read_file(path)
-        if found is None:
+        content = read_file(path)
+        if content is None:
             raise StoreError(f"{where} is gone; restore it from version control")
-        data, _ = found
+        data, _ = content
         revision = decode_revision(data, self.address, where=where)
         if (revision.number, revision.id[:12]) != (file.number, file.id_start):
             raise StoreError(
@@ -176,9 +176,9 @@ class RevisionFiles:
     def keep(self, present: StoredRevision) -> None:
         """Archive ``present`` unless the same bytes are archived already."""
         path = self.archive / _archive_name(present.revision)
-        found = read_file(path)
+        data = read_file(path)
         # Other bytes under this name, which holds the number and the id, are damage.
-        if found is not None and found[0] == present.data:
+        if data is not None and data[0] == present.data:
             return
         write_file(path, present.data, self._root)
 
@@ -336,11 +336,11 @@ class IntentFile:
 
     def read(self) -> Intent | None:
         """Return the intent, or None."""
-        found = read_file(self._path) if self.exists() else None
-        if found is None:
+        data = read_file(self._path) if self.exists() else None
+        if data is None:
             return None
         try:
-            return _intent(found[0], self._path.name)
+            return _intent(data[0], self._path.name)
         except ValueError as error:  # also an integer of more digits than Python reads
             fault = one_line(str(error))
             raise StoreError(f"override intent {self._path}: {fault}; {_MEND_INTENT}") from None
@@ -383,8 +383,10 @@ def _intent(data: bytes, where: str) -> Intent:
         )
     texts = [text.encode() for text in document.documents]
     revisions = tuple(parse_revision(text, None, where=where) for text in texts)
-    found = [one.override for one in revisions]
-    addresses = [OverrideAddress(one.ns, one.prompt_key, one.tag) for one in found]
+    overrides = [revision.override for revision in revisions]
+    addresses = [
+        OverrideAddress(override.ns, override.prompt_key, override.tag) for override in overrides
+    ]
     # At least two, and each of another tag.
     if len(set(addresses)) < max(len(revisions), 2) or marked(revisions) != revisions:
         raise DataFormatError(f"{where}: expected every revision of one write of several tags")

@@ -86,8 +86,8 @@ class PromptOverridesStore(Protocol):
                 nothing was written.
             StoreError: the store cannot be written.
         """
-        (kept,) = self.upsert_all([(descriptor, override)], provenance=provenance)
-        return kept
+        (revision,) = self.upsert_all([(descriptor, override)], provenance=provenance)
+        return revision
 
     @abstractmethod
     def upsert_all(
@@ -200,9 +200,9 @@ class PromptOverridesStore(Protocol):
             steps_json=steps_json,
         )
         descriptor = prompt.descriptor
-        kept = self.resolve(descriptor, tag)
-        added = kept.added_task_examples.get(path) if kept is not None else None
-        if kept is None or added is None or descriptor.task_example(path) is not None:
+        override = self.resolve(descriptor, tag)
+        added = override.added_task_examples.get(path) if override is not None else None
+        if override is None or added is None or descriptor.task_example(path) is not None:
             return _set(self, prompt, tag, entry)
         try:
             checked = entry.checked_for(added.example.steps, descriptor)
@@ -210,7 +210,7 @@ class PromptOverridesStore(Protocol):
             raise InvalidOverrideError(str(error)) from None
         new = bound_entry(descriptor, added.changed(checked.changed(added.example)))
         # Computed from what was read: a concurrent change of the example must not be undone.
-        (written,) = self.upsert_all([(descriptor, kept.holding([new]))], expected=[kept])
+        (written,) = self.upsert_all([(descriptor, override.holding([new]))], expected=[override])
         return written
 
     def add_task_example(

@@ -122,8 +122,8 @@ class PromptOverride:
         """Return the entry that a newer ``entry`` cancels, or None."""
         if not entry.undoes:
             return None
-        found = (one for one in self._index.values() if one.kind == entry.undoes)
-        return next((one for one in found if one.key == entry.key), None)
+        entries = (indexed for indexed in self._index.values() if indexed.kind == entry.undoes)
+        return next((undone for undone in entries if undone.key == entry.key), None)
 
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
         """Return an override for the same prompt and tag that holds only ``entries``."""
@@ -158,7 +158,7 @@ class PromptOverride:
     def without(self, *entries: Entry) -> PromptOverride:
         """Return the override without the entries that have these kinds and keys."""
         gone = {_place(entry) for entry in entries}
-        return self.holding(kept for at, kept in self._index.items() if at not in gone)
+        return self.holding(entry for at, entry in self._index.items() if at not in gone)
 
 
 def _with_paths(

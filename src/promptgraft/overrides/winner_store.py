@@ -60,7 +60,7 @@ def winner_store(store: WinnerStore, *, prompts: int) -> WinnerStore:
     name = type(store).__name__
     write: object = getattr(store, "upsert_all", None)
     if callable(write):
-        if missing := [one for one in _OPTIONS if not _takes(write, one)]:
+        if missing := [option for option in _OPTIONS if not _takes(write, option)]:
             raise ConfigError(
                 f"overrides_store: `upsert_all` of `{name}` takes no `{missing[0]}`; {_MEND}"
             )
@@ -120,11 +120,11 @@ class _UpsertStore(WinnerStore):
         for (descriptor, override), before, gone in zip(
             overrides, expected or (None,), removed or (None,), strict=False
         ):
-            left = () if gone is None else gone.entries()
+            entries = () if gone is None else gone.entries()
             if before is not None:
                 present = self.read(descriptor, override.tag) or override.holding(())
-                check_unchanged(override, left, before, present)
-            self._check_replaced(override, left)
+                check_unchanged(override, entries, before, present)
+            self._check_replaced(override, entries)
             self.write(descriptor, override, **options)
             stored.append(self.read(descriptor, override.tag) or override)
         return tuple(stored)

@@ -33,10 +33,10 @@ A further kind is registered by adding it: ``KINDS[Greeting.listed] = Greeting``
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
     """Return entries kind by kind, those of a kind by their keys."""
-    found: dict[type[Entry], list[Entry]] = {kind: [] for kind in KINDS.values()}
+    entries_by_kind: dict[type[Entry], list[Entry]] = {kind: [] for kind in KINDS.values()}
     for entry in entries:
-        found[type(entry)].append(entry)
-    return [entry for kind in found.values() for entry in sorted(kind, key=_key)]
+        entries_by_kind[type(entry)].append(entry)
+    return [entry for kind in entries_by_kind.values() for entry in sorted(kind, key=_key)]
 
 
 def _key(entry: Entry) -> Any:

@@ -94,15 +94,19 @@ class AddedTaskExample(Entry):
 
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
-        return (show_path(found.path) for found in descriptor.containers if found.overridable)
+        return (
+            show_path(container.path)
+            for container in descriptor.containers
+            if container.overridable
+        )
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
-        found = descriptor.container(self.container_path)
-        return PartSource(descriptor.interface_hash, found.overridable) if found else None
+        container = descriptor.container(self.container_path)
+        return PartSource(descriptor.interface_hash, container.overridable) if container else None
 
     def is_same_in(self, prompt: PromptLike) -> bool:
-        found = prompt.descriptor.task_example(self.path)
-        return found is not None and self.show_of(TaskExampleOverride.of(found)) == self.show()
+        example = prompt.descriptor.task_example(self.path)
+        return example is not None and self.show_of(TaskExampleOverride.of(example)) == self.show()
 
     def check_address(self) -> None:
         check_path(self.container_path)
@@ -122,8 +126,8 @@ class AddedTaskExample(Entry):
         )
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
-        found = descriptor.container(self.container_path)
-        return SkipReason.KEY_TAKEN if found and self.example_key in found.taken else None
+        container = descriptor.container(self.container_path)
+        return SkipReason.KEY_TAKEN if container and self.example_key in container.taken else None
 
     def apply(self, parts: EffectiveParts) -> None:
         parts.examples[self.container_path][self.example_key] = self.example
@@ -173,16 +177,16 @@ class RemovedTaskExample(PathEntry):
         return TaskExampleOverride.known(descriptor)
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
-        found = descriptor.task_example(self.path)
+        example = descriptor.task_example(self.path)
         # One that is bound to the interface removes an addition of a store below.
-        if found is not None or self.expected_hash != descriptor.interface_hash:
-            return found
+        if example is not None or self.expected_hash != descriptor.interface_hash:
+            return example
         container = descriptor.container(self.path[:-1])
         return PartSource(descriptor.interface_hash, container.overridable) if container else None
 
     def counterpart(self, prompt: PromptLike) -> TaskExampleOverride | None:
-        found = prompt.descriptor.task_example(self.path)
-        return TaskExampleOverride.of(found) if found else None
+        example = prompt.descriptor.task_example(self.path)
+        return TaskExampleOverride.of(example) if example else None
 
     def is_same_in(self, prompt: PromptLike) -> bool:
         return prompt.descriptor.task_example(self.path) is None

@@ -187,8 +187,8 @@ def marker_names(body: str, syntax: BodySyntax) -> frozenset[str]:
 
 def _name(match: re.Match[str]) -> str:
     groups = match.groupdict()
-    found: str = groups.get("braced") or groups["plain"]
-    return found
+    name: str = groups.get("braced") or groups["plain"]
+    return name
 
 
 def _escapes_before(match: re.Match[str], syntax: BodySyntax) -> int:

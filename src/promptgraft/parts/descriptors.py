@@ -105,8 +105,8 @@ class SectionDescriptor:
 
     def lost(self, body: str) -> tuple[str, ...]:
         """Return the placeholders of the source that ``body`` does not keep, in source order."""
-        kept = kept_names(body, self.syntax, frozenset(self.placeholders))
-        return tuple(name for name in self.placeholders if name not in kept)
+        names_kept = kept_names(body, self.syntax, frozenset(self.placeholders))
+        return tuple(name for name in self.placeholders if name not in names_kept)
 
 
 @attrs.frozen(kw_only=True)
@@ -236,8 +236,8 @@ def find_tool(tools: Mapping[str, ToolDescriptor], name: str, *, where: str) -> 
     """Return the tool of that name."""
     if name in tools:
         return tools[name]
-    known = ", ".join(f"`{tool}`" for tool in tools) or "none"
-    raise DataFormatError(f"{where}: there is no tool {shown(name)}; tools: {known}")
+    names = ", ".join(f"`{tool}`" for tool in tools) or "none"
+    raise DataFormatError(f"{where}: there is no tool {shown(name)}; tools: {names}")
 
 
 @attrs.frozen(kw_only=True)
@@ -273,19 +273,19 @@ class PromptDescriptor:
 
     @functools.cached_property
     def _sections(self) -> dict[SectionPath, SectionDescriptor]:
-        return {found.path: found for found in self.sections}
+        return {section.path: section for section in self.sections}
 
     @functools.cached_property
     def _task_examples(self) -> dict[SectionPath, TaskExampleDescriptor]:
-        return {found.path: found for found in self.task_examples}
+        return {example.path: example for example in self.task_examples}
 
     @functools.cached_property
     def _containers(self) -> dict[SectionPath, ContainerDescriptor]:
-        return {found.path: found for found in self.containers}
+        return {container.path: container for container in self.containers}
 
     @functools.cached_property
     def _output_fields(self) -> dict[str, OutputFieldDescriptor]:
-        return {found.field: found for found in self.output_fields}
+        return {output_field.field: output_field for output_field in self.output_fields}
 
     def section(self, path: SectionPath) -> SectionDescriptor | None:
         """Return the section at ``path``, or None."""

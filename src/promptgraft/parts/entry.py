@@ -52,8 +52,8 @@ class EffectiveParts:
         examples: dict[SectionPath, dict[str, WorkedExample]] = {
             container.path: {} for container in descriptor.containers
         }
-        for found in descriptor.task_examples:
-            examples[found.path[:-1]][found.path[-1]] = found.example
+        for example in descriptor.task_examples:
+            examples[example.path[:-1]][example.path[-1]] = example.example
         return cls(
             tools={tool.name: tool for tool in descriptor.tools},
             examples=examples,
@@ -181,7 +181,7 @@ class Entry(ABC):
 
     def counterpart(self, prompt: PromptLike) -> Entry | None:
         """Return the source of the replaced part, as an override; None if there is none."""
-        return next((found for found in self.sources(prompt) if found.key == self.key), None)
+        return next((source for source in self.sources(prompt) if source.key == self.key), None)
 
     def is_same_in(self, prompt: PromptLike) -> bool:
         """Return whether the source has the same text, as after an override was written back."""

@@ -62,22 +62,22 @@ class OutputFieldOverride(Entry):
 
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
-        return (found.field for found in descriptor.output_fields)
+        return (output_field.field for output_field in descriptor.output_fields)
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
         return descriptor.output_field(self.field)
 
     @classmethod
     def sources(cls, prompt: PromptLike) -> Iterator[OutputFieldOverride]:
-        for found in prompt.descriptor.output_fields:
-            values = {option: text for option, text in found.values.items() if text.strip()}
-            description = text_or_none(found.description)
-            if description or found.aliases or values:
+        for output_field in prompt.descriptor.output_fields:
+            values = {option: text for option, text in output_field.values.items() if text.strip()}
+            description = text_or_none(output_field.description)
+            if description or output_field.aliases or values:
                 yield cls(
-                    field=found.field,
-                    expected_hash=found.content_hash,
+                    field=output_field.field,
+                    expected_hash=output_field.content_hash,
                     description=description,
-                    aliases=found.aliases or None,
+                    aliases=output_field.aliases or None,
                     value_descriptions=values,
                 )
 
@@ -101,14 +101,14 @@ class OutputFieldOverride(Entry):
         aliases = self.aliases or ()
         for alias in aliases:
             check_not_blank(alias, f"{self.part}: alias")
-        if taken := taken_aliases(field, aliases):
-            raise InvalidOverrideError(f"{self.part}: the name {shown(taken[0])} is taken")
+        if taken_names := taken_aliases(field, aliases):
+            raise InvalidOverrideError(f"{self.part}: the name {shown(taken_names[0])} is taken")
         return self
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
         field = descriptor.output_field(self.field)
-        taken = field is not None and taken_aliases(field, self.aliases or ())
-        return SkipReason.NAME_TAKEN if taken else None
+        is_taken = field is not None and taken_aliases(field, self.aliases or ())
+        return SkipReason.NAME_TAKEN if is_taken else None
 
     def claims(self) -> Mapping[Hashable, str]:
         # Names need to differ only within a class.

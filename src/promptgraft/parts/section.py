@@ -41,34 +41,34 @@ class SectionOverride(PathEntry):
 
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
-        return (show_path(found.path) for found in descriptor.sections if found.overridable)
+        return (show_path(section.path) for section in descriptor.sections if section.overridable)
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
         return descriptor.section(self.path)
 
     @classmethod
     def sources(cls, prompt: PromptLike) -> Iterator[SectionOverride]:
-        for found in prompt.descriptor.sections:
-            body = prompt.section_body(found.path)
-            yield cls(path=found.path, expected_hash=found.content_hash, body=body)
+        for section in prompt.descriptor.sections:
+            body = prompt.section_body(section.path)
+            yield cls(path=section.path, expected_hash=section.content_hash, body=body)
 
     def checked(self, descriptor: PromptDescriptor) -> SectionOverride:
         # May be blank, unlike a summary: a section may consist of its heading and its children.
         check_text(self.body, self.part)
-        found = descriptor.section(self.path)
-        if found and (lost := found.lost(self.body)):
-            names = ", ".join(f"`{spell(name, found.syntax)}`" for name in lost)
+        section = descriptor.section(self.path)
+        if section and (lost := section.lost(self.body)):
+            names = ", ".join(f"`{spell(name, section.syntax)}`" for name in lost)
             raise InvalidOverrideError(
                 f"{self.part} lost the placeholder {names}; keep it in the body"
             )
-        if found and found.fault and (fault := found.fault(self.body)):
+        if section and section.fault and (fault := section.fault(self.body)):
             raise InvalidOverrideError(f"{self.part}: {fault}")
         return self
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
-        found = descriptor.section(self.path)
+        section = descriptor.section(self.path)
         # A document may hold a body that was never checked against the source.
-        return SkipReason.LOST_PLACEHOLDER if found and found.lost(self.body) else None
+        return SkipReason.LOST_PLACEHOLDER if section and section.lost(self.body) else None
 
     def apply(self, parts: EffectiveParts) -> None:
         parts.bodies[self.path] = self.body
@@ -98,23 +98,23 @@ class SummaryOverride(PathEntry):
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (
-            show_path(found.path)
-            for found in descriptor.sections
-            if found.overridable and found.summary is not None
+            show_path(section.path)
+            for section in descriptor.sections
+            if section.overridable and section.summary is not None
         )
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
-        found = descriptor.section(self.path)
-        if found is None or found.summary is None:
+        section = descriptor.section(self.path)
+        if section is None or section.summary is None:
             return None
-        return PartSource(digest_text(found.summary), found.overridable)
+        return PartSource(digest_text(section.summary), section.overridable)
 
     @classmethod
     def sources(cls, prompt: PromptLike) -> Iterator[SummaryOverride]:
-        for found in prompt.descriptor.sections:
-            if found.summary is not None and found.summary.strip():
-                written_for = digest_text(found.summary)
-                yield cls(path=found.path, expected_hash=written_for, summary=found.summary)
+        for section in prompt.descriptor.sections:
+            if section.summary is not None and section.summary.strip():
+                written_for = digest_text(section.summary)
+                yield cls(path=section.path, expected_hash=written_for, summary=section.summary)
 
     def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
         del descriptor

@@ -109,7 +109,9 @@ class TaskExampleOverride(PathEntry):
 
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
-        return (show_path(found.path) for found in descriptor.task_examples if found.overridable)
+        return (
+            show_path(example.path) for example in descriptor.task_examples if example.overridable
+        )
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
         return descriptor.task_example(self.path)
@@ -130,8 +132,8 @@ class TaskExampleOverride(PathEntry):
         )
 
     def checked(self, descriptor: PromptDescriptor) -> TaskExampleOverride:
-        found = descriptor.task_example(self.path)
-        return self.checked_for(found.example.steps if found else (), descriptor)
+        example = descriptor.task_example(self.path)
+        return self.checked_for(example.example.steps if example else (), descriptor)
 
     def checked_for(
         self, steps: Sequence[ToolCall], descriptor: PromptDescriptor

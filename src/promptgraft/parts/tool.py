@@ -76,9 +76,9 @@ class ToolOverride(Entry):
             check_not_blank(self.description, f"{self.part}: description")
         for name, text in self.param_descriptions.items():
             if name not in tool.param_descriptions:
-                known = ", ".join(f"`{param}`" for param in tool.param_descriptions)
+                names = ", ".join(f"`{param}`" for param in tool.param_descriptions)
                 raise InvalidOverrideError(
-                    f"{self.part}: there is no parameter {shown(name)}; parameters: {known}"
+                    f"{self.part}: there is no parameter {shown(name)}; parameters: {names}"
                 )
             check_not_blank(text, f"{self.part}: parameter `{name}`")
         return self

@@ -26,8 +26,8 @@ _NS = rf"(?=.{{1,200}}\Z){_KEY}(/{_KEY})*"
 
 def check_key(key: object, what: str) -> str:
     """Return ``key`` if it is an identifier: lower-case letters, digits, `_` and `-`, up to 64."""
-    said = "1 to 64 lower-case letters, digits, `_` or `-`, starting with a letter or digit"
-    return _identifier(key, _KEY, f"{what}: expected {said}")
+    expected = "1 to 64 lower-case letters, digits, `_` or `-`, starting with a letter or digit"
+    return _identifier(key, _KEY, f"{what}: expected {expected}")
 
 
 def check_section_key(key: object) -> str:
@@ -55,14 +55,16 @@ def in_key(character: str) -> bool:
 
 def check_tag(tag: object) -> str:
     """Return ``tag`` if it is an identifier, in which a tag may also have dots."""
-    said = "1 to 64 lower-case letters, digits, `.`, `_` or `-`, starting with a letter or digit"
-    return _identifier(tag, _TAG, f"tag: expected {said}")
+    expected = (
+        "1 to 64 lower-case letters, digits, `.`, `_` or `-`, starting with a letter or digit"
+    )
+    return _identifier(tag, _TAG, f"tag: expected {expected}")
 
 
 def check_ns(ns: object) -> str:
     """Return ``ns`` if it is identifiers joined by `/`, up to 200 characters."""
-    said = "lower-case identifiers joined by `/`, at most 200 characters"
-    return _identifier(ns, _NS, f"ns: expected {said}")
+    expected = "lower-case identifiers joined by `/`, at most 200 characters"
+    return _identifier(ns, _NS, f"ns: expected {expected}")
 
 
 def _identifier(text: object, pattern: str, expected: str) -> str:

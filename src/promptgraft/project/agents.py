@@ -66,11 +66,11 @@ class TextsSource:
             base: the overrides then in force; the sources of overridden texts are not known.
         """
         for name in self.sources.texts:
-            before, held = began.get(f"section {name}"), self.sources.held(name)
+            before, now = began.get(f"section {name}"), self.sources.held(name)
             if before is None or (name,) in base.sections:
                 continue
-            if (old := self.sources.content(name, before)) != held.old:
-                yield f"{held.where}:{difference(old, held.old)}"
+            if (old := self.sources.content(name, before)) != now.old:
+                yield f"{now.where}:{difference(old, now.old)}"
 
 
 def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectPrompt:
@@ -82,10 +82,10 @@ def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectP
     path = ("prompts", name)
     sources: dict[str, Source] = {}
     for text, file in config.files.items():
-        given = FileConfig(path=file) if isinstance(file, str) else file
-        sources[text] = FileSource(Path(given.path), given.frozen or "")
-    for text, one in callbacks_of(config, (*path, "callbacks"), around).items():
-        if sources.setdefault(text, one) is not one:
+        file_config = FileConfig(path=file) if isinstance(file, str) else file
+        sources[text] = FileSource(Path(file_config.path), file_config.frozen or "")
+    for text, callback in callbacks_of(config, (*path, "callbacks"), around).items():
+        if sources.setdefault(text, callback) is not callback:
             raise around.refusal(
                 (*path, "callbacks"), f"text `{text}` is one of `files` too; rename one of them"
             )
@@ -95,16 +95,16 @@ def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectP
             return around.file.line((*path, "files", text), why)
         return around.file.line((*path, "callbacks"), f"text `{text}`: {why}")
 
-    found = read_sources(sources, folder=around.folder, line=line)
+    texts = read_sources(sources, folder=around.folder, line=line)
     with around.placed(path):
         prompt = TextsPrompt.of(
-            found.texts,
+            texts.texts,
             ns=AGENTS_NS,
             key=name,
             placeholders=config.placeholders,
             takes_cases=True,
         )
-    return ProjectPrompt(name=name, prompt=prompt, source=TextsSource(found))
+    return ProjectPrompt(name=name, prompt=prompt, source=TextsSource(texts))
 
 
 def callbacks_of(
@@ -118,25 +118,27 @@ def callbacks_of(
     if config.callbacks is None:
         return {}
     alone = config.callbacks.rpartition(":")[2].rpartition(".")[2].lower()
-    wanted = ObjectKind(
+    wanted_kind = ObjectKind(
         expected="an object with the functions `read` and `write`, or several of them by name",
         plural="callbacks",
         read=functools.partial(_as_callbacks, alone),
     )
-    return around.loaded(path, config.callbacks, wanted)
+    return around.loaded(path, config.callbacks, wanted_kind)
 
 
 def _as_callbacks(alone: str, value: object) -> Mapping[str, CallbackSource] | None:
     """Return callbacks by name; a single one is named ``alone``."""
-    given: Mapping[object, Any] = value if isinstance(value, Mapping) else {alone: value}
+    by_name: Mapping[object, Any] = value if isinstance(value, Mapping) else {alone: value}
     # A class has the functions, but without an instance; a module may have a `read` by chance.
     if isinstance(value, (type, ModuleType)):
         return None
     try:
-        found = {str(name): CallbackSource(one.read, one.write) for name, one in given.items()}
+        sources = {
+            str(name): CallbackSource(source.read, source.write) for name, source in by_name.items()
+        }
     except (AttributeError, ConfigError):
         return None
-    return found or None
+    return sources or None
 
 
 def delivery_of(
@@ -229,8 +231,10 @@ def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterat
     place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
     for name in getattr(asking and asking.agent, "variables", ()):
         if not os.environ.get(name):
-            said = f"the environment variable {name} is not set; a run needs it"
-            yield around.file.line((place,), said)
+            message = f"the environment variable {name} is not set; a run needs it"
+            yield around.file.line((place,), message)
     for name in getattr(asking and asking.agent, "withheld", ()):
-        said = f"the command does not get {name}, the key of a provider, unless the file names it"
-        yield around.file.line((place,), f'{said}: `env: {{{name}: "${{{name}}}"}}`')
+        message = (
+            f"the command does not get {name}, the key of a provider, unless the file names it"
+        )
+        yield around.file.line((place,), f'{message}: `env: {{{name}: "${{{name}}}"}}`')

@@ -48,11 +48,13 @@ def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits
     """Split a data set as a project file says."""
     with _placed_at(("splits",), around):
         if splits.field is not None:
-            found = Splits.by_field(whole, splits.field)
+            splits_found = Splits.by_field(whole, splits.field)
         else:
             shares = splits.ratio or {}
-            found = Splits.by_ratio(whole, seed=splits.seed, stratify=splits.stratify, **shares)
-    return _narrowed(found, splits, around)
+            splits_found = Splits.by_ratio(
+                whole, seed=splits.seed, stratify=splits.stratify, **shares
+            )
+    return _narrowed(splits_found, splits, around)
 
 
 def _narrowed(found: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:
@@ -109,13 +111,13 @@ def _load(
 ) -> Dataset:
     file, case = file_and_case(around.folder / name)
     place: str | Path = file if case else around.existing(path, name)
-    given = attrs.asdict(dataset, recurse=False)
-    del given["path"]
+    settings = attrs.asdict(dataset, recurse=False)
+    del settings["path"]
     try:
         whole = f"{place}:{case}" if case else place
-        return Dataset.load(whole, parameters=parameters, root=around.folder, **given)
+        return Dataset.load(whole, parameters=parameters, root=around.folder, **settings)
     except ConfigError as error:
         key, _, why = str(error).partition(": ")
-        if key in given:
+        if key in settings:
             raise around.refusal(("dataset", key), why) from error
         raise around.refusal(path, error) from error

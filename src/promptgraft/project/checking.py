@@ -110,8 +110,10 @@ def check_project(path: str | Path) -> Checked:
         except ConfigError as error:
             faults.extend(around.refusal(("optimizer",), error).faults)
         else:
-            told = (warning for warning in plans[name].warnings if warning not in ends)
-            warnings.extend(around.file.line(("prompts", name), warning) for warning in told)
+            plan_warnings = (warning for warning in plans[name].warnings if warning not in ends)
+            warnings.extend(
+                around.file.line(("prompts", name), warning) for warning in plan_warnings
+            )
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
     return Checked(
@@ -268,8 +270,8 @@ def _about_cases(project: Project) -> Iterator[str]:
     if project.unsplit:
         yield f"{project.unsplit}; a run needs them, `check`, `eval` and `render` do not"
     elif dropped := project.splits.dropped:
-        said = f"{counted(dropped, 'row')} left out, repeating another one"
-        yield project.surroundings.file.line(("dataset", "duplicates"), said)
+        message = f"{counted(dropped, 'row')} left out, repeating another one"
+        yield project.surroundings.file.line(("dataset", "duplicates"), message)
     if project.baml is not None:
         yield from project.baml.warnings
 

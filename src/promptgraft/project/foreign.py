@@ -73,9 +73,9 @@ class Foreign:
         """Return the files around ``path``; ``root`` is by default its repository or folder."""
         path = as_path(path)
         folder = path.resolve().parent
-        tops = (one for one in (folder, *folder.parents) if (one / ".git").exists())
-        found = next(tops, folder) if root is None else root.resolve()
-        return cls(path, found, Notes() if notes is None else notes)
+        tops = (parent for parent in (folder, *folder.parents) if (parent / ".git").exists())
+        top = next(tops, folder) if root is None else root.resolve()
+        return cls(path, top, Notes() if notes is None else notes)
 
     @property
     def source(self) -> Source:
@@ -109,12 +109,12 @@ class Foreign:
         """Return the files that a path or a pattern stands for; a fault is noted if none do."""
         name = name.removeprefix("file://")
         matching = set(name) & set("*?[") and not Path(name).is_absolute()
-        found = list(self._matches(name, node) if matching else self._at(name, node))
-        if not found:
+        paths = list(self._matches(name, node) if matching else self._at(name, node))
+        if not paths:
             here = node.source.name or "here"
             what = "files" if matching else "a file"
             node.fault(f"expected {what}, found none at {shown(name)}; paths begin at {here}")
-        return [path for path in found if self._is_allowed(path, node)]
+        return [path for path in paths if self._is_allowed(path, node)]
 
     def has(self, node: Node, name: str) -> bool:
         """Return whether there is a file of this name."""
@@ -130,13 +130,13 @@ class Foreign:
 
     def _matches(self, name: str, node: Node) -> list[Path]:
         for base in self._bases(node):
-            found: list[Path] = []
+            paths: list[Path] = []
             for path in base.glob(name):
                 self.budget.spend("iterations", 1, node.source.line(node.path, shown(name)))
                 if is_file(path):
-                    found.append(path)
-            if found:
-                return sorted(found)
+                    paths.append(path)
+            if paths:
+                return sorted(paths)
         return []
 
     def _is_allowed(self, path: Path, node: Node) -> bool:
@@ -162,12 +162,12 @@ class Foreign:
         """Return a file name beside ``path`` that is not taken, such as ``cases-2.jsonl``."""
         stem, dot, suffix = name.rpartition(".")
         joint = "_" if suffix == "py" else "-"  # a module has to be an identifier
-        found, number = name, 1
+        free_name, number = name, 1
         # `lexists`, because a dangling link takes a name too.
-        while os.path.lexists(self.path.parent / found):
+        while os.path.lexists(self.path.parent / free_name):
             number += 1
-            found = f"{stem}{joint}{number}{dot}{suffix}"
-        return found
+            free_name = f"{stem}{joint}{number}{dot}{suffix}"
+        return free_name
 
     def raise_all(self) -> None:
         """Raise a ``DataFormatError`` with the first faults of all files, if there are any."""

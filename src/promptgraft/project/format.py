@@ -118,8 +118,10 @@ class ProjectConfig:
     @property
     def baml(self) -> BamlConfig | None:
         """The BAML function that the project improves, which is then its only prompt."""
-        found = [one for one in self.prompts.values() if isinstance(one, BamlConfig)]
-        return found[0] if found else None
+        baml_prompts = [
+            prompt for prompt in self.prompts.values() if isinstance(prompt, BamlConfig)
+        ]
+        return baml_prompts[0] if baml_prompts else None
 
 
 def read_project(path: Path) -> tuple[Source, ProjectConfig]:
@@ -306,7 +308,7 @@ _OF_OTHERS: Kind[ProjectConfig] = record(
 def _read_project(node: Node) -> ProjectConfig | None:
     prompts = node.member("prompts").value if isinstance(node.value, dict) else None
     named = prompts.values() if isinstance(prompts, dict) else ()
-    is_baml = any(isinstance(one, dict) and "baml" in one for one in named)
+    is_baml = any(isinstance(prompt, dict) and "baml" in prompt for prompt in named)
     return (_OF_BAML if is_baml else _OF_OTHERS).read(node)
 
 

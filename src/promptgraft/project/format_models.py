@@ -77,11 +77,11 @@ class ModelsConfig:
     @property
     def by_place(self) -> dict[YamlPath, ModelConfig]:
         """Every model by its place in the file."""
-        found = dict[YamlPath, ModelConfig]()
+        models = dict[YamlPath, ModelConfig]()
         for role in ("task", "reflection", "user", "teacher"):
             if (config := getattr(self, role)) is not None:
-                found["models", role] = config
-        return found | {("models", "judges", name): one for name, one in self.judges.items()}
+                models["models", role] = config
+        return models | {("models", "judges", name): judge for name, judge in self.judges.items()}
 
 
 def _key(value: object) -> Secret | None:
@@ -274,10 +274,10 @@ def _model(provider: str, **options: object) -> ModelConfig:
 
 @functools.cache
 def _kind_of(provider: str) -> Kind[ModelConfig]:
-    own = Key(one_of(provider), "The provider of the model.", required=True)
+    provider_key = Key(one_of(provider), "The provider of the model.", required=True)
     return record(
         _model,
-        {"provider": own, **_options(provider)},
+        {"provider": provider_key, **_options(provider)},
         elsewhere=None if provider == "offline" else _ELSEWHERE,
     )
 
@@ -348,18 +348,18 @@ def split_name(text: str) -> tuple[str, str] | None:
 
 def named_model(text: str) -> ModelConfig | None:
     """Return the model that ``offline`` or ``PROVIDER/MODEL`` names; None for another text."""
-    found = split_name(text)
-    return None if found is None else _model(found[0], **({"model": found[1]} if found[1] else {}))
+    names = split_name(text)
+    return None if names is None else _model(names[0], **({"model": names[1]} if names[1] else {}))
 
 
 def _read_text(node: Node, text: str) -> ModelConfig | None:
-    found = named_model(text)
-    if found is None or looks_like_a_key(text):
+    model = named_model(text)
+    if model is None or looks_like_a_key(text):
         provider = text.partition("/")[0]
         near = "" if provider in PROVIDERS else did_you_mean(provider, list(PROVIDERS))
         node.fault(f"expected `offline` or `PROVIDER/MODEL`, found another text{near}")
         return None
-    return found
+    return model
 
 
 MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"}, reach=Reach.ADDRESS)

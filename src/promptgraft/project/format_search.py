@@ -314,8 +314,8 @@ def _optimizer_by(
     """Return the kind of the settings of a search, whose keys depend on its algorithm."""
 
     def read(node: Node) -> OptimizerConfig | None:
-        given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
-        name = given if isinstance(given, str) else DEFAULT
+        algorithm_name = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
+        name = algorithm_name if isinstance(algorithm_name, str) else DEFAULT
         try:
             kind = settings(name)
         except ConfigError:

@@ -134,9 +134,12 @@ def subject_of(project: Project, choice: Choice) -> Subject:
 def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Tried:
     """Return the prompt with the overrides of a tag, and a note on those that do not apply."""
     store, tag = project.store(), chosen or project.tag
-    found = [(one.descriptor, store.resolve(one.descriptor, tag)) for one in prompt.prompts]
-    held = [(of, override) for of, override in found if override and override.entries()]
-    if not held:
+    overrides = [
+        (prompt_of_tag.descriptor, store.resolve(prompt_of_tag.descriptor, tag))
+        for prompt_of_tag in prompt.prompts
+    ]
+    present = [(of, override) for of, override in overrides if override and override.entries()]
+    if not present:
         if chosen is not None:
             raise ConfigError(
                 f"tag `{tag}` holds nothing for `{prompt.address}` in {store.place}; "
@@ -145,18 +148,20 @@ def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Trie
             )
         return Tried(prompt=prompt.prompt, name=f"the source (tag `{tag}` holds nothing)")
     numbers = []
-    for of, _ in held:
+    for of, _ in present:
         revision = store.current(ns=of.ns, prompt_key=of.key, tag=tag)
         numbers += [] if revision is None else [shown_hash(revision.id)]
     number = f", revision {' '.join(dict.fromkeys(numbers))}" if numbers else ""
-    skipped = [one.part for of, override in held for one in resolve_override(of, override).skipped]
+    skipped = [
+        part.part for of, override in present for part in resolve_override(of, override).skipped
+    ]
     more = f" and {len(skipped) - _SHOWN_PARTS} more" if len(skipped) > _SHOWN_PARTS else ""
     note = (
         f"tag `{tag}` holds overrides that do not apply to today's source: "
         f"{', '.join(skipped[:_SHOWN_PARTS])}{more}; `promptgraft diff` says why"
     )
     return Tried(
-        prompt=prompt.with_overrides([override for _, override in held]),
+        prompt=prompt.with_overrides([override for _, override in present]),
         name=f"tag `{tag}`{number}",
         notes=(note,) if skipped else (),
     )
@@ -166,13 +171,13 @@ def _of_run(project: Project, name: str | None, run: str, candidate: int | None)
     record = read_run(find_run(project.runs_folder, run))
     number = _number(record, candidate)
     prompt = project.prompt(name or _name_of(project, record))
-    described = [one.descriptor for one in prompt.prompts]
-    addresses = [OverrideAddress(one.ns, one.key, project.tag) for one in described]
+    described = [prompt_of_run.descriptor for prompt_of_run in prompt.prompts]
+    addresses = [OverrideAddress(prompt.ns, prompt.key, project.tag) for prompt in described]
     wholes = [winner.whole for winner in winners_of(record, number, addresses)]
-    for one, whole in zip(prompt.prompts, wholes, strict=True):
+    for prompt_of_run, whole in zip(prompt.prompts, wholes, strict=True):
         # The base too: without one of its entries, this would not be the prompt that the run
         # evaluated.
-        if stale := check_source(one, whole).stale:
+        if stale := check_source(prompt_of_run, whole).stale:
             raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
     return Tried(prompt=prompt.with_overrides(wholes), name=f"run {record.id}, candidate {number}")
 

@@ -101,9 +101,9 @@ def metrics_of(metrics: Scoring) -> tuple[Metric, ...]:
     several: Sequence[Any] = (
         metrics if isinstance(metrics, Sequence) and not isinstance(metrics, str) else [metrics]
     )
-    found = tuple(_metric_of(metric) for metric in several)
-    check_metrics(found)
-    return found
+    checked = tuple(_metric_of(metric) for metric in several)
+    check_metrics(checked)
+    return checked
 
 
 def _metric_of(metric: Any) -> Metric:
@@ -159,7 +159,7 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits) -> Prompt[object]:
             f"{did_you_mean(name, names)}; they have {listed(names) or 'none'}; write `$${name}` "
             "for the characters themselves"
         )
-    left = [name for name in names if name not in used]
+    unused = [name for name in names if name not in used]
     sections = [
         *(
             MarkdownSection(title="", key=key, template=_LITERAL_DOLLAR.sub("$$", text))
@@ -173,7 +173,7 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits) -> Prompt[object]:
                 template=f"${name}",
                 overridable=False,
             )
-            for place, name in enumerate(left, start=1)
+            for place, name in enumerate(unused, start=1)
         ),
     ]
     return Prompt(PromptTemplate[object](ns=NAMESPACE, key=next(iter(texts)), sections=sections))
@@ -183,8 +183,8 @@ def _check_texts(texts: Mapping[str, str]) -> None:
     if not texts:
         raise ConfigError("prompt: expected texts by name, found none")
     for key, text in texts.items():
-        given: object = text
-        if not isinstance(given, str) or not given.strip():
+        source: object = text
+        if not isinstance(source, str) or not source.strip():
             raise ConfigError(f"prompt: {shown(key)}: expected a text, found {shown(text)}")
         check_key(key, "prompt: name of a text")
 

@@ -123,11 +123,11 @@ def name_of(
     """Turn a text into a valid name that is not taken."""
     # Names become parts of paths and keys of sections.
     name = re.sub(r"[^a-z0-9]+", joint, text.lower()).strip(joint)[:40] or "x"
-    found, number = name, 1
-    while found in taken:
+    free_name, number = name, 1
+    while free_name in taken:
         number += 1
-        found = f"{name}{joint}{number}"
-    return found
+        free_name = f"{name}{joint}{number}"
+    return free_name
 
 
 def template(text: str) -> PromptTemplate[object]:
@@ -142,7 +142,7 @@ def template(text: str) -> PromptTemplate[object]:
 
 def placeholders(text: str) -> tuple[str, ...]:
     """Return the names that a Jinja template reads; raises as :func:`template`."""
-    return tuple(name for _, one in template(text).walked for name in one.source.reads)
+    return tuple(name for _, section in template(text).walked for name in section.source.reads)
 
 
 def filled(text: str, values: Mapping[str, Json]) -> str | None:
@@ -157,8 +157,8 @@ def texts_in(message: Node) -> list[str | None]:
     """Return the texts of the parts of a message; None for a part that is not text."""
     content = message.member("content").value
     parts = content if isinstance(content, list) else [{"text": content}]
-    found = [part.get("text") if isinstance(part, dict) else None for part in parts]
-    return [text if isinstance(text, str) else None for text in found]
+    texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
+    return [text if isinstance(text, str) else None for text in texts]
 
 
 def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:
@@ -166,8 +166,8 @@ def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> st
 
     If there are several messages, those of users with placeholders are frozen: they hold the input.
     """
-    told = json.dumps(list(choices), ensure_ascii=False)
-    output = f"output:\n  choices: {told}\n" if choices else ""
+    choices_json = json.dumps(list(choices), ensure_ascii=False)
+    output = f"output:\n  choices: {choices_json}\n" if choices else ""
     head = f"---\nns: imported\nkey: {key}\nsyntax: jinja\n{output}---\n"
     if len(messages) == 1:
         return f"{head}{escaped(messages[0][1])}\n"

@@ -26,9 +26,9 @@ def faults_of(project: Project) -> Iterator[str]:
         lambda: project.asking,
         project.store,
     ]
-    found = [line for part in parts for line in _lines(part)]
-    yield from found
-    if found:
+    lines = [line for part in parts for line in _lines(part)]
+    yield from lines
+    if lines:
         return
     yield from _lines(lambda: project.aggregation)
     yield from twin_faults(map(project.prompt, project.names), around)

@@ -94,8 +94,8 @@ def meta_text(template: Template, stored: PromptOverride | None) -> str:
     head = f"{_FENCE}\n{_HELP}prompt: {template.ns}/{template.key}\nshipped:\n{hashes}{_FENCE}\n"
     sections = []
     for section in template.sections:
-        found = in_force.get((section.key,))
-        body = section.source.body if found is None else found.body
+        override = in_force.get((section.key,))
+        body = section.source.body if override is None else override.body
         sections.append(f"\n# {section.title} {{#{section.key}}}\n\n{body}\n")
     return head + "".join(sections)
 
@@ -114,7 +114,14 @@ def read_copies(folder: Path) -> tuple[MetaCopy, ...]:
         except DataFormatError as error:
             faults.extend(error.faults)
             continue
-        twin = next((one for one in copies if copy and one.template is copy.template), None)
+        twin = next(
+            (
+                copy_prompt
+                for copy_prompt in copies
+                if copy and copy_prompt.template is copy.template
+            ),
+            None,
+        )
         if copy and twin:
             faults.append(f"{path}: a copy of the same meta-prompt as {twin.path}; keep one")
         elif copy:
@@ -167,8 +174,8 @@ def _read(path: Path) -> MetaCopy | None:
         raise DataFormatError(f"{path}: expected UTF-8; save the file again") from None
     if not text.startswith(f"{_FENCE}\n"):
         return None
-    head, found, body = text.removeprefix(f"{_FENCE}\n").partition(f"\n{_FENCE}\n")
-    if not found:
+    head, separator, body = text.removeprefix(f"{_FENCE}\n").partition(f"\n{_FENCE}\n")
+    if not separator:
         raise DataFormatError(f"{path}:1: expected a line `---` that ends the front matter")
     source = Source(str(path))
     # The empty line stands for the fence, so that faults name the lines of the file.
@@ -200,43 +207,43 @@ def _named_template(name: Node) -> Template | None:
 
 def _hashes(template: Template, shipped: Node) -> Iterator[tuple[str, str]]:
     for section in template.sections:
-        found = shipped.member(section.key)
-        if isinstance(found.value, str):
-            yield section.key, found.value
+        shipped_section = shipped.member(section.key)
+        if isinstance(shipped_section.value, str):
+            yield section.key, shipped_section.value
         else:
             mend = "; write the copies again with `promptgraft meta write`"
-            found.expected("the hash of the shipped text", mend)
+            shipped_section.expected("the hash of the shipped text", mend)
 
 
 def _sections(template: Template, body: str, line: int, note: Note) -> Iterator[tuple[str, str]]:
     """Yield the key and text of each section; ``line`` is the line number of the body."""
-    known = [section.key for section in template.sections]
-    seen: set[str] = set()
+    keys = [section.key for section in template.sections]
+    keys_seen: set[str] = set()
     for key, text, at in _cut(body, line):
-        if key in seen:
+        if key in keys_seen:
             note(at, f"section `{key}` appears twice; remove one of them")
-        elif key in known:
-            seen.add(key)
+        elif key in keys:
+            keys_seen.add(key)
             yield key, text
         elif key:
-            near = did_you_mean(key, known)
-            there = ", ".join(known)
+            near = did_you_mean(key, keys)
+            there = ", ".join(keys)
             note(at, f"section `{key}` is not in the meta-prompt{near}; it has {there}")
         elif text:
             note(at, "text before the first heading belongs to no section; move it into one")
-    for key in known:
-        if key not in seen:
+    for key in keys:
+        if key not in keys_seen:
             mend = f"restore its heading `# … {{#{key}}}` and its text"
             note(0, f"section `{key}` is missing; {mend}")
 
 
 def _cut(body: str, line: int) -> Iterator[tuple[str, str, int]]:
     """Split a body at headings with a key; yield the key, text and line of each piece."""
-    key, begin, held = "", line, list[str]()
+    key, begin, lines = "", line, list[str]()
     for at, text in enumerate(body.split("\n"), start=line):
         if match := _MARKER.fullmatch(text):
-            yield key, "\n".join(held).strip("\n"), begin
-            key, begin, held = match[1], at, []
+            yield key, "\n".join(lines).strip("\n"), begin
+            key, begin, lines = match[1], at, []
         else:
-            held.append(text)
-    yield key, "\n".join(held).strip("\n"), begin
+            lines.append(text)
+    yield key, "\n".join(lines).strip("\n"), begin

@@ -74,8 +74,8 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
         ConfigError: a secret is not set, an option is unusable, or the Python code is.
     """
     if config.provider == "python":
-        found = python.load(config.python, _ADAPTER, what)
-        return _as_adapter(_called(found, config.python, python), config.python)
+        value = python.load(config.python, _ADAPTER, what)
+        return _as_adapter(_called(value, config.python, python), config.python)
     _refuse_foreign_host(config)
     return _built(config, lambda secret: secret.reveal())
 
@@ -102,7 +102,7 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     if config is None:
         provider = model.partition("/")[0]
         near = _with_provider(model) or did_you_mean(
-            provider, [one for one in PROVIDERS if one != provider]
+            provider, [other for other in PROVIDERS if other != provider]
         )
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
@@ -123,23 +123,23 @@ def checked_model(
     """
     if config.provider == "python":
         try:
-            found = python.load(config.python, _ADAPTER, what)
+            value = python.load(config.python, _ADAPTER, what)
         except NotRunError as error:
             return _Unmade(config.python), [(("python",), without_name(str(error), what))]
         try:
-            made = _called(found, config.python, python)
+            adapter = _called(value, config.python, python)
         except CallerError as error:
             # A missing secret may be the only reason.
             return _Unmade(config.python), [((), f"cannot be made here: {error}")]
-        return _as_adapter(made, config.python), []
+        return _as_adapter(adapter, config.python), []
     missing = missing_secrets(config)
     if not missing:
         return make_adapter(config, what=what, python=python), []
     keyed = attrs.evolve(config, api_key=config.api_key or Secret(NO_KEY))
     if isinstance(config.options.get("base_url"), Secret):
         # A stand-in would not be a valid address; the default is, and is never called.
-        known = {name: one for name, one in config.options.items() if name != "base_url"}
-        keyed = attrs.evolve(keyed, options=known)
+        options = {name: option for name, option in config.options.items() if name != "base_url"}
+        keyed = attrs.evolve(keyed, options=options)
     needed = [
         (path, f"the environment variable {name} is not set; a run needs it")
         for name, path in missing.items()
@@ -151,7 +151,9 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     """Return each unset variable that the model needs, with the option that names it."""
     secrets: dict[YamlPath, Secret | None] = {
         **{("headers", name): secret for name, secret in config.headers.items()},
-        **{(name,): one for name, one in config.options.items() if isinstance(one, Secret)},
+        **{
+            (name,): option for name, option in config.options.items() if isinstance(option, Secret)
+        },
         ("api_key",): config.api_key,
     }
     missing = {
@@ -187,14 +189,18 @@ def _refuse_foreign_host(config: ModelConfig) -> None:
 
 def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdapter:
     options = config.options.items()
-    given = {name: reveal(one) if isinstance(one, Secret) else one for name, one in options}
+    options_revealed = {
+        name: reveal(option) if isinstance(option, Secret) else option for name, option in options
+    }
     if config.api_key is not None:
-        given["api_key"] = reveal(config.api_key)
+        options_revealed["api_key"] = reveal(config.api_key)
     if config.headers:
-        given["headers"] = {name: reveal(secret) for name, secret in config.headers.items()}
-    if isinstance(price := given.get("prices"), ModelPrice):
-        given["prices"] = Prices({str(given["model"]): price})
-    return _maker(config.provider)(**given)
+        options_revealed["headers"] = {
+            name: reveal(secret) for name, secret in config.headers.items()
+        }
+    if isinstance(price := options_revealed.get("prices"), ModelPrice):
+        options_revealed["prices"] = Prices({str(options_revealed["model"]): price})
+    return _maker(config.provider)(**options_revealed)
 
 
 def _maker(provider: str) -> Callable[..., ProviderAdapter]:
@@ -280,13 +286,13 @@ class LateAdapter:
 
     @property
     def longest_answer(self) -> int | None:
-        made = self._make()
-        return made.longest_answer if isinstance(made, MeteredAdapter) else None
+        adapter = self._make()
+        return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
     @property
     def thinking(self) -> int:
-        made = self._make()
-        return made.thinking if isinstance(made, ThinkingAdapter) else 0
+        adapter = self._make()
+        return adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
 
     @property
     def cached_from(self) -> int:
@@ -295,13 +301,13 @@ class LateAdapter:
 
     @property
     def end(self) -> ModelEnd | None:
-        made = self._make()
-        return made.end if isinstance(made, ForeseenAdapter) else None
+        adapter = self._make()
+        return adapter.end if isinstance(adapter, ForeseenAdapter) else None
 
     @property
     def is_thinking_assumed(self) -> bool:
-        made = self._make()
-        return made.is_thinking_assumed if isinstance(made, ForeseenAdapter) else False
+        adapter = self._make()
+        return adapter.is_thinking_assumed if isinstance(adapter, ForeseenAdapter) else False
 
     @property
     def sees(self) -> bool | None:
@@ -312,8 +318,8 @@ class LateAdapter:
         return tokens_of_image(self._make(), image)
 
     def price_of(self, usage: Usage) -> Decimal | None:
-        made = self._make()
-        return made.price_of(usage) if isinstance(made, MeteredAdapter) else None
+        adapter = self._make()
+        return adapter.price_of(usage) if isinstance(adapter, MeteredAdapter) else None
 
     @property
     def in_batches(self) -> bool:

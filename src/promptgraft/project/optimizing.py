@@ -131,11 +131,11 @@ def _prepared(
     options: OptimizeOptions,
 ) -> Iterator[tuple[Optimizer, Improvable]]:
     # `Unpack` alone is checked by type checkers only.
-    known = list(OptimizeOptions.__annotations__)
+    option_names = list(OptimizeOptions.__annotations__)
     for name in options:
-        if name not in known:
+        if name not in option_names:
             raise ConfigError(
-                f"optimize: there is no option `{name}`{did_you_mean(name, known)}; further "
+                f"optimize: there is no option `{name}`{did_you_mean(name, option_names)}; further "
                 "settings are those of GepaConfig, for GepaOptimizer"
             )
     judging = Judging(splits=splits_of(cases), metrics=metrics_of(metrics))

@@ -57,9 +57,9 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 
     Inside, its code can import its neighbours, and what it prints goes to standard error.
     """
-    found = PythonSource().load(spec, _JOB, "JOB")
+    job_found = PythonSource().load(spec, _JOB, "JOB")
     with beside(place_of(spec, "JOB").folder):
-        job = call_maker(found, spec) if isinstance(found, FunctionType) else found
+        job = call_maker(job_found, spec) if isinstance(job_found, FunctionType) else job_found
         if not isinstance(job, OptimizationJob):
             raise ConfigError(
                 f"{spec}: expected an OptimizationJob, it returned {class_shown(job)}"
@@ -167,7 +167,7 @@ class Target:
     def addresses(self) -> tuple[OverrideAddress, ...]:
         """The address of each prompt under the tag of the run."""
         described = [prompt.descriptor for prompt in self.prompts]
-        return tuple(OverrideAddress(one.ns, one.key, self.tag) for one in described)
+        return tuple(OverrideAddress(prompt.ns, prompt.key, self.tag) for prompt in described)
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
@@ -190,14 +190,17 @@ def files_folder(run: RunRecord, project: Project | None) -> Path | None:
 
 def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...]:
     """Return the prompts of a job, with their files if the surrounding project has them."""
-    known: dict[str, ProjectPrompt] = {}
+    prompts_by_address: dict[str, ProjectPrompt] = {}
     if path := project_around():
         project = open_project(path)
         with beside(project.folder):
-            held = map(project.prompt, project.names)
-            known.update((address_of(one.prompt), one) for one in held)
+            project_prompts = map(project.prompt, project.names)
+            prompts_by_address.update(
+                (address_of(project_prompt.prompt), project_prompt)
+                for project_prompt in project_prompts
+            )
     return tuple(
-        known.get(address, ProjectPrompt(name=address, prompt=prompt))
+        prompts_by_address.get(address, ProjectPrompt(name=address, prompt=prompt))
         for address, prompt in prompts.items()
     )
 
@@ -215,22 +218,22 @@ def found_target(
     opened = None if store is None else open_store(store)
     if project is not None:
         with beside(project.folder):
-            found = project.prompt(origin.name)
+            prompt = project.prompt(origin.name)
             yield Target(
                 name=origin.name,
-                prompts=found.prompts,
+                prompts=prompt.prompts,
                 store=opened or project.store(),
                 tag=_run_tag(run, origin),
-                files=(found,),
+                files=(prompt,),
                 folder=project.folder,
             )
         return
     # Code of a job may use relative paths, so it runs in the folder that it ran in then.
     with contextlib.chdir(origin.job_folder()), loaded_job(origin.name) as job:
-        kept = opened or job.context.overrides_store or open_store(None)
-        if not isinstance(kept, RevisionedStore):
+        chosen_store = opened or job.context.overrides_store or open_store(None)
+        if not isinstance(chosen_store, RevisionedStore):
             raise ConfigError(
-                f"{origin.name}: the job keeps overrides in a {type(kept).__name__}; "
+                f"{origin.name}: the job keeps overrides in a {type(chosen_store).__name__}; "
                 "`apply` writes into stores with a history: name one with --store"
             )
         if not job.prompts:
@@ -240,7 +243,7 @@ def found_target(
         yield Target(
             name=job.name,
             prompts=tuple(job.prompts.values()),
-            store=kept,
+            store=chosen_store,
             tag=_run_tag(run, origin),
             files=_in_files(job.prompts) if to_files else (),
             folder=files_folder(run, None) or Path.cwd(),
@@ -248,10 +251,10 @@ def found_target(
 
 
 def _run_tag(run: RunRecord, origin: Origin) -> str:
-    kept = ("settings", "store", "tag") if origin.is_project else ("settings", "tag")
+    names_kept = ("settings", "store", "tag") if origin.is_project else ("settings", "tag")
     chosen, before = (
         field_or_none(STRING, run.config, run.folder.config, *path)
-        for path in (("options", "tag"), kept)
+        for path in (("options", "tag"), names_kept)
     )
     ended = run.ended.tag if run.ended else None
     return ended or chosen or before or DEFAULT_TAG

@@ -281,12 +281,12 @@ def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
     path = ("teacher",)
     if spec.endswith(".md"):
         return _load_prompt("teacher", spec, around, path).prompt
-    wanted: ObjectKind[Prompt[object] | Graph] = ObjectKind(
+    wanted_kind: ObjectKind[Prompt[object] | Graph] = ObjectKind(
         expected="a PromptTemplate, a Prompt or a Graph",
         plural="prompts",
         read=_as_teacher,
     )
-    return around.loaded(path, spec, wanted)
+    return around.loaded(path, spec, wanted_kind)
 
 
 def _as_teacher(value: object) -> Prompt[object] | Graph | None:
@@ -310,21 +310,21 @@ def _load_prompt(
         from promptgraft.project.markdown import load_markdown_prompt
 
         with around.placed(path):
-            found = load_markdown_prompt(place)
-        return ProjectPrompt(name=name, prompt=found.prompt, source=found.source)
+            prompt = load_markdown_prompt(place)
+        return ProjectPrompt(name=name, prompt=prompt.prompt, source=prompt.source)
     expected = "a PromptTemplate, a Prompt, or texts of an agent by name"
     read = functools.partial(_as_prompt, name)
-    wanted = ObjectKind(expected=expected, plural="prompts", read=read)
-    return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
+    wanted_kind = ObjectKind(expected=expected, plural="prompts", read=read)
+    return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted_kind))
 
 
 def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    wanted = ObjectKind(
+    wanted_kind = ObjectKind(
         expected="a Graph",
         plural="graphs",
         read=lambda value: value if isinstance(value, Graph) else None,
     )
-    graph = around.loaded(("graphs", name), spec, wanted)
+    graph = around.loaded(("graphs", name), spec, wanted_kind)
     return ProjectPrompt(name=name, prompt=GraphPrompt.standing_for(graph), graph=graph)
 
 
@@ -341,24 +341,24 @@ def _as_prompt(name: str, value: object) -> Prompt[object] | None:
 
 def twin_faults(prompts: Iterable[ProjectPrompt], around: Surroundings) -> Iterator[str]:
     """Yield a line for each prompt with the key of an earlier one."""
-    seen: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for prompt in prompts:
         key = prompt.address
-        if seen.setdefault(key, prompt.name) != prompt.name:
+        if sources.setdefault(key, prompt.name) != prompt.name:
             yield around.file.line(
                 prompt.place,
-                f"expected another prompt than `{seen[key]}`, both are `{key}`; "
+                f"expected another prompt than `{sources[key]}`, both are `{key}`; "
                 "give one of them another key",
             )
 
 
 def read_by(load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> frozenset[str]:
     """Return the names that prompts read from cases; those that do not load read nothing."""
-    found = set[str]()
+    names_read = set[str]()
     for name in names:
         with contextlib.suppress(CallerError):  # its faults are reported where it is loaded
-            found |= load(name).placeholders
-    return frozenset(found)
+            names_read |= load(name).placeholders
+    return frozenset(names_read)
 
 
 def load_project_metrics(

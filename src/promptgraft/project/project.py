@@ -108,9 +108,9 @@ class Project:
         """
         chosen = self._name(name)
         if chosen not in self._prompts:
-            found = load_named(chosen, self.config, self.surroundings)
-            check_fits(found, self.config.agent, self.surroundings)
-            self._prompts[chosen] = found
+            named_prompt = load_named(chosen, self.config, self.surroundings)
+            check_fits(named_prompt, self.config.agent, self.surroundings)
+            self._prompts[chosen] = named_prompt
         return self._prompts[chosen]
 
     @cached_property
@@ -146,14 +146,17 @@ class Project:
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that score an answer; their judges are made at the first use."""
-        own = self.baml.metrics if self.baml is not None else ()
+        baml_metrics = self.baml.metrics if self.baml is not None else ()
         if self.config.metrics is None:
-            return own
+            return baml_metrics
         judges = {
             name: self._late(("models", "judges", name), config)
             for name, config in self.config.models.judges.items()
         }
-        return (*own, *load_project_metrics(self.config.metrics, judges, self.surroundings))
+        return (
+            *baml_metrics,
+            *load_project_metrics(self.config.metrics, judges, self.surroundings),
+        )
 
     @cached_property
     def baml(self) -> ForeignSource | None:
@@ -197,7 +200,7 @@ class Project:
         if role == "task" and self.asking is not None:
             return self.asking
         # A role without a model of its own falls back to the next one.
-        paths = [("models", one) for one in roles[roles.index(role) :]]
+        paths = [("models", model_role) for model_role in roles[roles.index(role) :]]
         return self.model(next(path for path in paths if path in self.models()))
 
     @cached_property
@@ -208,8 +211,8 @@ class Project:
             DataFormatError: the agent cannot be made, or the texts cannot be delivered to it.
         """
         if self.baml is not None:
-            made = partial(self.model, ("models", "task")) if self.config.models.task else None
-            return self.baml.adapter(self.prompt().prompt, made)
+            ask = partial(self.model, ("models", "task")) if self.config.models.task else None
+            return self.baml.adapter(self.prompt().prompt, ask)
         if self.config.agent is None:
             return None
         user = self.config.models.user
@@ -291,8 +294,10 @@ class Project:
         if not settings:
             return self
         document = self.surroundings.file.document.value
-        given = document.get("optimizer") if isinstance(document, dict) else None
-        optimizer = tuned_settings(given if isinstance(given, dict) else {}, settings)
+        optimizer_settings = document.get("optimizer") if isinstance(document, dict) else None
+        optimizer = tuned_settings(
+            optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
+        )
         return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
 
     def model(self, place: YamlPath) -> ProviderAdapter:
@@ -335,12 +340,12 @@ class Project:
         return described(self.surroundings.file.document.value)
 
     def _name(self, name: str | None) -> str:
-        known = listed(self.names)
+        names = listed(self.names)
         if name is None and len(self.names) > 1:
-            raise ConfigError(f"{self.path} has several prompts; name one of {known}")
+            raise ConfigError(f"{self.path} has several prompts; name one of {names}")
         if name is not None and name not in self.names:
             near = did_you_mean(name, list(self.names))
-            raise ConfigError(f"{self.path} has no prompt `{name}`{near}; there: {known}")
+            raise ConfigError(f"{self.path} has no prompt `{name}`{near}; there: {names}")
         return name or self.names[0]
 
     def _late(self, path: YamlPath, config: ModelConfig) -> LateAdapter:

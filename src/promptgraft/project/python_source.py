@@ -139,13 +139,13 @@ class PythonSource:
         if _WITHOUT_CODE.get():
             _check_syntax(place, what)
             raise NotRunError(f"{what}: `{spec}` {NOT_RUN}")
-        found = _found_in(self._module_at(place, what), place, wanted, what)
-        if (line := _unwritten_at(found)) is not None:
+        value = _found_in(self._module_at(place, what), place, wanted, what)
+        if (line := _unwritten_at(value)) is not None:
             raise ConfigError(
                 f"{what}: `{spec}` is not written yet: {place.where}:{line} only raises "
                 "NotImplementedError; write it there"
             )
-        return found
+        return value
 
     def read(self, node: Node, wanted: ObjectKind[T]) -> T | None:
         """Return the object that ``node`` names; None, with the fault noted, if there is none."""
@@ -163,7 +163,7 @@ class PythonSource:
         path = place.file.resolve()
         if path not in self._modules:
             # Two files of one name must not replace each other in `sys.modules`.
-            twins = sum(known.stem == path.stem for known in self._modules)
+            twins = sum(module.stem == path.stem for module in self._modules)
             name = f"_source_{path.stem}" + (f"_{twins + 1}" if twins else "")
             self._modules[path] = load_file(place.file, name=name, what=what)
         return self._modules[path]
@@ -220,8 +220,8 @@ def needed_by(function: FunctionType) -> list[str]:
     """Return the names of the required arguments of a function."""
     return [
         name
-        for name, given in inspect.signature(function).parameters.items()
-        if given.default is given.empty and given.kind not in _MANY
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is parameter.empty and parameter.kind not in _MANY
     ]
 
 
@@ -233,12 +233,12 @@ def call_maker(make: FunctionType, spec: str) -> object:
         ConfigError: it raised something else.
     """
     try:
-        made: object = awaited(make())
+        value: object = awaited(make())
     except CallerError as error:
         raise type(error)(f"{spec}: {error}") from error
     except user_errors() as error:
         raise ConfigError(f"{spec} raised {raised(error)}") from error
-    return made
+    return value
 
 
 @contextlib.contextmanager
@@ -275,22 +275,22 @@ def class_shown(value: object) -> str:
 
 
 def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str) -> T:
-    found: object = module
+    value: object = module
     for name in place.attribute.split("."):
-        if not hasattr(found, name):
-            known = sorted(key for key, value in vars(module).items() if wanted.read(value))
+        if not hasattr(value, name):
+            names = sorted(key for key, value in vars(module).items() if wanted.read(value))
             raise ConfigError(
                 f"{what}: `{place.where}` has no `{place.attribute}`"
-                f"{did_you_mean(place.attribute, known)}; "
-                f"{wanted.plural} in it: {', '.join(known) or 'none'}"
+                f"{did_you_mean(place.attribute, names)}; "
+                f"{wanted.plural} in it: {', '.join(names) or 'none'}"
             )
-        found = getattr(found, name)
-    read = wanted.read(found)
+        value = getattr(value, name)
+    read = wanted.read(value)
     if read is None:
-        lacking = wanted.lacking(found)
+        lacking = wanted.lacking(value)
         raise ConfigError(
             f"{what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
             # Only its class: the value may be a secret, as those of `os:environ` are.
-            f"found {class_shown(found)}{lacking and f'; {lacking}'}"
+            f"found {class_shown(value)}{lacking and f'; {lacking}'}"
         )
     return read

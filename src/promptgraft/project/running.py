@@ -76,11 +76,15 @@ class Changes:
         Raises:
             ConfigError: a change does not suit the job.
         """
-        given = attrs.asdict(self, filter=_is_given)
-        tag, pick = (given.pop(name, None) for name in ("tag", "pick"))
-        own = {"budget": "rollout_budget", "seed": "seed"}
-        settings = {own[name]: given.pop(name) for name in own if name in given}
-        limits = attrs.evolve(job.config.limits, **given)
+        changed_settings = attrs.asdict(self, filter=_is_given)
+        tag, pick = (changed_settings.pop(name, None) for name in ("tag", "pick"))
+        settings_names = {"budget": "rollout_budget", "seed": "seed"}
+        settings = {
+            settings_names[name]: changed_settings.pop(name)
+            for name in settings_names
+            if name in changed_settings
+        }
+        limits = attrs.evolve(job.config.limits, **changed_settings)
         config = attrs.evolve(job.config, limits=limits, **settings)
         if pick is not None:
             objectives = attrs.evolve(config.objectives, pick=weights_of(pick, "pick"))
@@ -304,13 +308,15 @@ def loaded(
                 code=place_of(target, "JOB").folder,
             )
         return
-    with loaded_project(project) as found:
-        name = found.prompt(target).name
-        lacking = found.stand_in() if to_plan else []
+    with loaded_project(project) as loaded_one:
+        name = loaded_one.prompt(target).name
+        lacking = loaded_one.stand_in() if to_plan else []
         # Before the run directory is made, which would be left without a run.
-        check_trackers(found.config.trackers)
-        try_metrics(found)
-        yield attrs.evolve(Runnable.of(found, name, found.job(name)), lacking=tuple(lacking))
+        check_trackers(loaded_one.config.trackers)
+        try_metrics(loaded_one)
+        yield attrs.evolve(
+            Runnable.of(loaded_one, name, loaded_one.job(name)), lacking=tuple(lacking)
+        )
 
 
 @contextlib.contextmanager
@@ -333,12 +339,12 @@ def loaded_again(
     changes = before.and_then(changes)
     origin = Origin(folder, config)
     if origin.is_project:
-        with loaded(origin.name, str(origin.project_file(project))) as found:
-            yield found.changed(changes)
+        with loaded(origin.name, str(origin.project_file(project))) as loaded_one:
+            yield loaded_one.changed(changes)
         return
     origin.refuse_project(project)
-    with contextlib.chdir(origin.job_folder()), loaded(origin.name) as found:
-        yield found.changed(changes)
+    with contextlib.chdir(origin.job_folder()), loaded(origin.name) as loaded_one:
+        yield loaded_one.changed(changes)
 
 
 def run_job(
@@ -360,25 +366,25 @@ def run_job(
         cancellation: stops the run; the cancellation of the job does too.
         journal: records the answers, in place of the job's own.
     """
-    given = job.context
-    bus = given.event_bus or EventBus()
-    with contextlib.ExitStack() as held:
+    job_context = job.context
+    bus = job_context.event_bus or EventBus()
+    with contextlib.ExitStack() as stack:
         for listener in listeners:
-            held.callback(bus.subscribe(object, listener))
-        if cancellation is not None and (theirs := given.cancellation) is not None:
-            held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
-        executor = executor or (None if workers is not None else given.executor)
+            stack.callback(bus.subscribe(object, listener))
+        if cancellation is not None and (theirs := job_context.cancellation) is not None:
+            stack.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
+        executor = executor or (None if workers is not None else job_context.executor)
         if executor is None and workers is not None:
             # Even one worker is a thread, so that this one can stop waiting for a hung rollout.
             executor = threads = ThreadPoolExecutor(max_workers=workers)
             # A stopped run does not wait for rollouts that hang.
-            held.callback(threads.shutdown, wait=False, cancel_futures=True)
+            stack.callback(threads.shutdown, wait=False, cancel_futures=True)
         context = attrs.evolve(
-            given,
+            job_context,
             event_bus=bus,
-            cancellation=cancellation or given.cancellation,
+            cancellation=cancellation or job_context.cancellation,
             executor=executor,
-            journal=given.journal if journal is None else journal,
+            journal=job_context.journal if journal is None else journal,
         )
         return attrs.evolve(job, context=context).run()
 
@@ -405,14 +411,14 @@ def keep(
     Raises:
         JournalLockedError: another process is using the folder.
     """
-    with recorded(folder, job) as (kept, recorder):
+    with recorded(folder, job) as (recorded_job, recorder):
         # Only under the lock, which `recorded` holds.
         if config is not None:
             there = read_document(folder.config)
             same = {name: there[name] for name in ("id", "tracked_as", "created", "origin")}
             # First for the order of the keys, last so that `config` cannot replace them.
             write_document(folder.config, {**same, **config, **same})
-        outcome = _run(kept, run)
+        outcome = _run(recorded_job, run)
     return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)
 
 
@@ -434,9 +440,9 @@ def _run(job: OptimizationJob, run: Run) -> Outcome:
     began = clock.monotonic()
     try:
         result = run(job)
-    except PromptgraftError as found:
+    except PromptgraftError as run_error:
         # An error after the baseline carries the best so far, which was paid for.
-        if not isinstance(found.result, RunResult) or found.result.best_pareto_mean is None:
+        if not isinstance(run_error.result, RunResult) or run_error.result.best_pareto_mean is None:
             raise  # the run failed before it had a result
-        result, error = found.result, found
+        result, error = run_error.result, run_error
     return Outcome(job=job, result=result, error=error, seconds=clock.monotonic() - began)

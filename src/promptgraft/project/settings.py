@@ -75,15 +75,15 @@ def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]
         ConfigError: cases, metrics and prompt do not fit together.
     """
     metrics, parts = judging.metrics, judging.splits.parts()
-    made = {
+    examples = {
         name: examples_from(prompt, part, metrics, params=judging.params, taught=judging.taught)
         for name, part in parts.items()
     }
     # A run takes its validation set from the front of the examples.
     return {
-        "pareto_set_size": len(made["validation"]),
-        "training_examples": (*made["validation"], *made["train"]),
-        "data": Data(held_out=made.get("test")),
+        "pareto_set_size": len(examples["validation"]),
+        "training_examples": (*examples["validation"], *examples["train"]),
+        "data": Data(held_out=examples.get("test")),
         "feedback_fn": feedback_from(metrics, aggregation=judging.aggregation),
     }
 
@@ -113,8 +113,10 @@ def run_config(
     settings = {"rollout_budget": _BUDGET, **optimizer.settings}
     if isinstance(limits := settings.get("limits"), Limits):
         stoppers = [
-            StopFile(around.folder.absolute() / one.path) if isinstance(one, StopFile) else one
-            for one in limits.stoppers
+            StopFile(around.folder.absolute() / stopper.path)
+            if isinstance(stopper, StopFile)
+            else stopper
+            for stopper in limits.stoppers
         ]
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
     for name in FORMATTERS:
@@ -177,10 +179,10 @@ def targets_of(
                 "`optimizer.targets`",
             )
         return {"target_section_paths": free}
-    found = known_targets(descriptor)
+    targets_here = known_targets(descriptor)
     named: Mapping[str, tuple[str, ...]] = attrs.asdict(targets)
     chosen = {
-        kind: tuple(found[kind][name] for name in names if name in found[kind])
+        kind: tuple(targets_here[kind][name] for name in names if name in targets_here[kind])
         for kind, names in named.items()
     }
     flat = {
@@ -202,7 +204,9 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
             if s.overridable and s.summary is not None
         },
         "tools": {tool.name: tool.name for tool in descriptor.tools if tool.overridable},
-        "output_fields": {found.field: found.field for found in descriptor.output_fields},
+        "output_fields": {
+            output_field.field: output_field.field for output_field in descriptor.output_fields
+        },
         "tool_examples": {
             f"{tool.name}/{index}": ToolExampleTarget(tool_name=tool.name, example_index=index)
             for tool in descriptor.tools
@@ -210,9 +214,9 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
             for index in range(len(tool.examples))
         },
         "task_examples": {
-            "/".join(found.path): found.path
-            for found in descriptor.task_examples
-            if found.overridable
+            "/".join(task_example.path): task_example.path
+            for task_example in descriptor.task_examples
+            if task_example.overridable
         },
     }
 
@@ -221,10 +225,12 @@ def target_faults(
     targets: TargetsConfig, descriptors: list[PromptDescriptor], around: Surroundings
 ) -> list[str]:
     """Return a line for each target that no prompt of the project has."""
-    known = [known_targets(descriptor) for descriptor in descriptors]
+    known_by_prompt = [known_targets(descriptor) for descriptor in descriptors]
     faults = []
     for kind in attrs.fields_dict(TargetsConfig):
-        names = sorted({name for found in known for name in found[kind]})
+        names = sorted(
+            {name for targets_of_prompt in known_by_prompt for name in targets_of_prompt[kind]}
+        )
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
                 near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"
@@ -241,34 +247,34 @@ def described(written: Json) -> dict[str, Json]:
     Secrets stay as they are written: ``${NAME}``.
     """
     # A copy: the document is shared by every project that `tuned` makes of it.
-    given = copy.deepcopy(_object(written))
-    optimizer = _object(given.get("optimizer"))
+    document_copy = copy.deepcopy(_object(written))
+    optimizer = _object(document_copy.get("optimizer"))
     return {
-        **given,
-        "splits": _splits(_object(given.get("splits"))),
+        **document_copy,
+        "splits": _splits(_object(document_copy.get("splits"))),
         "optimizer": {
             "algorithm": DEFAULT,
             "rollout_budget": _BUDGET,
             **_filled(algorithm(str(optimizer.get("algorithm", DEFAULT))), optimizer),
         },
-        "store": {"path": ".", "tag": DEFAULT_TAG, **_object(given.get("store"))},
-        "runs": given.get("runs", DEFAULT_RUNS),
-        "workers": given.get("workers", DEFAULT_WORKERS),
+        "store": {"path": ".", "tag": DEFAULT_TAG, **_object(document_copy.get("store"))},
+        "runs": document_copy.get("runs", DEFAULT_RUNS),
+        "workers": document_copy.get("workers", DEFAULT_WORKERS),
     }
 
 
 def _filled(kind: type[Settings], given: dict[str, Json]) -> dict[str, Json]:
     """Return settings, including those of groups, with plain defaults filled in."""
     groups = groups_of(kind)
-    found = dict(given)
+    filled = dict(given)
     for field in attrs.fields(kind):
         if field.name in ELSEWHERE:
             continue
         if field.name in groups and field.name != "targets":
-            found[field.name] = _filled(groups[field.name], _object(given.get(field.name)))
+            filled[field.name] = _filled(groups[field.name], _object(given.get(field.name)))
         elif isinstance(field.default, (bool, int, float, str)):
-            found.setdefault(field.name, field.default)
-    return found
+            filled.setdefault(field.name, field.default)
+    return filled
 
 
 def _splits(given: dict[str, Json]) -> dict[str, Json]:

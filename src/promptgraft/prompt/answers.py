@@ -55,14 +55,14 @@ def answer_text(reply: str) -> str:
 
 def _end_of_thought(reply: str, start: int) -> int | None:
     """Return where the answer begins if there is a thought at ``start``; None if there is none."""
-    found = _EITHER.search(reply, start)
-    if found is None:
+    match = _EITHER.search(reply, start)
+    if match is None:
         return None
-    before = reply[start : found.start()]
-    if not found["opening"]:
+    before = reply[start : match.start()]
+    if not match["opening"]:
         begins_line = not before.rpartition("\n")[2].strip()
-        is_end = begins_line or _LINE_END.match(reply, found.end())
-        return _after_blanks(reply, found.end()) if is_end else None
+        is_end = begins_line or _LINE_END.match(reply, match.end())
+        return _after_blanks(reply, match.end()) if is_end else None
     if before.strip(_BLANK):
         return None
     depth, last = 0, len(reply)
@@ -77,8 +77,8 @@ def _end_of_thought(reply: str, start: int) -> int | None:
 
 
 def _after_blanks(reply: str, start: int) -> int:
-    found = _BLANKS.match(reply, start)
-    return found.end() if found else start
+    match = _BLANKS.match(reply, start)
+    return match.end() if match else start
 
 
 @attrs.frozen
@@ -98,7 +98,7 @@ def blocks(text: str) -> tuple[list[Block], bool]:
     Inside a block, a fence with a language opens an inner block; a bare fence that is long
     enough closes the innermost one. CommonMark has no inner blocks, but models write them.
     """
-    found: list[Block] = []
+    blocks_read: list[Block] = []
     open_runs: list[str] = []
     info = ""
     lines: list[str] = []
@@ -112,12 +112,12 @@ def blocks(text: str) -> tuple[list[Block], bool]:
         if fence and _closes(fence, open_runs[-1]):
             open_runs.pop()
             if not open_runs:
-                found.append(Block(info, "\n".join(lines)))
+                blocks_read.append(Block(info, "\n".join(lines)))
                 continue
         elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
             open_runs.append(fence["run"])
         lines.append(line)
-    return found, bool(open_runs)
+    return blocks_read, bool(open_runs)
 
 
 def _closes(fence: re.Match[str], opening: str) -> bool:
@@ -258,9 +258,9 @@ def _begins(named: set[str], text: str) -> bool:
 def _denies(text: str, option: str) -> bool:
     """Return whether a text says that an option is not the answer."""
     return any(
-        _DENIED_BEFORE.search(text, max(0, found.start() - 80), found.start())
-        or _DENIED_AFTER.match(text, found.end())
-        for found in _occurrences(option, text)
+        _DENIED_BEFORE.search(text, max(0, match.start() - 80), match.start())
+        or _DENIED_AFTER.match(text, match.end())
+        for match in _occurrences(option, text)
     )
 
 
@@ -270,7 +270,7 @@ def _occurrences(option: str, text: str) -> Iterator[re.Match[str]]:
 
 def _named(options: Sequence[str], text: str) -> set[str]:
     """Return the options that occur in ``text`` as words, but not inside a longer option."""
-    found = [
+    occurrences = [
         (match.start(), -match.end(), option)
         for option in options
         if option
@@ -279,7 +279,7 @@ def _named(options: Sequence[str], text: str) -> set[str]:
     named: set[str] = set()
     widest = (0, 0)
     # At each start the longest match comes first; shorter ones inside it are not named.
-    for start, minus_end, option in sorted(found):
+    for start, minus_end, option in sorted(occurrences):
         if -minus_end > widest[1] or (start, -minus_end) == widest:
             widest = (start, -minus_end)
             named.add(option)
@@ -297,9 +297,9 @@ def number_in(reply: str) -> int | float:
     """
     text = answer_text(reply)
     for passage in (*_statements(text), text):
-        found = _NUMBER.findall(passage.strip(_WRAPPING))
-        if len(found) == 1 and not _REFUSAL.search(text):
-            number = found[0].replace("−", "-")
+        numbers = _NUMBER.findall(passage.strip(_WRAPPING))
+        if len(numbers) == 1 and not _REFUSAL.search(text):
+            number = numbers[0].replace("−", "-")
             try:
                 value = int(number) if number.lstrip("+-").isdigit() else float(number)
             except ValueError:  # an integer of absurd length

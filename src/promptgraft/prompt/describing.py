@@ -48,12 +48,12 @@ def walk(
     sections: tuple[MarkdownSection, ...], above: SectionPath = ()
 ) -> list[tuple[SectionPath, MarkdownSection]]:
     """Return every section with its path, parents before children, in reading order."""
-    found: list[tuple[SectionPath, MarkdownSection]] = []
+    walked: list[tuple[SectionPath, MarkdownSection]] = []
     for section in sections:
         path = (*above, section.key)
-        found.append((path, section))
-        found.extend(walk(section.children, path))
-    return found
+        walked.append((path, section))
+        walked.extend(walk(section.children, path))
+    return walked
 
 
 def describe_template(
@@ -62,7 +62,7 @@ def describe_template(
     """Check the tools and examples of a template, and return its descriptor."""
     where = f"prompt `{ns}/{key}`"
     tools = tools_by_name(walked, where)
-    containers = [(p, found) for p, found in walked if isinstance(found, TaskExamplesSection)]
+    containers = [(p, section) for p, section in walked if isinstance(section, TaskExamplesSection)]
     outcome_type = str if output_type is None else output_type
     return PromptDescriptor(
         ns=ns,
@@ -88,13 +88,13 @@ def describe_template(
 
 def tools_by_name(walked: Walked, where: str) -> dict[str, AnyTool]:
     """Return the tools of all sections, in reading order."""
-    found: dict[str, AnyTool] = {}
+    tools: dict[str, AnyTool] = {}
     for _, section in walked:
         for tool in section.tools:
-            if tool.name in found:
+            if tool.name in tools:
                 raise PromptDefinitionError(f"{where}: two tools are named `{tool.name}`")
-            found[tool.name] = tool
-    return found
+            tools[tool.name] = tool
+    return tools
 
 
 def _tool(tool: AnyTool) -> ToolDescriptor:
@@ -184,18 +184,18 @@ def _output_fields(output_type: Any, choice: Described) -> tuple[OutputFieldDesc
 
 
 def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFieldDescriptor:
-    said = field.described
-    others = [other for other in siblings if other.name != field.name]
+    description = field.described
+    siblings_left = [sibling for sibling in siblings if sibling.name != field.name]
     return OutputFieldDescriptor(
         field=field.key,
         name=field.name,
         siblings=frozenset(
-            name for other in others for name in (other.name, *other.described.aliases)
+            name for sibling in siblings_left for name in (sibling.name, *sibling.described.aliases)
         ),
-        description=said.description,
-        aliases=said.aliases,
+        description=description.description,
+        aliases=description.aliases,
         options=options_within(field.kind),
-        values=said.values,
+        values=description.values,
     )
 
 

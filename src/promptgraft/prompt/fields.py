@@ -89,8 +89,10 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
         # The error names only the missing type; the field is the one whose annotation holds it.
-        said = [vars(base).get("__annotations__", {}).items() for base in kind.__mro__]
-        wrong = [name for found in said for name, hint in found if str(error.name) in str(hint)]
+        hints_by_kind = [vars(base).get("__annotations__", {}).items() for base in kind.__mro__]
+        wrong = [
+            name for hints in hints_by_kind for name, hint in hints if str(error.name) in str(hint)
+        ]
         raise PromptDefinitionError(
             f"field `{'.'.join((kind.__name__, *wrong[:1]))}`: {error}; define the annotated types "
             "at module level"
@@ -112,20 +114,20 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
 
 
 def _check_described(field: FieldInfo, fields: tuple[FieldInfo, ...]) -> None:
-    taken = {
+    names_taken = {
         fold_name(name)
-        for other in fields
-        if other.name != field.name
-        for name in (other.name, *other.described.aliases)
+        for sibling in fields
+        if sibling.name != field.name
+        for name in (sibling.name, *sibling.described.aliases)
     }
-    own = {field.name}
+    own_names = {field.name}
     for alias in field.described.aliases:
         # Its own are compared exactly: an alias may be the field's name in another spelling.
-        if not alias.strip() or alias in own or fold_name(alias) in taken:
+        if not alias.strip() or alias in own_names or fold_name(alias) in names_taken:
             raise PromptDefinitionError(
                 f"field `{field.key}`: the alias {shown(alias)} is empty or taken; use another"
             )
-        own.add(alias)
+        own_names.add(alias)
     options = options_within(field.kind)
     for option in field.described.values:
         if option not in options:
@@ -142,9 +144,9 @@ def classes_in(kind: Any) -> tuple[type, ...]:
         PromptDefinitionError: two of them share a name, so overrides could not address them, or
             one is generic, so its fields have no definite types.
     """
-    found: dict[str, type] = {}
-    _collect(kind, found)
-    return tuple(found.values())
+    classes: dict[str, type] = {}
+    _collect(kind, classes)
+    return tuple(classes.values())
 
 
 def _collect(kind: Any, found: dict[str, type]) -> None:
@@ -157,13 +159,13 @@ def _collect(kind: Any, found: dict[str, type]) -> None:
         for argument in get_args(kind):
             _collect(argument, found)
         return
-    known = found.get(kind.__name__)
+    class_before = found.get(kind.__name__)
     # Also where a class holds itself.
-    if known is kind:
+    if class_before is kind:
         return
-    if known is not None:
+    if class_before is not None:
         raise PromptDefinitionError(
-            f"two classes are named `{kind.__name__}` ({shown(known)} and {shown(kind)}); "
+            f"two classes are named `{kind.__name__}` ({shown(class_before)} and {shown(kind)}); "
             "rename one"
         )
     found[kind.__name__] = kind
@@ -182,10 +184,12 @@ def options_of(kind: Any) -> tuple[str, ...]:
 
 def options_within(kind: Any) -> tuple[str, ...]:
     """Return the options of a choice, also inside an optional type or a list."""
-    own = options_of(kind)
-    if own:
-        return own
-    return next((found for arg in get_args(kind) if (found := options_within(arg))), ())
+    own_options = options_of(kind)
+    if own_options:
+        return own_options
+    return next(
+        (inner_options for arg in get_args(kind) if (inner_options := options_within(arg))), ()
+    )
 
 
 def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
@@ -194,13 +198,13 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
     The path leads through optional types and lists.
     """
     for key in keys:
-        found = (field for field in fields_of(_inner(kind)) if key == field.name)
-        kind = next((field.kind for field in found), None)
+        field_found = (field for field in fields_of(_inner(kind)) if key == field.name)
+        kind = next((field.kind for field in field_found), None)
     return options_of(_inner(kind))
 
 
 def _inner(kind: Any) -> Any:
-    arguments = [one for one in get_args(kind) if one not in (type(None), ...)]
+    arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
     return _inner(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
 
 

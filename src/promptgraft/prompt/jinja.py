@@ -68,7 +68,7 @@ def split_jinja(
         else segment
         for segment in _segments(environment, template, where)
     ]
-    taken = {segment.text for segment in segments if segment.kind == "variable"}
+    variable_names = {segment.text for segment in segments if segment.kind == "variable"}
     pieces: list[Piece] = []
     blocks: list[tuple[str | None, str]] = []
     for segment in segments:
@@ -79,7 +79,7 @@ def split_jinja(
         elif segment.kind in _DEFINING:
             blocks.append((None, segment.text))
         else:
-            name = _fresh_name(segment.kind, taken)
+            name = _fresh_name(segment.kind, variable_names)
             pieces.append(Slot(name))
             blocks.append((name, segment.text))
     rendered = JinjaBlocks(where=where, blocks=tuple(blocks)) if blocks else None

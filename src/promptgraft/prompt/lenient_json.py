@@ -105,17 +105,17 @@ class _Reader:
         return self._word() if text is None else text
 
     def _object(self, depth: int) -> Json:
-        found: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         for _ in self._items("}"):
             start, key = self.at, self._key()
-            if key in found:
+            if key in members:
                 self.at = start
                 raise self._fault(f"the key {shown(key)} occurs twice in one object")
             if self._next() != ":":
                 raise self._expected("`:` after a key")
             self.at += 1
-            found[key] = self.value(depth + 1)
-        return found
+            members[key] = self.value(depth + 1)
+        return members
 
     def _items(self, closing: str) -> Iterator[None]:
         """Yield before each item, up to the closing bracket."""
@@ -142,15 +142,15 @@ class _Reader:
         return text
 
     def _string(self) -> str | None:
-        found = _STRING.match(self._text, self.at)
-        if found is None:
+        match = _STRING.match(self._text, self.at)
+        if match is None:
             return None
-        text = _decoded(found[found.lastgroup or 0])
+        text = _decoded(match[match.lastgroup or 0])
         if text is None:
             raise self._fault(
-                f"{shown(found[0])} holds escapes that JSON does not have; write a backslash as two"
+                f"{shown(match[0])} holds escapes that JSON does not have; write a backslash as two"
             )
-        self.at = found.end()
+        self.at = match.end()
         return text
 
     def _word(self) -> Json:
@@ -235,17 +235,17 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data
     try:
         return Data(_whole_characters(parse_json(whole, where="answer")))
     except DataFormatError as error:
-        found = dict.fromkeys(_passages(whole, wants_list=wants_list))
+        candidates = dict.fromkeys(_passages(whole, wants_list=wants_list))
         # Empty brackets in prose are an answer only if there is no other.
-        passages = [each for each in found if each[1:-1].strip()] or [*found]
+        passages = [each for each in candidates if each[1:-1].strip()] or [*candidates]
         if not passages:
             raise DataFormatError(f"{error}; found {shown(text)}") from None
     notes = []
     if len(passages) > 1:
-        said = f"the reply holds {len(passages)} JSON {'lists' if wants_list else 'objects'}"
+        note = f"the reply holds {len(passages)} JSON {'lists' if wants_list else 'objects'}"
         if not repair:
-            raise DataFormatError(f"answer: expected one, but {said}")
-        notes.append(f"{said}; the last one counts")
+            raise DataFormatError(f"answer: expected one, but {note}")
+        notes.append(f"{note}; the last one counts")
     try:
         value = parse_json(passages[-1], where="answer")
     except DataFormatError as error:

@@ -187,8 +187,10 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
         return self.text
 
     def _card(self) -> Card:
-        overridden = ", ".join(found.part for found in self.applied)
-        skipped = ", ".join(f"{found.part} ({found.reason})" for found in self.skipped)
+        overridden = ", ".join(override_part.part for override_part in self.applied)
+        skipped = ", ".join(
+            f"{override_part.part} ({override_part.reason})" for override_part in self.skipped
+        )
         return Card(
             title=f"{self.ns}/{self.key}",
             lead=f"as a model receives it: {counted(len(self.text), 'character')}",
@@ -242,10 +244,10 @@ def text_of_section(rendered: RenderedPrompt[Any], key: str) -> str:
     for section in rendered.sections:
         if show_path(section.path) == key:
             return section.text
-    known = [show_path(section.path) for section in rendered.sections]
+    paths = [show_path(section.path) for section in rendered.sections]
     raise UnknownPartError(
         f"prompt `{rendered.ns}/{rendered.key}` shows no section `{key}`"
-        f"{did_you_mean(key, known)}; sections: {', '.join(known) or 'none'}"
+        f"{did_you_mean(key, paths)}; sections: {', '.join(paths) or 'none'}"
     )
 
 

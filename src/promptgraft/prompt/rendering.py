@@ -68,7 +68,7 @@ class Bindings:
         if (kind := section.params_type) is not None:
             if kind in self._by_type:
                 return self._by_type[kind]
-            bound = ", ".join(found.__name__ for found in self._by_type) or "nothing"
+            bound = ", ".join(kind.__name__ for kind in self._by_type) or "nothing"
             raise BindingError(
                 f"{show_section(path)} needs a bound `{kind.__name__}`; bound: {bound}"
             )
@@ -104,15 +104,15 @@ def by_class(params: Sequence[object]) -> dict[type, object]:
     Raises:
         BindingError: two have the same class.
     """
-    found = {type(param): param for param in params}
-    if len(found) < len(params):
+    by_type = {type(param): param for param in params}
+    if len(by_type) < len(params):
         kinds = [type(param) for param in params]
         twice = next(kind for at, kind in enumerate(kinds) if kind in kinds[:at])
         raise BindingError(
             f"bind: expected one parameter of each class, found two of `{twice.__name__}`; put "
             "their values into one, or give them different classes"
         )
-    return found
+    return by_type
 
 
 def values_of(param: object) -> Values:
@@ -166,20 +166,20 @@ def resolve(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution
     """Return the result that all renderings with these overrides share."""
     entries = resolution.fresh.entries() if resolution.fresh else ()
     parts = effective_parts(descriptor, resolution.fresh)
-    said = output_descriptions(descriptor, parts)
+    descriptions = output_descriptions(descriptor, parts)
     # Overrides of a removed example are not shown.
     gone = {entry.target for entry in entries if entry.target != entry.part}
     return Resolved(
         resolution=resolution,
         parts=parts,
-        said=said,
+        said=descriptions,
         tools={
             tool.name: _tool(tool, parts.tools[tool.name])
             for _, section in walked
             for tool in section.tools
         },
         examples={
-            path: tuple(_examples(path, examples, descriptor.output_type, said))
+            path: tuple(_examples(path, examples, descriptor.output_type, descriptions))
             for path, examples in parts.examples.items()
         },
         owners=tuple((entry.part, entry.owner) for entry in entries if entry.part not in gone),
@@ -201,7 +201,7 @@ def render_prompt(
     """
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
-    shown: set[str] = set()
+    heading_paths: set[str] = set()
     roles: dict[SectionPath, Role | None] = {}
     for path, section, visibility in _visible(walked, bindings):
         roles[path] = section.role or roles.get(path[:-1])
@@ -218,24 +218,24 @@ def render_prompt(
                     lead=section.lead,
                 )
             )
-            shown.add(summary_part(path))
+            heading_paths.add(summary_part(path))
             continue
         body = _full(path, section, bindings, resolved.parts.bodies.get(path))
         if section.tools:
             tools_here = [resolved.tools[tool.name] for tool in section.tools]
             body = _with_calls(body, tools_here, syntax=section.source.syntax)
             tools.extend(tools_here)
-            shown.update(tool_part(tool.name) for tool in section.tools)
+            heading_paths.update(tool_part(tool.name) for tool in section.tools)
         sections.append(body)
         if isinstance(section, TaskExamplesSection):
             sections.extend(resolved.examples[path])
         if resolved.owners:
-            shown.add(section_part(path))
+            heading_paths.add(section_part(path))
     placed = [
         attrs.evolve(section, role=roles.get(section.path, roles.get(section.path[:-1])))
         for section in sections
     ]
-    used = {part for part, owner in resolved.owners if owner is None or owner in shown}
+    used = {part for part, owner in resolved.owners if owner is None or owner in heading_paths}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,

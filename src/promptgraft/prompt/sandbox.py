@@ -47,14 +47,14 @@ def bounded() -> Iterator[list[int]]:
 
     The list holds the work so far, that of inner contexts included, which have bounds of their own.
     """
-    outer, own = _made.get(), [0]
-    token = _made.set(own)
+    outer, counter = _made.get(), [0]
+    token = _made.set(counter)
     try:
-        yield own
+        yield counter
     finally:
         _made.reset(token)
         if outer is not None:
-            outer[0] += own[0]
+            outer[0] += counter[0]
 
 
 def charge(amount: int) -> None:
@@ -64,9 +64,9 @@ def charge(amount: int) -> None:
         OverflowError: the bound is exceeded.
     """
     # Outside of `bounded` nothing adds up: only one huge operation is refused.
-    made = _made.get() or [0]
-    made[0] += amount
-    if made[0] > MOST:
+    counter = _made.get() or [0]
+    counter[0] += amount
+    if counter[0] > MOST:
         raise OverflowError(f"it makes more than {MOST:,} characters, items and steps")
 
 
@@ -154,7 +154,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     ) -> str:
         # Listed, because the search walks the tree that is changed here.
         for loop in list(source.find_all(nodes.For)):
-            text = sum(len(one.data) for one in loop.find_all(nodes.TemplateData))
+            text = sum(len(data.data) for data in loop.find_all(nodes.TemplateData))
             loop.iter = _filtered(loop.iter, _STEPS, nodes.Const(1 + text))
         for compared in list(source.find_all(nodes.Compare)):
             compared.expr = _filtered(compared.expr, _WALKED)
@@ -245,10 +245,10 @@ def _of_operator(operator: str, left: object, right: object) -> int:
             raise OverflowError(f"`{operator}` makes an integer of too many digits")
         return 0
     if operator == "+":
-        return sum(len(one) for one in (left, right) if isinstance(one, _ROWS))
-    for one, times in ((left, right), (right, left)):
-        if operator == "*" and isinstance(one, _ROWS) and isinstance(times, int):
-            return len(one) * times
+        return sum(len(operand) for operand in (left, right) if isinstance(operand, _ROWS))
+    for operand, times in ((left, right), (right, left)):
+        if operator == "*" and isinstance(operand, _ROWS) and isinstance(times, int):
+            return len(operand) * times
     return 0
 
 
@@ -263,19 +263,19 @@ _GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "trans
 
 
 def _of_call(name: object, value: object, *args: object, **named: object) -> int:
-    given = (*args, *named.values())
+    values = (*args, *named.values())
     if name == "format":
         return _of_percent(value, named or args)
     if name not in _GROWING:
         return 0
     size = _size(value)
-    most = max((one if isinstance(one, int) else _size(one) for one in given), default=0)
+    most = max((value if isinstance(value, int) else _size(value) for value in values), default=0)
     if name == "round":
         return most * 1_000  # digits of a power of ten
     if name in _PADDING:
         return size + most
     if name == "replace" and isinstance(value, str):
-        old, new = (*map(str, given), "", "")[:2]
+        old, new = (*map(str, values), "", "")[:2]
         return size + value.count(old) * len(new)
     if name in _SPREADING and isinstance(value, str):
         return size + (value.count("\n") + value.count("\t") + 1) * most
@@ -286,7 +286,7 @@ def _of_percent(text: object, values: object) -> int:
     plain = text.decode("latin-1") if isinstance(text, bytes) else str(text)
     widths = sum(int(width or 0) for spec in _SPEC.finditer(plain) for width in spec.groups())
     starred = values if "*" in plain and isinstance(values, tuple) else ()
-    widths += sum(abs(one) for one in starred if isinstance(one, int))
+    widths += sum(abs(size) for size in starred if isinstance(size, int))
     # A named value may be written once for every `%(name)`.
     return len(plain) + widths + _size(values) * max(1, plain.count("%("))
 
@@ -295,12 +295,12 @@ def _size(value: object) -> int:
     """Estimate the characters in the text of a value; counting stops beyond ``MOST``."""
     total, waiting = 0, [value]
     while waiting and total <= MOST:
-        one = waiting.pop()
+        item = waiting.pop()
         total += 1
-        if isinstance(one, (str, bytes)):
-            total += len(one)
-        elif isinstance(one, Mapping):
-            waiting += (*one.keys(), *one.values())
-        elif isinstance(one, (list, tuple, set, frozenset)):
-            waiting += one
+        if isinstance(item, (str, bytes)):
+            total += len(item)
+        elif isinstance(item, Mapping):
+            waiting += (*item.keys(), *item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            waiting += item
     return total

@@ -142,9 +142,11 @@ def _raw_schema(kind: Any) -> tuple[object, Mapping[str, object]]:
     members = members_of(kind)
     if sum(bool(fields_of(member)) for member in members) > 1:
         # msgspec takes unions of several classes only if they are its own.
-        found = [_raw_schema(member) for member in members]
-        merged = {name: body for _, definitions in found for name, body in definitions.items()}
-        return {"anyOf": [root for root, _ in found]}, merged
+        member_schemas = [_raw_schema(member) for member in members]
+        merged = {
+            name: body for _, definitions in member_schemas for name, body in definitions.items()
+        }
+        return {"anyOf": [root for root, _ in member_schemas]}, merged
     models: JsonObject = {}
     (root,), definitions = msgspec.json.schema_components(
         (kind,),
@@ -188,18 +190,18 @@ def _decorate(
     required = schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
         return
-    shown: JsonObject = {}
+    decorated: JsonObject = {}
     needed: list[Json] = []
     for field in fields_of(owner):
-        said = notes.get(field.key, field.described)
+        description = notes.get(field.key, field.described)
         body = properties.get(field.name)
         body = _inlined(body, definitions) if isinstance(body, dict) else {}
-        if text := describe(said, options_within(field.kind)):
+        if text := describe(description, options_within(field.kind)):
             body["description"] = text
-        shown[shown_name(field.name, said)] = body
+        decorated[shown_name(field.name, description)] = body
         if field.name in required:
-            needed.append(shown_name(field.name, said))
-    schema["properties"] = shown
+            needed.append(shown_name(field.name, description))
+    schema["properties"] = decorated
     schema["required"] = needed
 
 
@@ -228,24 +230,24 @@ def _assembled(root: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonO
     name = _referred(root)
     if name is None:
         return {**root, **({"$defs": dict(definitions)} if definitions else {})}
-    others = {key: value for key, value in definitions.items() if key != name}
+    definitions_left = {key: value for key, value in definitions.items() if key != name}
     if f'"{_REFERENCE}{name}"' in canonical_json(definitions):
         return {"$ref": f"{_REFERENCE}{name}", "$defs": dict(definitions)}
     body = {**definitions[name]}
-    needed = _reachable(body, others)
+    needed = _reachable(body, definitions_left)
     return {**body, **({"$defs": needed} if needed else {})}
 
 
 def _reachable(schema: Json, definitions: Mapping[str, JsonObject]) -> JsonObject:
-    found: JsonObject = {}
+    reachable: JsonObject = {}
     waiting = [schema]
     while waiting:
         text = canonical_json(waiting.pop())
         for name, body in definitions.items():
-            if name not in found and f'"{_REFERENCE}{name}"' in text:
-                found[name] = body
+            if name not in reachable and f'"{_REFERENCE}{name}"' in text:
+                reachable[name] = body
                 waiting.append(body)
-    return found
+    return reachable
 
 
 FieldTexts: TypeAlias = Mapping[str, Described]
@@ -257,7 +259,7 @@ _Rename: TypeAlias = "Callable[[dict[str, Json], Sequence[FieldInfo]], Iterable[
 
 def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> FieldTexts:
     """Return the descriptions of the answer's fields that overrides changed, and of a choice."""
-    said = {}
+    descriptions = {}
     for field in descriptor.output_fields:
         now = parts.fields[field.field]
         as_source = (now.description, now.aliases, now.values) == (
@@ -268,8 +270,10 @@ def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> 
         # The type of a choice carries no annotations that a schema could take its descriptions
         # from.
         if not as_source or (not field.name and (now.description or now.values)):
-            said[field.field] = Described(now.description, aliases=now.aliases, values=now.values)
-    return said
+            descriptions[field.field] = Described(
+                now.description, aliases=now.aliases, values=now.values
+            )
+    return descriptions
 
 
 def params_descriptions(params_type: Any, descriptions: Mapping[str, str]) -> FieldTexts:
@@ -309,18 +313,18 @@ def own_names(data: Json, kind: Any, said: FieldTexts, *, where: str | None = No
     def rename(found: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
         names = _names(fields, said)
         kinds = {field.name: field.kind for field in fields}
-        seen: dict[str, str] = {}
+        names_seen: dict[str, str] = {}
         for key, value in found.items():
             name = key if key in kinds else names.get(fold_name(key))
             if name is None:
                 if where is not None:
                     yield key, value, None
-            elif name not in seen:
-                seen[name] = key
+            elif name not in names_seen:
+                names_seen[name] = key
                 yield name, value, kinds[name]
             elif where is not None:
                 raise DataFormatError(
-                    f"{where}: `{seen[name]}` and `{key}` name one field; give it once"
+                    f"{where}: `{names_seen[name]}` and `{key}` name one field; give it once"
                 )
 
     return _renamed(data, kind, rename)
@@ -349,12 +353,12 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
         classes = [part for part in arguments if fields_of(part)]
         if isinstance(data, dict) and len(classes) > 1:
             # Of the member that knows the most of its keys.
-            found = [_renamed(data, part, rename) for part in classes]
-            objects = [one for one in found if isinstance(one, dict)]
+            renamings = [_renamed(data, part, rename) for part in classes]
+            objects = [renaming for renaming in renamings if isinstance(renaming, dict)]
             return max(objects, key=lambda one: (len(one), one != data))
         # The first member that renames anything is taken for the type of the value.
         parts = (_renamed(data, part, rename) for part in arguments)
-        return next((found for found in parts if found != data), data)
+        return next((renaming for renaming in parts if renaming != data), data)
     if isinstance(data, list) and arguments:
         kinds = arguments if _is_fixed(kind) else repeat(arguments[0], len(data))
         # Not strict: a tuple of the wrong length is left to the converter, which names the fault.

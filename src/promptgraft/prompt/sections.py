@@ -316,11 +316,11 @@ def plain_section(
 
 def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
     """Refuse siblings with the same key, which would share overrides."""
-    seen: set[str] = set()
+    keys: set[str] = set()
     for section in sections:
-        if section.key in seen:
+        if section.key in keys:
             raise PromptDefinitionError(f"{where}: two sections have the key `{section.key}`")
-        seen.add(section.key)
+        keys.add(section.key)
 
 
 def show_section(path: SectionPath) -> str:
@@ -389,13 +389,13 @@ class TaskExamplesSection(MarkdownSection):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        seen = {child.key for child in self.children}
+        keys = {child.key for child in self.children}
         for example in self.examples:
-            if example.key in seen:
+            if example.key in keys:
                 raise PromptDefinitionError(
                     f"section `{self.key}`: two parts have the key `{example.key}`"
                 )
-            seen.add(example.key)
+            keys.add(example.key)
 
 
 def if_given(title: str, key: str, *, before: str = "") -> MarkdownSection:

@@ -144,9 +144,9 @@ class Source:
         if self.syntax is BodySyntax.PLAIN:
             return
         for text in (piece for piece in self.pieces if isinstance(piece, str)):
-            for found in _LOOKALIKES[self.syntax].finditer(text):
-                right = spell(found[1], self.syntax)
-                yield found[1], f"has `{found[0]}`, which is plain text; write `{right}`"
+            for match in _LOOKALIKES[self.syntax].finditer(text):
+                right = spell(match[1], self.syntax)
+                yield match[1], f"has `{match[0]}`, which is plain text; write `{right}`"
 
     def contents(self, values: Values) -> Mapping[str, str | Content]:
         """Return what each slot shows: a text, or texts, images and files.
@@ -205,16 +205,16 @@ def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> So
                 f"{where}: placeholders: expected printable characters such as '{{query}}', "
                 f"found {shown(name)}"
             )
-    kept = kept_names(template, BodySyntax.PLAIN, frozenset(placeholders))
+    names_kept = kept_names(template, BodySyntax.PLAIN, frozenset(placeholders))
     for name in placeholders:
-        if name not in kept:
+        if name not in names_kept:
             raise PromptDefinitionError(
                 f"{where}: the text does not hold the placeholder `{name}`; write it into the "
                 "text, or leave it out of `placeholders`"
             )
     return Source(
         syntax=BodySyntax.PLAIN,
-        pieces=parse_body(template, BodySyntax.PLAIN, kept),
+        pieces=parse_body(template, BodySyntax.PLAIN, names_kept),
         placeholders=tuple(dict.fromkeys(placeholders)),
         reads=(),
     )

@@ -71,9 +71,9 @@ class _RecentlyResolved:
         self, descriptor: PromptDescriptor, walked: Walked, override: PromptOverride | None
     ) -> Resolved:
         recent = self._recent
-        for known, resolved in recent:
+        for store_known, resolved in recent:
             # By identity: stores return the same object as long as nothing changes.
-            if known is override:
+            if store_known is override:
                 return resolved
         resolved = resolve(descriptor, walked, resolve_override(descriptor, override))
         self._recent = ((override, resolved), *recent[: _KEPT - 1])
@@ -82,7 +82,10 @@ class _RecentlyResolved:
 
     def _warn(self, descriptor: PromptDescriptor, resolved: Resolved) -> None:
         """Log which overrides do not apply, unless the last warning said the same."""
-        skipped = tuple(f"{one.part} ({one.reason})" for one in resolved.resolution.skipped)
+        skipped = tuple(
+            f"{skipped_part.part} ({skipped_part.reason})"
+            for skipped_part in resolved.resolution.skipped
+        )
         if skipped and skipped != self._skipped:
             self._skipped = skipped
             _logger.warning(
@@ -167,13 +170,13 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         Raises:
             UnknownPartError: there is none; the message lists the existing ones.
         """
-        for found, section in self.walked:
-            if found == path:
+        for section_path, section in self.walked:
+            if section_path == path:
                 return section
-        known = [show_path(found) for found, _ in self.walked]
+        paths = [show_path(section_path) for section_path, _ in self.walked]
         raise UnknownPartError(
             f"prompt `{self.ns}/{self.key}` has no section `{show_path(path)}`"
-            f"{did_you_mean(show_path(path), known)}; sections: {', '.join(known) or 'none'}"
+            f"{did_you_mean(show_path(path), paths)}; sections: {', '.join(paths) or 'none'}"
         )
 
     def section_body(self, path: SectionPath) -> str:
@@ -199,13 +202,13 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         """Return the card of the template, called ``what``, with further fields."""
         names = (("name", self.name),) if self.name is not None else ()
         head = ("section", "characters", "placeholders", "tools", "title")
-        texts = [(show_path(path), found.template) for path, found in self.walked]
+        texts = [(show_path(path), section.template) for path, section in self.walked]
         return Card(
             title=f"{self.ns}/{self.key}",
             lead=f"{what} with {counted(len(texts), 'section')}",
             fields=(*names, ("answer", show_type(self.output_type)), *fields),
             blocks=(
-                Table(head=head, rows=(_row(show_path(p), found) for p, found in self.walked)),
+                Table(head=head, rows=(_row(show_path(p), section) for p, section in self.walked)),
                 *(LongText(title=f"section {at}", text=text) for at, text in texts if text),
             ),
         )
@@ -237,9 +240,11 @@ class Prompt(Shown, Generic[OutputT_co]):
     files: tuple[File, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        given: object = self.template
-        if not isinstance(given, PromptTemplate):
-            raise ConfigError(f"template: expected a PromptTemplate, found {shown(given)}")
+        template_object: object = self.template
+        if not isinstance(template_object, PromptTemplate):
+            raise ConfigError(
+                f"template: expected a PromptTemplate, found {shown(template_object)}"
+            )
         check_tag(self.overrides_tag)
 
     @property
@@ -328,7 +333,7 @@ def with_stored_overrides(
     template: PromptTemplate[OutputT_co], store: PromptOverridesStore | None
 ) -> Prompt[OutputT_co]:
     """Return a prompt with the present overrides of a store, independent of later changes."""
-    found = None if store is None else store.resolve(template.descriptor)
+    resolution = None if store is None else store.resolve(template.descriptor)
     return Prompt(
-        template, overrides_store=InMemoryPromptOverridesStore([found]) if found else None
+        template, overrides_store=InMemoryPromptOverridesStore([resolution]) if resolution else None
     )

@@ -71,14 +71,14 @@ class TextsPrompt(Prompt[object]):
         _check_names("frozen", fixed, texts)
         if set(fixed) == set(texts):
             raise ConfigError("frozen: all texts are named, so that none may change; leave one out")
-        kept = _kept(texts, placeholders)
+        placeholders_kept = _kept(texts, placeholders)
         sections = [
             MarkdownSection(
                 title=name,
                 key=name,
                 template=text,
                 syntax="plain",
-                placeholders=kept.get(name, ()),
+                placeholders=placeholders_kept.get(name, ()),
                 overridable=name not in fixed,
             )
             for name, text in texts.items()
@@ -105,9 +105,11 @@ def single_texts(
     Raises:
         ConfigError, InvalidIdentifierError, PromptDefinitionError: as :meth:`TextsPrompt.of`.
     """
-    kept = _kept(texts, placeholders)
+    placeholders_kept = _kept(texts, placeholders)
     return {
-        name: TextsPrompt.of({name: text}, ns=ns, key=name, placeholders=kept.get(name, ()))
+        name: TextsPrompt.of(
+            {name: text}, ns=ns, key=name, placeholders=placeholders_kept.get(name, ())
+        )
         for name, text in texts.items()
     }
 
@@ -129,13 +131,16 @@ def _kept(texts: Mapping[str, str], wanted: Placeholders) -> Mapping[str, Sequen
     if isinstance(wanted, str):
         raise ConfigError(f"placeholders: expected a list, found a text; write [{wanted!r}]")
     names = frozenset(wanted)
-    held = {name: kept_names(text, _PLAIN, names) for name, text in texts.items()}
+    names_by_text = {name: kept_names(text, _PLAIN, names) for name, text in texts.items()}
     for placeholder in wanted:
-        if not any(placeholder in found for found in held.values()):
+        if not any(placeholder in names_found for names_found in names_by_text.values()):
             raise ConfigError(
                 f"placeholders: no text holds {placeholder!r}; write it into one or leave it out"
             )
-    return {name: [one for one in wanted if one in found] for name, found in held.items()}
+    return {
+        name: [name for name in wanted if name in names_found]
+        for name, names_found in names_by_text.items()
+    }
 
 
 def _check_names(where: str, names: Iterable[str], texts: Mapping[str, str]) -> None:

@@ -49,7 +49,9 @@ def figures_json(record: RunRecord) -> dict[str, Json]:
         "rejected": len(record.rejections),
         "rollouts": record.rollouts,
         "cost": _cost(record),
-        "path": [[one.candidate, one.changed, one.mean, one.estimated] for one in record.line],
+        "path": [
+            [point.candidate, point.changed, point.mean, point.estimated] for point in record.line
+        ],
     }
 
 
@@ -91,11 +93,15 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     Data and metrics are taken from the headers of the journals. Held-out examples are compared
     by their ids, because nothing else about them is recorded.
     """
-    one, other = fingerprint_of(first), fingerprint_of(second)
-    judged = tuple(_judged_differently(first, second, one, other))
+    first_print, second_print = fingerprint_of(first), fingerprint_of(second)
+    judged = tuple(_judged_differently(first, second, first_print, second_print))
     pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids)
     # The digest covers training and validation cases; ids alone cannot show changed contents.
-    same_data = one is None or other is None or one.get("dataset") == other.get("dataset")
+    same_data = (
+        first_print is None
+        or second_print is None
+        or first_print.get("dataset") == second_print.get("dataset")
+    )
     if not same_data and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)
     ids = (record.held_out.ids if record.held_out else () for record in (first, second))
@@ -111,8 +117,8 @@ def seen_scores(record: RunRecord) -> Mapping[str, float | None]:
 
 def unseen_scores(record: RunRecord) -> Mapping[str, float | None]:
     """Return the scores of the winner on held-out cases; empty if it was not measured."""
-    found = record.held_out
-    return dict(zip(found.ids, found.winner_scores, strict=False)) if found else {}
+    held_out = record.held_out
+    return dict(zip(held_out.ids, held_out.winner_scores, strict=False)) if held_out else {}
 
 
 def cases_frame(first: RunRecord, second: RunRecord, library: str = "pandas") -> Any:
@@ -131,20 +137,23 @@ def cases_frame(first: RunRecord, second: RunRecord, library: str = "pandas") ->
     """
     sets = (("validation", seen_scores), ("held-out", unseen_scores))
     rows = [
-        {"set": name, "case": case, "a": one.get(case), "b": other.get(case)}
+        {"set": name, "case": case, "a": first_scores.get(case), "b": second_scores.get(case)}
         for name, scores_of in sets
-        for one, other in [(scores_of(first), scores_of(second))]
-        for case in {**one, **other}
+        for first_scores, second_scores in [(scores_of(first), scores_of(second))]
+        for case in {**first_scores, **second_scores}
     ]
     return frame_of(rows, library)
 
 
 def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -> Gain | None:
     """Return the gain of B's winner over A's on held-out cases; None if it is not comparable."""
-    one, other = unseen_scores(first), unseen_scores(second)
-    if differing.held_out or not one or not other:
+    first_scores, second_scores = unseen_scores(first), unseen_scores(second)
+    if differing.held_out or not first_scores or not second_scores:
         return None
-    return gain({id_: (one[id_],) for id_ in one}, {id_: (other[id_],) for id_ in other})
+    return gain(
+        {id_: (first_scores[id_],) for id_ in first_scores},
+        {id_: (second_scores[id_],) for id_ in second_scores},
+    )
 
 
 def figure_rows(
@@ -161,19 +170,21 @@ def figure_rows(
         rows.append((name, a, b, more))
     gains = held_out_gain(first), held_out_gain(second)
     if any(gains):
-        one, other = (found or gain({}, {}) for found in gains)
+        first_gain, second_gain = (gain_found or gain({}, {}) for gain_found in gains)
         for name, *means in (
-            ("your prompt", one.mean_before, other.mean_before),
-            ("winner", one.mean_after, other.mean_after),
+            ("your prompt", first_gain.mean_before, second_gain.mean_before),
+            ("winner", first_gain.mean_after, second_gain.mean_after),
         ):
             # A difference between means of other cases would mean nothing.
             more = "" if differing.held_out else difference(*means)
             rows.append((f"held out, {name}", *map(score, means), more))
-        rows.append(("held out, gain", one.short, other.short, ""))
-        rows.append(("held out, cases", one.counts, other.counts, ""))
+        rows.append(("held out, gain", first_gain.short, second_gain.short, ""))
+        rows.append(("held out, cases", first_gain.counts, second_gain.counts, ""))
     rows += _passing_rows(_passing(first), _passing(second), differing)
     sides = (first, second)
-    verdicts = ("not yet" if one.ended is None else str(one.ended.verdict) for one in sides)
+    verdicts = (
+        "not yet" if record.ended is None else str(record.ended.verdict) for record in sides
+    )
     rows.append(("verdict", *verdicts, ""))
     for name, count, other_count in (
         ("test calls", first.rollouts, second.rollouts),
@@ -182,8 +193,8 @@ def figure_rows(
         ("rewrites dropped", len(first.rejections), len(second.rejections)),
     ):
         rows.append((name, str(count), str(other_count), f"{other_count - count:+d}"))
-    rows.append(("dollars", *(_cost(one) or "unknown" for one in sides), ""))
-    seeds = ("unknown" if one.seed is None else str(one.seed) for one in sides)
+    rows.append(("dollars", *(_cost(record) or "unknown" for record in sides), ""))
+    seeds = ("unknown" if record.seed is None else str(record.seed) for record in sides)
     rows.append(("seed", *seeds, ""))
     return rows
 
@@ -197,9 +208,9 @@ def _passing_rows(
     first: PassingSides, second: PassingSides, differing: Incomparable
 ) -> Iterator[tuple[str, ...]]:
     """Yield rows with the pass rates and metric means of the best candidates."""
-    one, other = ({row[0]: row[3] for row in side.rows} for side in (first, second))
-    for what in {**one, **other}:
-        before, after = one.get(what), other.get(what)
+    first_rates, second_rates = ({row[0]: row[3] for row in side.rows} for side in (first, second))
+    for what in {**first_rates, **second_rates}:
+        before, after = first_rates.get(what), second_rates.get(what)
         reasons = differing.held_out if what.endswith("held out") else differing.pareto
         more = "" if reasons else difference(before, after)
         yield what, score(before), score(after), more
@@ -223,8 +234,8 @@ def _judged_differently(
 ) -> Iterator[str]:
     if first.prompt != second.prompt:
         yield f"the prompts differ: {first.prompt} in A, {second.prompt} in B"
-    for name, found in (("A", one), ("B", other)):
-        if found is None:
+    for name, print_of_side in (("A", one), ("B", other)):
+        if print_of_side is None:
             yield f"the data and metrics of {name} are unknown: its journal has no header"
     if one is None or other is None:
         return

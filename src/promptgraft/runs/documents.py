@@ -96,24 +96,24 @@ def changed_parts(
 
     ``prompts`` are the sources by address; without a source, the baseline is compared instead.
     """
-    found: list[PartDiff] = []
+    diffs: list[PartDiff] = []
     for address, change in winner.items():
         before = baseline.get(address)
         if isinstance(change, str):
             old = before if isinstance(before, str) else ""
             # The winner holds every text of its address, also those that it leaves as they are.
             if change != old:
-                found.append(_part("text", address, old, change))
+                diffs.append(_part("text", address, old, change))
         elif len(winner) == 1 and address in prompts:
-            found += diff_override(prompts[address], change)
+            diffs += diff_override(prompts[address], change)
         else:
             source = prompts.get(address)
             parts = diff_revisions(change.holding(()), change)
             for part in parts if source is None else diff_override(source, change):
                 name = named_in(address, part.part)
                 moved = _part(part.kind, name, part.before, part.after)
-                found.append(attrs.evolve(moved, state=part.state))
-    return tuple(found)
+                diffs.append(attrs.evolve(moved, state=part.state))
+    return tuple(diffs)
 
 
 def warnings_of(
@@ -133,8 +133,8 @@ def warnings_of(
     after = before + sum(len(part.after or "") - len(part.before or "") for part in parts)
     if after < _MUCH_LONGER * max(before, 1):
         return tuple(remarks)
-    said = f"the winner has {after:,} characters where the source has {before:,}"
-    long = f"{said}, and every call pays for them; `guards.max_part_chars` bounds each part"
+    message = f"the winner has {after:,} characters where the source has {before:,}"
+    long = f"{message}, and every call pays for them; `guards.max_part_chars` bounds each part"
     return (*remarks, long)
 
 
@@ -150,16 +150,16 @@ def source_of(prompt: TextsPrompt, added: CandidateAdded) -> str:
         f"Parent candidates: {list(added.parents)}",
         f"Score when it was accepted: {score(added.mean)} ({objectives}{estimated})",
     )
-    said = "".join(f"{prompt.comment} {' '.join(line.split())}\n" for line in head)
+    comments = "".join(f"{prompt.comment} {' '.join(line.split())}\n" for line in head)
     texts = {name.removeprefix("section "): text for name, text in added.texts.items()}
-    return f"{said}\n{prompt.as_file(texts)}"
+    return f"{comments}\n{prompt.as_file(texts)}"
 
 
 def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOverride) -> str:
     """Return the text of a prompt, with its placeholders, after ``base`` and then ``changes``."""
     store = InMemoryPromptOverridesStore([overlaid(prompt.descriptor, base, changes)])
-    held = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
-    return held.with_placeholders().text
+    present = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
+    return present.with_placeholders().text
 
 
 def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDiff:
@@ -183,19 +183,21 @@ def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
 
 def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
     """Return the frontier: undominated candidates that lead on at least one example."""
-    highest = highest_scores([one.scores for one in history.candidates])
+    highest = highest_scores([candidate_record.scores for candidate_record in history.candidates])
     return {
         "pareto_ids": list(history.pareto_ids),
         "best": ended.best,
         "frontier": [
             {
-                "candidate": one.candidate,
-                "mean": one.mean,
-                "estimated": one.estimated,
-                "objectives": dict(one.objectives),
-                "leads_on": [*compress(history.pareto_ids, map(eq, packed(one.scores), highest))],
+                "candidate": candidate_record.candidate,
+                "mean": candidate_record.mean,
+                "estimated": candidate_record.estimated,
+                "objectives": dict(candidate_record.objectives),
+                "leads_on": [
+                    *compress(history.pareto_ids, map(eq, packed(candidate_record.scores), highest))
+                ],
             }
-            for one in map(history.candidates.__getitem__, ended.frontier)
+            for candidate_record in map(history.candidates.__getitem__, ended.frontier)
         ],
     }
 
@@ -204,15 +206,17 @@ def highest_scores(scores: Sequence[Sequence[Score]]) -> list[float]:
     """Return the highest score on each example; NaN, which equals no score, if there is none."""
     highest = [UNSCORED] * max(map(len, scores), default=0)
     # Whole rows at a time, because a large run has millions of scores.
-    for one in scores:
-        highest[: len(one)] = map(max, packed(one), highest)
+    for point in scores:
+        highest[: len(point)] = map(max, packed(point), highest)
     return [math.nan if top == UNSCORED else top for top in highest]
 
 
 def ledger_document(ended: RunEnded) -> dict[str, Json]:
     """Return calls, tokens, money and time by role and model, with totals."""
-    tokens = (one.usage.input_tokens + one.usage.output_tokens for one in ended.ledger)
-    calls = sum(one.calls for one in ended.ledger)
+    tokens = (
+        spending.usage.input_tokens + spending.usage.output_tokens for spending in ended.ledger
+    )
+    calls = sum(spending.calls for spending in ended.ledger)
     return {
         "rollouts": ended.rollouts,
         "reflections": ended.reflections,

@@ -262,10 +262,10 @@ def _decoded_slowly(text: bytes, where: str) -> Event:
 
 def _fault(error: msgspec.ValidationError) -> str:
     """Return the message of an error, preceded by the path to the fault."""
-    found = _FAULT.fullmatch(str(error))
-    said, path = (found[1], found[2]) if found else (str(error), "")
-    said = f"{said[:1].lower()}{said[1:]}".replace(", got ", ", found ")
-    return f"{path}: {said}" if path else said
+    match = _FAULT.fullmatch(str(error))
+    message, path = (match[1], match[2]) if match else (str(error), "")
+    message = f"{message[:1].lower()}{message[1:]}".replace(", got ", ", found ")
+    return f"{path}: {message}" if path else message
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Event]]:

@@ -152,9 +152,9 @@ class RunFolder:
             self.path.rename(gone)
         remove_tree(gone)
         # Also those of earlier processes that were killed between the two steps.
-        for left in gone.parent.glob(f"{_REMOVED}*"):
+        for leftover in gone.parent.glob(f"{_REMOVED}*"):
             with contextlib.suppress(OSError):
-                remove_tree(left)
+                remove_tree(leftover)
 
 
 def make_run(
@@ -246,7 +246,9 @@ def write_texts(
         # Parts of different kinds may have the same short name.
         chosen = short[name] if list(short.values()).count(short[name]) == 1 else name
         ending = (endings or {}).get(short[name], ".md")
-        stem, ending = (_NO_FILE_NAME.sub("-", one) for one in (chosen.strip(".")[:100], ending))
+        stem, ending = (
+            _NO_FILE_NAME.sub("-", piece) for piece in (chosen.strip(".")[:100], ending)
+        )
         write_text(folder / f"{stem}{ending}", text)
 
 

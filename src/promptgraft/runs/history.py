@@ -242,8 +242,10 @@ class RunHistory:
             _refuse("means", f"{len(self.candidates)}", len(event.means))
         # Estimates may have changed: the baseline has been evaluated on more examples since.
         self.candidates = [
-            one if one.mean == mean else replace(one, mean=mean)
-            for one, mean in zip(self.candidates, event.means, strict=True)
+            candidate_record
+            if candidate_record.mean == mean
+            else replace(candidate_record, mean=mean)
+            for candidate_record, mean in zip(self.candidates, event.means, strict=True)
         ]
         self._lead(event.best)
         self.ended, self.wait, self.steps = event, None, event.steps
@@ -355,10 +357,10 @@ class RunHistory:
         if self._paced is None:
             return None
         since, rollouts = self._paced
-        made, passed = self.rollouts - rollouts, now - since
-        if made < 1 or passed < _LEAST_FOR_A_PACE:
+        progress, passed = self.rollouts - rollouts, now - since
+        if progress < 1 or passed < _LEAST_FOR_A_PACE:
             return None
-        return max(0, (self.budget or 0) - self.rollouts) * passed.total_seconds() / made
+        return max(0, (self.budget or 0) - self.rollouts) * passed.total_seconds() / progress
 
     def progress(self) -> RunProgress:
         """Return the state of the run as a progress event."""

@@ -46,8 +46,8 @@ def reasons_of(history: RunHistory, candidate: CandidateAdded) -> list[str]:
     if candidate.shortened or candidate.module is None or candidate.step not in history.tried:
         return []
     names = candidate.module.split(", ")
-    told = history.tried[candidate.step].reasons.items()
-    return [f"{name}: {reason}" for name, reason in told if reason and name in names]
+    reasons = history.tried[candidate.step].reasons.items()
+    return [f"{name}: {reason}" for name, reason in reasons if reason and name in names]
 
 
 def candidate_page(
@@ -59,9 +59,9 @@ def candidate_page(
 ) -> str:
     """Return the page of a candidate: its parents, changes, texts and scores."""
     number = added.candidate
-    made = f", step {added.step}" if number else ": the baseline"
+    origin = f", step {added.step}" if number else ": the baseline"
     facts = [("prompt", started.prompt)]
-    facts += [("parent", f"candidate {one.candidate}") for one in parents]
+    facts += [("parent", f"candidate {parent.candidate}") for parent in parents]
     if added.module:
         facts.append(("changes", added.module))
     facts += [("why", reason) for reason in why]
@@ -78,7 +78,7 @@ def candidate_page(
         *_texts(added.texts),
         _scores(started, added, parents),
     ]
-    return page(f"Candidate {number}{made}", facts, blocks)
+    return page(f"Candidate {number}{origin}", facts, blocks)
 
 
 def rejection_page(rejected: MutationRejected) -> str:
@@ -105,8 +105,8 @@ def fenced_diff(text: str) -> str:
     # "No newline at end of text" is noise if it applies to both texts.
     remarks = [line for line in lines if line.startswith("\\ ")]
     # One remark alone is a change: only one of the texts lacks the line break.
-    kept = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
-    fence, _, rest = fenced("\n".join(kept)).partition("\n")
+    diff_lines = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
+    fence, _, rest = fenced("\n".join(diff_lines)).partition("\n")
     return f"{fence}diff\n{rest}"
 
 
@@ -142,7 +142,9 @@ def page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) ->
 
 
 def _mean(added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
-    before = "".join(f"; candidate {one.candidate} has {score(one.mean)}" for one in parents)
+    before = "".join(
+        f"; candidate {parent.candidate} has {score(parent.mean)}" for parent in parents
+    )
     scored, total = sum(value is not None for value in added.scores), len(added.scores)
     over = f"over {counted(scored, 'scored example')}"
     if added.estimated:
@@ -170,10 +172,10 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
 
 
 def _scores(started: RunStarted, added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
-    columns: list[Sequence[Score]] = [added.scores, *(one.scores for one in parents)]
-    head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
-    shown = [[_shown(value) for value in column] for column in columns]
-    rows = zip(_names(started.pareto_ids), *shown, strict=True)
+    columns: list[Sequence[Score]] = [added.scores, *(parent.scores for parent in parents)]
+    head = ["example", "score", *(f"candidate {parent.candidate}" for parent in parents)]
+    shown_columns = [[_shown(value) for value in column] for column in columns]
+    rows = zip(_names(started.pareto_ids), *shown_columns, strict=True)
     missing = any(None in column for column in columns)
     return "\n".join(
         [
@@ -221,21 +223,21 @@ def summary_page(
 
 
 def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
-    rows, found = [], ended.held_out
-    if found is not None and not found.why_not:
-        label = f"{len(found.ids)} held out, never seen by the search"
-        before, after = found.baseline_mean, found.winner_mean
+    rows, held_out = [], ended.held_out
+    if held_out is not None and not held_out.why_not:
+        label = f"{len(held_out.ids)} held out, never seen by the search"
+        before, after = held_out.baseline_mean, held_out.winner_mean
         rows.append([label, score(before), score(after), difference(before, after)])
     label = f"{len(history.pareto_ids)} of the validation set, which the search compares on"
     gain = difference(*history.means, estimated=history.estimated)
     rows.append([label, *map(shown_mean, history.sides or ()), gain])
     yield "\n".join(table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
-    if found is not None and found.gain is not None and found.gain.details:
-        yield f"Held out, case by case: {found.gain.details}."
-        if found.answer_length:
-            yield f"Length of the answers: {found.answer_length}."
-    if found is not None and found.why_not:
-        yield f"Not measured on held-out examples: {plain_line(found.why_not)}."
+    if held_out is not None and held_out.gain is not None and held_out.gain.details:
+        yield f"Held out, case by case: {held_out.gain.details}."
+        if held_out.answer_length:
+            yield f"Length of the answers: {held_out.answer_length}."
+    if held_out is not None and held_out.why_not:
+        yield f"Not measured on held-out examples: {plain_line(held_out.why_not)}."
 
 
 def _summary_metrics(ended: RunEnded) -> Iterator[str]:
@@ -265,16 +267,25 @@ def _summary_used(ended: RunEnded, budget: int) -> str:
 
 def _summary_candidates(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     listed, rows = history.candidates[:_MOST_CANDIDATES], []
-    for one in listed:
-        parents = ", ".join(map(str, one.parents))
-        winner = " (winner)" if one.candidate == ended.best and one.candidate else ""
-        cells = [f"{one.candidate}{winner}", parents, one.changed, shown_mean(one)]
+    for candidate_record in listed:
+        parents = ", ".join(map(str, candidate_record.parents))
+        winner = (
+            " (winner)"
+            if candidate_record.candidate == ended.best and candidate_record.candidate
+            else ""
+        )
+        cells = [
+            f"{candidate_record.candidate}{winner}",
+            parents,
+            candidate_record.changed,
+            shown_mean(candidate_record),
+        ]
         rows.append(table_row(cells))
     yield "## Candidates"
     yield "\n".join(table(["candidate", "parents", "changes", "mean on the validation set"], rows))
     if (more := len(history.candidates) - _MOST_CANDIDATES) > 0:
         yield f"and {more} more, in the folder `candidates`."
-    if any(one.estimated for one in listed):
+    if any(candidate_record.estimated for candidate_record in listed):
         yield "A mean with ~ is an estimate: some examples have no score."
 
 
@@ -290,7 +301,7 @@ _LONGEST = 300
 
 def round_page(events: Sequence[RoundEvent]) -> str:
     """Return the page of a round from its events so far."""
-    ended = next((one for one in events if isinstance(one, RoundEnded)), None)
+    ended = next((event for event in events if isinstance(event, RoundEnded)), None)
     became = ended.decided if ended is not None else "the run ended within it"
     facts = [fact for event in events for fact in _round_facts(event)]
     return page(f"Round {events[0].step}: {became}", facts, _round_blocks(events))
@@ -319,8 +330,8 @@ def _means(where: str, means: tuple[Score, Score] | None) -> Iterator[tuple[str,
 
 
 def _round_blocks(events: Sequence[RoundEvent]) -> Iterator[str]:
-    trained = [one for one in events if isinstance(one, RoundTrained)]
-    losses = [loss for one in trained for loss in one.losses]
+    trained = [round_events for round_events in events if isinstance(round_events, RoundTrained)]
+    losses = [loss for event in trained for loss in event.losses]
     yield from _listing(
         "Failures",
         ("case", "metric", "severity", "reason"),
@@ -330,10 +341,10 @@ def _round_blocks(events: Sequence[RoundEvent]) -> Iterator[str]:
         "Blame",
         ("case", "step", "blames", "severity", "problem"),
         [
-            (one.case, f"{one.at} {one.node}".strip(), blame.to, blame.severity, blame.text)
-            for one in events
-            if isinstance(one, StepBlamed)
-            for blame in (*one.blamed, *one.handed_on)
+            (event.case, f"{event.at} {event.node}".strip(), blame.to, blame.severity, blame.text)
+            for event in events
+            if isinstance(event, StepBlamed)
+            for blame in (*event.blamed, *event.handed_on)
         ],
     )
     for event in events:
@@ -341,24 +352,26 @@ def _round_blocks(events: Sequence[RoundEvent]) -> Iterator[str]:
             case GradientsMerged():
                 yield f"## Problems of {plain_line(event.module)}"
                 yield f"Blamed by {', '.join(map(plain_line, event.cases))}."
-                said = (f"- {one.severity}: {_short(one.text)}" for one in event.problems)
-                yield "\n".join(said)
+                problems = (
+                    f"- {problem.severity}: {_short(problem.text)}" for problem in event.problems
+                )
+                yield "\n".join(problems)
             case PatchWritten():
                 yield f"## New text of {plain_line(event.module)}"
                 yield f"{_short(event.why)}"
                 yield from text_change("", event.module, event.before, event.text)
-    unanswered = [one for one in events if isinstance(one, QuestionUnanswered)]
+    unanswered = [questions for questions in events if isinstance(questions, QuestionUnanswered)]
     yield from _listing(
         "Questions without an answer",
         ("question", "why"),
-        [(one.position, one.detail) for one in unanswered],
+        [(question.position, question.detail) for question in unanswered],
     )
 
 
 def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     if rows:
         yield f"## {title}"
-        yield "\n".join(table(head, (table_row([_short(one) for one in row]) for row in rows)))
+        yield "\n".join(table(head, (table_row([_short(value) for value in row]) for row in rows)))
 
 
 def _short(text: str) -> str:

@@ -126,12 +126,12 @@ class RunRecord(RunHistory, Shown):
     @property
     def line(self) -> list[CandidateAdded]:
         """The best candidate and its line of first parents, from the baseline on."""
-        found: list[CandidateAdded] = []
+        line_of_best: list[CandidateAdded] = []
         at = self.best if self.candidates else None
         while at is not None:
-            found.insert(0, self.candidates[at])
-            at = found[0].parents[0] if found[0].parents else None
-        return found
+            line_of_best.insert(0, self.candidates[at])
+            at = line_of_best[0].parents[0] if line_of_best[0].parents else None
+        return line_of_best
 
     @property
     def stopped(self) -> str:
@@ -174,8 +174,8 @@ class RunRecord(RunHistory, Shown):
         )
 
     def _means(self) -> str:
-        known = bool(self.candidates)
-        return change(*self.means, estimated=self.estimated) if known else "nothing known"
+        is_known = bool(self.candidates)
+        return change(*self.means, estimated=self.estimated) if is_known else "nothing known"
 
 
 def _row(candidate: CandidateAdded) -> tuple[str, ...]:
@@ -195,8 +195,8 @@ def list_runs(root: str | Path) -> tuple[RunSummary, ...]:
     Reads ``config.json`` and the end of ``events.jsonl`` of each run. Damaged runs are included,
     with their ``fault``.
     """
-    found = [_listed(folder) for folder in _folders(as_path(root, "root"))]
-    return tuple(sorted(found, key=lambda run: _order(run.created, run.id), reverse=True))
+    summaries = [_listed(folder) for folder in _folders(as_path(root, "root"))]
+    return tuple(sorted(summaries, key=lambda run: _order(run.created, run.id), reverse=True))
 
 
 def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
@@ -214,13 +214,17 @@ def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
         )
     if name == LATEST:
         return max(folders, key=lambda folder: _order(_created(folder), folder.id))
-    found = [folder for folder in folders if folder.id == name]
-    found = found or [folder for folder in folders if folder.id.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        more = f" and {len(found) - _SHOWN_RUNS} more" if len(found) > _SHOWN_RUNS else ""
-        some = f"{listed(folder.id for folder in found[:_SHOWN_RUNS])}{more}"
+    folders_found = [folder for folder in folders if folder.id == name]
+    folders_found = folders_found or [folder for folder in folders if folder.id.startswith(name)]
+    if len(folders_found) == 1:
+        return folders_found[0]
+    if folders_found:
+        more = (
+            f" and {len(folders_found) - _SHOWN_RUNS} more"
+            if len(folders_found) > _SHOWN_RUNS
+            else ""
+        )
+        some = f"{listed(folder.id for folder in folders_found[:_SHOWN_RUNS])}{more}"
         raise ConfigError(f"several runs in {root} begin with `{name}`: {some}; name one")
     near = did_you_mean(name, [*(folder.id for folder in folders), LATEST])
     raise ConfigError(f"no run in {root} is called `{name}`{near}; `promptgraft runs` lists them")
@@ -372,11 +376,11 @@ def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tupl
     while True:
         # Checked before reading: what the process wrote before it released the lock is read.
         locked = folder.is_locked
-        found, end = _new_lines(folder, end)
-        yield from found
+        new_events, end = _new_lines(folder, end)
+        yield from new_events
         if not locked:
             return
-        if not found:
+        if not new_events:
             wait(_SECONDS_BETWEEN_LOOKS)
 
 

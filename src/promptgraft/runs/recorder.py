@@ -132,12 +132,12 @@ class Recorder:
         if lines:
             self._check_folder()
         for line in lines:
-            known = self._file.holds(line)
+            is_recorded = self._file.holds(line)
             # Pages are written before the line, so that readers of the line find them.
-            self._write(line, known=known)
+            self._write(line, known=is_recorded)
             if isinstance(line, events.RunEnded):
                 self._remove_pages_of_others()
-            if not known:
+            if not is_recorded:
                 self._file.append(line)
         if isinstance(event, events.RunEnded):
             self._write_report()
@@ -190,9 +190,13 @@ class Recorder:
                     self._write_round(known=False)
                 self._write_documents(line)
                 # The baseline has been evaluated on more cases, which changes all estimates.
-                for one in (one for one in self._history.candidates if one.estimated):
-                    page = self._folder.candidate(one.candidate)
-                    write_text(page, self._page_of(one.candidate))
+                for candidate_record in (
+                    candidate_record
+                    for candidate_record in self._history.candidates
+                    if candidate_record.estimated
+                ):
+                    page = self._folder.candidate(candidate_record.candidate)
+                    write_text(page, self._page_of(candidate_record.candidate))
 
     def _write_source(self, page: Path, line: events.CandidateAdded, *, known: bool) -> None:
         """Write a candidate as one file, for prompts whose texts form a single source file."""
@@ -202,9 +206,11 @@ class Recorder:
                 self._write_page(path, partial(source_of, prompt, line), known=known)
 
     def _write_round(self, *, known: bool) -> None:
-        told = self._round
+        round_events = self._round
         self._folder.rounds.mkdir(exist_ok=True)
-        self._write_page(self._folder.round(told[0].step), lambda: round_page(told), known=known)
+        self._write_page(
+            self._folder.round(round_events[0].step), lambda: round_page(round_events), known=known
+        )
 
     def _write_best(self, best: int) -> None:
         """Write the texts of the best candidate; remove them while that is the baseline."""
@@ -268,8 +274,8 @@ class Recorder:
         sides = {"baseline": Candidate(changes=baseline), "winner": Candidate(changes=winner)}
         return {
             at: {
-                name: whole_prompt(prompt, base[at], one.overrides[at])
-                for name, one in sides.items()
+                name: whole_prompt(prompt, base[at], side.overrides[at])
+                for name, side in sides.items()
             }
             for at, prompt in self._prompts.items()
         }

@@ -93,15 +93,15 @@ def transcripts(
                 record = decode_record(line)
                 # In the race of a merge, too, the best candidate is evaluated for validation.
                 is_best = place.phase is Phase.IDLE or place.leg == "race/best"
-                found = Transcript(
+                transcript = Transcript(
                     position=record.key,
                     phase=str(Phase.PARETO if is_best else place.phase),
                     step=place.step,
                     candidate=candidate,
                     record=record_from_json(record.answer, record.key),
                 )
-                if case in (None, found.case):
-                    yield found
+                if case in (None, transcript.case):
+                    yield transcript
 
 
 def base_of(folder: RunFolder, tag: str) -> Mapping[str, Change]:
@@ -154,13 +154,13 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
 
 def questions_of(folder: RunFolder) -> Mapping[Place, Path]:
     """Return the files of the questions to the reflection model by place, in order."""
-    found = {}
+    questions = {}
     for path in folder.questions.glob("*.txt") if folder.questions.is_dir() else ():
         with contextlib.suppress(DataFormatError):  # not a file of this run
-            found[Place.parse(path.stem.replace("+", "/"))] = path
+            questions[Place.parse(path.stem.replace("+", "/"))] = path
 
     def order(place: Place) -> tuple[object, ...]:
         phase = QUESTIONS.index(place.phase) if place.phase in QUESTIONS else 0
         return place.step, place.proposal, phase, place.leg, place.count
 
-    return {place: found[place] for place in sorted(found, key=order)}
+    return {place: questions[place] for place in sorted(questions, key=order)}

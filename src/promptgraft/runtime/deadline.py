@@ -264,19 +264,19 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
     try:
         for future in tuple(waiting):
             future.add_done_callback(ended.put)
-        left, is_grace = deadline, False
+        limit, is_grace = deadline, False
         while waiting:
-            found = _next(ended, left)
-            if found is not None:
-                waiting.discard(found)
-                yield found
-            elif left is not None and left.expired:
+            ended_future = _next(ended, limit)
+            if ended_future is not None:
+                waiting.discard(ended_future)
+                yield ended_future
+            elif limit is not None and limit.expired:
                 if is_grace:
                     break
                 for future in tuple(waiting):
                     future.cancel()
                 # Without the cancellation, which would end the grace at once.
-                left, is_grace = Deadline.after(GRACE), True
+                limit, is_grace = Deadline.after(GRACE), True
     finally:
         if undo is not None:
             undo()

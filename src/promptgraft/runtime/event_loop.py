@@ -100,9 +100,9 @@ def of_new_run() -> RunLoop | None:
     Raises ``CallerError`` in the thread of the loop of the process, which the run would block.
     """
     check_may_wait()
-    found = _chosen.get()
+    loop = _chosen.get()
     # A run in the thread of its caller's loop blocks that loop, so it needs another one.
-    return None if found is None or found.thread == threading.get_ident() else found
+    return None if loop is None or loop.thread == threading.get_ident() else loop
 
 
 def check_may_wait() -> None:
@@ -164,13 +164,13 @@ def run(
 
     Raises whatever ``coroutine`` raises, and ``CallerError`` in the thread of the loop.
     """
-    found = loop or _process.get()
-    call = _Call(coroutine, found.loop)
+    loop_chosen = loop or _process.get()
+    call = _Call(coroutine, loop_chosen.loop)
     try:
-        found.check_thread()
+        loop_chosen.check_thread()
         if deadline is not None:
             deadline.check()
-        found.loop.call_soon_threadsafe(call.begin)
+        loop_chosen.loop.call_soon_threadsafe(call.begin)
     except PromptgraftError:
         coroutine.close()  # or Python warns that it was never awaited
         raise

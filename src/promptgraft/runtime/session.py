@@ -140,7 +140,9 @@ class EventBus:
         def unsubscribe() -> None:
             with self._lock:
                 # The wrapper, because one handler may be subscribed several times.
-                self._handlers = tuple(kept for kept in self._handlers if kept is not guarded)
+                self._handlers = tuple(
+                    handler for handler in self._handlers if handler is not guarded
+                )
 
         return unsubscribe
 
@@ -158,9 +160,9 @@ class EventBus:
     ) -> None:
         """Log what a handler raised, once for each handler and kind of exception."""
         with self._lock:
-            known = (handler, type(error)) in self._reported
+            is_reported = (handler, type(error)) in self._reported
             self._reported.add((handler, type(error)))
-        if not known:
+        if not is_reported:
             name = getattr(handler, "__qualname__", type(handler).__qualname__)
             what = f"handler `{name}` of {type(event).__name__} raised {raised_at(error)}"
             _logger.error("%s; it is logged only once", what, exc_info=error)
@@ -314,7 +316,7 @@ def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> 
         if stop_listening is not None:
             stop_listening()
     # By identity, because other threads may publish equal events meanwhile.
-    return any(one is event for one in heard)
+    return any(event_heard is event for event_heard in heard)
 
 
 P = ParamSpec("P")

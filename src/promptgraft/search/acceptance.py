@@ -78,8 +78,8 @@ class MinGain:
     max_repeats = 0
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        one, other = paired_means(before, after)
-        gain = (other or 0.0) - (one or 0.0)
+        mean, other_mean = paired_means(before, after)
+        gain = (other_mean or 0.0) - (mean or 0.0)
         return Decision.ACCEPT if gain >= self.gain else Decision.REFUSE
 
 
@@ -115,8 +115,8 @@ class Paired:
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         if not beats(after, before):
             return Decision.REFUSE
-        found = paired_test(before, after)
-        return Decision.ACCEPT if found.p_value <= self.level else Decision.UNDECIDED
+        gain = paired_test(before, after)
+        return Decision.ACCEPT if gain.p_value <= self.level else Decision.UNDECIDED
 
 
 @attrs.frozen(kw_only=True)
@@ -192,15 +192,15 @@ class Comparer:
             return Compared(refusal=(RejectionReason.TOO_DEAR, expensive), batches=batches)
         # By example: its scores in each repeat.
         theirs, ours = (
-            [[self.scorer.score(one) for one in again] for again in zip(*made, strict=True)]
-            for made in (batches[::2], batches[1::2])
+            [[self.scorer.score(record) for record in again] for again in zip(*half, strict=True)]
+            for half in (batches[::2], batches[1::2])
         )
         before, after = (list(chain.from_iterable(side)) for side in (theirs, ours))
-        one, other = paired_means(before, after)
+        mean, other_mean = paired_means(before, after)
         # By the means of all repeats, because one answer to an example may be bad luck.
         lost = critical_loss([*map(mean_score, theirs)], [*map(mean_score, ours)], minibatch)
         refusal = None
-        if one is None or other is None:
+        if mean is None or other_mean is None:
             detail = f"no example of {self.where} was scored for both parent and child"
             refusal = RejectionReason.UNSCORED, detail
         elif lost is not None:
@@ -210,10 +210,10 @@ class Comparer:
             if decision is Decision.UNDECIDED and not is_last:
                 return None
             chance = ": that may be chance" if decision is Decision.UNDECIDED else ""
-            detail = f"{other:.3f} on {self.where}, the parent had {one:.3f}{chance}"
+            detail = f"{other_mean:.3f} on {self.where}, the parent had {mean:.3f}{chance}"
             refusal = RejectionReason.NOT_BETTER, detail
-        gain = (other or 0.0) - (one or 0.0)
-        return Compared(before=one, after=other, gain=gain, refusal=refusal, batches=batches)
+        gain = (other_mean or 0.0) - (mean or 0.0)
+        return Compared(before=mean, after=other_mean, gain=gain, refusal=refusal, batches=batches)
 
 
 def _more_expensive(records: Records, limit: Decimal) -> str:
@@ -303,12 +303,12 @@ class Rejections:
     ) -> list[MutationRejected]:
         """Add the rejection of a child: one for each of its changes."""
         for change in changes:
-            others = names_of(one.module for one in changes if one is not change)
-            said = f"{detail}; changed together with {others}" if others else detail
+            also_changed = names_of(changed.module for changed in changes if changed is not change)
+            line = f"{detail}; changed together with {also_changed}" if also_changed else detail
             self.add(
                 change.module.name,
                 change.before.text,
-                InvalidProposalError(reason, said),
+                InvalidProposalError(reason, line),
                 text=change.text,
                 compared=compared,
                 final=change is changes[-1],
@@ -318,4 +318,4 @@ class Rejections:
     def name_parent(self, position: int) -> None:
         """Set the position of the parent, which was not known when the step began."""
         self.parent = position
-        self.all[:] = [replace(one, parent=position) for one in self.all]
+        self.all[:] = [replace(rejection, parent=position) for rejection in self.all]

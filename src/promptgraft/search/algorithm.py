@@ -93,16 +93,18 @@ class BaseSearch:
         examples = [kit.validation[place] for place in chosen]
         scored: Records = ()
         try:
-            made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
+            records = yield from Rollouts(
+                position="baseline", candidate=baseline, examples=examples
+            )
             # Before any score is asked for: amounts are relative to those of the baseline.
-            kit.scorer.learn(made)
-            kit.scorer.require(required, made)
-            scored = made
+            kit.scorer.learn(records)
+            kit.scorer.require(required, records)
+            scored = records
         finally:
             # Even a run that stops this early needs a best candidate.
             self.population.join(baseline, dict(zip(chosen, scored, strict=False)), step=0)
         yield from self._check_usable()
-        return made
+        return records
 
     def _check_usable(self) -> Asking[None]:
         """End the run if no answer of the baseline can be used: every step would waste money."""
@@ -129,13 +131,13 @@ class BaseSearch:
         if not step:
             yield from self.evaluate_baseline()
             return 0
-        made: Records = yield from Rollouts(
+        records: Records = yield from Rollouts(
             position=str(Place.of_step(step, proposal).at(Phase.PARETO)),
             candidate=candidate,
             examples=self.kit.validation,
         )
         self.accepted.append(candidate.modules)
-        return self.population.join(candidate, dict(enumerate(made)), step=step)
+        return self.population.join(candidate, dict(enumerate(records)), step=step)
 
     def end_step(self, step: int) -> Asking[None]:
         """End a step. Call it after each.

@@ -84,8 +84,8 @@ class Answers:
         try:
             answer: Json = _READER.decode(text)
         except msgspec.DecodeError:  # lone surrogates and the like, which JSON permits
-            found = self.journal.find(key, digest)
-            return None if found is None else found.value
+            entry = self.journal.find(key, digest)
+            return None if entry is None else entry.value
         return answer
 
     def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> Sequence[Spending]:
@@ -143,7 +143,7 @@ def accepted_faults(held: Iterable[HeldFault]) -> list[Record]:
 def record_to_json(record: RolloutRecord) -> Json:
     """Return a rollout as the journal keeps it: its fields by name."""
     feedback = record.feedback
-    told: dict[str, Json] = {
+    record_plain: dict[str, Json] = {
         "example_id": record.example_id,
         "inputs_repr": record.inputs_repr,
         "output_repr": record.output_repr,
@@ -162,14 +162,14 @@ def record_to_json(record: RolloutRecord) -> Json:
     }
     # Left out of most records, because a journal may hold a million of them.
     if record.verdicts:
-        plain: list[dict[str, Json]] = [attrs.asdict(one) for one in record.verdicts]
-        told["verdicts"] = [
-            {name: value for name, value in one.items() if (name, value) not in _UNSAID}
-            for one in plain
+        plain: list[dict[str, Json]] = [attrs.asdict(verdict) for verdict in record.verdicts]
+        record_plain["verdicts"] = [
+            {name: value for name, value in verdict.items() if (name, value) not in _UNSAID}
+            for verdict in plain
         ]
     if record.steps:
-        told["steps"] = [step_to_json(step) for step in record.steps]
-    return told
+        record_plain["steps"] = [step_to_json(step) for step in record.steps]
+    return record_plain
 
 
 def record_from_json(answer: Json, key: str) -> RolloutRecord:
@@ -206,46 +206,56 @@ class Repeated:
     def __call__(
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
-        made: list[RolloutRecord] = []
+        records: list[RolloutRecord] = []
         for run in range(self.runs):
             # The example is a copy made for this call, so the last run may modify it.
-            own = example if run == self.runs - 1 else example.copy()
+            copied = example if run == self.runs - 1 else example.copy()
             try:
-                made.append(self.rollout(candidate, own, deadline))
+                records.append(self.rollout(candidate, copied, deadline))
             except AbandonedRolloutError as error:
                 # The answers before it are lost with it, and were paid for too.
-                raise AbandonedRolloutError(error.cause, (*_spent(made), *error.spent)) from None
-        return self._as_one(made)
+                raise AbandonedRolloutError(error.cause, (*_spent(records), *error.spent)) from None
+        return self._as_one(records)
 
     def _as_one(self, made: Sequence[RolloutRecord]) -> RolloutRecord:
         """Return the worst rollout with the mean scores of all that are scored."""
-        scored = [(one, one.feedback) for one in made if one.feedback is not None]
+        scored = [(record, record.feedback) for record in made if record.feedback is not None]
         if not scored:
             return attrs.evolve(made[-1], spent=_spent(made))
         worst, feedback = min(scored, key=lambda pair: pair[1].score)
-        scores = [said.score for _, said in scored]
-        names = dict.fromkeys(chain.from_iterable(said.objectives for _, said in scored))
+        scores = [feedback.score for _, feedback in scored]
+        names = dict.fromkeys(chain.from_iterable(feedback.objectives for _, feedback in scored))
         if min(scores) < max(scores):
-            shown = ", ".join(f"{score:.4g}" for score in scores)
-            head = f"Of {counted(len(scores), 'answer')} with the scores {shown} this is the worst."
+            listed = ", ".join(f"{score:.4g}" for score in scores)
+            head = (
+                f"Of {counted(len(scores), 'answer')} with the scores {listed} this is the worst."
+            )
             feedback = attrs.evolve(feedback, feedback=f"{head}\n\n{feedback.feedback}")
         objectives = {
-            name: fmean(said.objectives.get(name, 0.0) for _, said in scored) for name in names
+            name: fmean(feedback.objectives.get(name, 0.0) for _, feedback in scored)
+            for name in names
         }
         return attrs.evolve(
             worst,
             feedback=attrs.evolve(feedback, score=fmean(scores), objectives=objectives),
             spent=_spent(made),
             verdicts=tuple(
-                self._as_verdict(verdict, [one for one, _ in scored]) for verdict in worst.verdicts
+                self._as_verdict(verdict, [record for record, _ in scored])
+                for verdict in worst.verdicts
             ),
         )
 
     def _as_verdict(self, worst: Verdict, made: Sequence[RolloutRecord]) -> Verdict:
         """Return a metric's verdict on all answers; an answer without a verdict counts as 0."""
-        said = [{one.metric: one.score for one in record.verdicts} for record in made]
-        known = [score for one in said if (score := one.get(worst.metric, 0.0)) is not None]
-        score = fmean(known) if known else None
+        scores_by_metric = [
+            {verdict.metric: verdict.score for verdict in record.verdicts} for record in made
+        ]
+        metric_scores = [
+            score
+            for scores in scores_by_metric
+            if (score := scores.get(worst.metric, 0.0)) is not None
+        ]
+        score = fmean(metric_scores) if metric_scores else None
         passed = None if score is None else score >= self.thresholds.get(worst.metric, 0.0)
         return attrs.evolve(worst, score=score, passed=passed)
 

@@ -169,72 +169,86 @@ class RolloutBatch(Batch):
         self.earlier = tuple(books.answers.held)
         self.asked = [self._recall(ask) for ask in asked]
         self._missing = [
-            (one, place)
-            for one in self.asked
-            if len(one.records) < len(one.keys)
-            for place in range(len(one.keys))
-            if place not in one.records
+            (ask, place)
+            for ask in self.asked
+            if len(ask.records) < len(ask.keys)
+            for place in range(len(ask.keys))
+            if place not in ask.records
         ]
         if in_turns:
             # The sort is stable: for each example, requests keep their order.
             self._missing.sort(key=lambda missing: missing[1])
         self.missing = len(self._missing)
         if sources.in_batches:
-            found = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
-            self.is_patient = all(one is not None and one.phase not in MINIBATCHES for one in found)
-        for one in dict.fromkeys(one for one, _ in self._missing):
+            places = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
+            self.is_patient = all(
+                place is not None and place.phase not in MINIBATCHES for place in places
+            )
+        for ask in dict.fromkeys(ask for ask, _ in self._missing):
             if sources.working is not None:
-                sources.working(one.ask.position, len(one.records), len(one.keys))
+                sources.working(ask.ask.position, len(ask.records), len(ask.keys))
 
     def _recall(self, ask: Rollouts) -> Asked:
-        answers, ledger, known = self._books.answers, self._books.ledger, self._sources
+        answers, ledger, sources = self._books.answers, self._books.ledger, self._sources
         try:
-            own = [known.example_digests[example.id] for example in ask.examples]
+            digests = [sources.example_digests[example.id] for example in ask.examples]
         except KeyError as missing:
             raise CallerError(
                 f"the run has no example {missing}, which is asked for at `{ask.position}`"
             ) from None
         if ask.by_example:
-            pairs = zip(own, ask.examples, strict=True)
+            pairs = zip(digests, ask.examples, strict=True)
             # With the id, because two examples may have the same content.
             names = [digest_text(f"{content}:{example.id}")[:12] for content, example in pairs]
             keys = [f"{ask.position}/{name}" for name in names]
         else:
-            keys = [f"{ask.position}/{place}" for place in range(len(own))]
-        one = Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", own))
-        for place, text in enumerate(answers.journal.find_texts(one.keys, one.digests)):
+            keys = [f"{ask.position}/{place}" for place in range(len(digests))]
+        asked_rollouts = Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", digests))
+        for place, text in enumerate(
+            answers.journal.find_texts(asked_rollouts.keys, asked_rollouts.digests)
+        ):
             if text is None:
                 continue
             try:
-                one.records[place] = READER.decode(text)
+                asked_rollouts.records[place] = READER.decode(text)
             except (msgspec.MsgspecError, FeedbackError):  # the slow reader says what is wrong
                 key = keys[place]
-                one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
-        found = one.records.values()
-        unused = (answers.unused(keys[at], record.spent) for at, record in one.records.items())
+                asked_rollouts.records[place] = record_from_json(
+                    answers.recall(key, asked_rollouts.digests[place]), key
+                )
+        records = asked_rollouts.records.values()
+        unused = (
+            answers.unused(keys[at], record.spent) for at, record in asked_rollouts.records.items()
+        )
         ledger.count(
-            [paid for record in found for paid in record.spent]
-            + answers.spent(one.keys)
+            [paid for record in records for paid in record.spent]
+            + answers.spent(asked_rollouts.keys)
             + list(chain.from_iterable(unused)),
-            rollouts=len(found),
-            unscored=[record.feedback for record in found].count(None),
+            rollouts=len(records),
+            unscored=[record.feedback for record in records].count(None),
             recorded=True,
         )
-        return one
+        return asked_rollouts
 
     def work(self, number: int) -> Callable[[], object]:
-        one, place = self._missing[number]
-        ask, sources = one.ask, self._sources
+        asked_rollouts, place = self._missing[number]
+        ask, sources = asked_rollouts.ask, self._sources
         example = ask.examples[place]
         # A copy, because agents, tools and feedback functions may modify their arguments.
-        own, watch = example.copy(), sources.watch.at(one.keys[place])
-        rollout = partial(watch.call, sources.rollout, ask.candidate, own, sources.deadline)
-        return partial(positioned, one.keys[place], rollout) if sources.in_batches else rollout
+        example_copy, watch = example.copy(), sources.watch.at(asked_rollouts.keys[place])
+        rollout = partial(
+            watch.call, sources.rollout, ask.candidate, example_copy, sources.deadline
+        )
+        return (
+            partial(positioned, asked_rollouts.keys[place], rollout)
+            if sources.in_batches
+            else rollout
+        )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        one, place = self._missing[number]
-        key, digest, books = one.keys[place], one.digests[place], self._books
-        where = f"the target's rollout of example `{one.ask.examples[place].id}`"
+        ask, place = self._missing[number]
+        key, digest, books = ask.keys[place], ask.digests[place], self._books
+        where = f"the target's rollout of example `{ask.ask.examples[place].id}`"
         try:
             record = outcome()
         except AbandonedRolloutError as error:
@@ -245,7 +259,7 @@ class RolloutBatch(Batch):
             raise error.at(key) from error.__cause__
         except TransientProviderError as error:  # the worker itself was lost
             record = RolloutRecord(
-                example_id=one.ask.examples[place].id,
+                example_id=ask.ask.examples[place].id,
                 inputs_repr="",
                 output_repr="",
                 tool_trace_repr="",
@@ -257,11 +271,11 @@ class RolloutBatch(Batch):
         except user_errors() as error:
             raise CallerError(f"{where} raised {raised_at(error)}").at(key) from error
         if not isinstance(record, RolloutRecord):
-            found = shown(record)
-            raise CallerError(f"{where}: expected a RolloutRecord, found {found}").at(key)
-        if record.example_id != one.ask.examples[place].id:
-            found = shown(record.example_id)
-            raise CallerError(f"{where}: the record is of example {found}").at(key)
+            fault = shown(record)
+            raise CallerError(f"{where}: expected a RolloutRecord, found {fault}").at(key)
+        if record.example_id != ask.ask.examples[place].id:
+            fault = shown(record.example_id)
+            raise CallerError(f"{where}: the record is of example {fault}").at(key)
         try:
             self._sources.scorer.check(record)
         except FeedbackError:
@@ -281,9 +295,9 @@ class RolloutBatch(Batch):
             entry = Record(key, digest, "rollout", record_to_json(record))
         paid = books.answers.paid(key, record.spent)
         books.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
-        one.records[place] = record
+        ask.records[place] = record
         if self._sources.working is not None:
-            self._sources.working(one.ask.position, len(one.records), len(one.keys))
+            self._sources.working(ask.ask.position, len(ask.records), len(ask.keys))
         return entry
 
 

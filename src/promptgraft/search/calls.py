@@ -238,7 +238,7 @@ class Calls:
             except RuntimeError as error:
                 # Calls that were not submitted never end, so nothing may wait for them.
                 pending.left -= batch.missing - number
-                self.pending = [one for one in self.pending if not one.is_over]
+                self.pending = [call for call in self.pending if not call.is_over]
                 raise ConfigError(
                     f"executor: {type(executor).__name__} takes no calls: {error}; "
                     "keep it open until the run has ended"
@@ -282,11 +282,11 @@ class Calls:
         """Return the calls that have ended, as soon as there is one or the time is up."""
         ended: list[_Ended] = []
         try:
-            found = self._ended.get(timeout=seconds)
+            ended_call = self._ended.get(timeout=seconds)
             while True:
-                if found is not None:
-                    ended.append(found)
-                found = self._ended.get_nowait()
+                if ended_call is not None:
+                    ended.append(ended_call)
+                ended_call = self._ended.get_nowait()
         except Empty:
             return ended
 

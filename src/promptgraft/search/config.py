@@ -165,8 +165,8 @@ class RunConfig(Settings, ABC):
     def decisive(self) -> Mapping[str, Json]:
         """The algorithm's own settings that decide the path of a run; part of the fingerprint."""
         shared: type[Settings] = RunConfig
-        own = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
-        return {name: unstructure(getattr(self, name), path=name) for name in sorted(own)}
+        own_fields = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
+        return {name: unstructure(getattr(self, name), path=name) for name in sorted(own_fields)}
 
     @classmethod
     def kinds(cls) -> Mapping[str, Kind[object]]:
@@ -200,11 +200,13 @@ class RunConfig(Settings, ABC):
         Raises:
             ConfigError: an example cannot be copied.
         """
-        kept = self.data.held_out
+        examples = self.data.held_out
         return attrs.evolve(
             self,
             training_examples=[example.copy() for example in self.training_examples],
-            data=attrs.evolve(self.data, held_out=kept and [one.copy() for one in kept]),
+            data=attrs.evolve(
+                self.data, held_out=examples and [example.copy() for example in examples]
+            ),
         )
 
     def budget_of(self, proposals: int) -> int:
@@ -213,8 +215,8 @@ class RunConfig(Settings, ABC):
 
     def pays_for(self, rollouts: int) -> Affordable:
         """Return how many proposals this many rollouts pay for."""
-        left = rollouts - self.baseline_size - self.reserved_size
-        count = max(0, left // self.pareto_set_size)
+        remaining = rollouts - self.baseline_size - self.reserved_size
+        count = max(0, remaining // self.pareto_set_size)
         return Affordable(if_accepted=count, if_refused=count, steps=count)
 
     def rollouts_for(self, proposals: int) -> int:
@@ -256,8 +258,12 @@ class RunConfig(Settings, ABC):
     @property
     def budget(self) -> int:
         """Rollouts that the run may use: ``rollout_budget``, or those of a size."""
-        given = self.rollout_budget
-        return given if isinstance(given, int) else self.budget_of(PROPOSALS[given])
+        whole_budget = self.rollout_budget
+        return (
+            whole_budget
+            if isinstance(whole_budget, int)
+            else self.budget_of(PROPOSALS[whole_budget])
+        )
 
     @property
     def baseline_size(self) -> int:
@@ -324,9 +330,9 @@ class RunConfig(Settings, ABC):
             f"objectives.{name}": getattr(self.objectives, name)
             for name in ("required", "pick", "weights")
         }
-        for place, one in enumerate(self.limits.stoppers):
-            if isinstance(one, RequiredObjectives):
-                named[f"limits.stoppers[{place}].thresholds"] = one.thresholds
+        for place, stopper in enumerate(self.limits.stoppers):
+            if isinstance(stopper, RequiredObjectives):
+                named[f"limits.stoppers[{place}].thresholds"] = stopper.thresholds
         return named
 
     @property
@@ -338,8 +344,8 @@ class RunConfig(Settings, ABC):
     @property
     def held_out(self) -> tuple[GepaExample, ...]:
         """The held-out examples: those of ``data``, or else the last of the training examples."""
-        taken = self._ordered[len(self.training_examples) - self._taken_out :]
-        return taken if self.data.held_out is None else tuple(self.data.held_out)
+        examples = self._ordered[len(self.training_examples) - self._taken_out :]
+        return examples if self.data.held_out is None else tuple(self.data.held_out)
 
     @property
     def _ordered(self) -> tuple[GepaExample, ...]:
@@ -354,10 +360,10 @@ class RunConfig(Settings, ABC):
         """How many of the training examples are held out."""
         count = len(self.training_examples) if self.data.held_out is None else 0
         size = min(int(_SHARE * count), (count - self.pareto_set_size) // 2)
-        if size >= _LEAST and isinstance(given := self.rollout_budget, int):
+        if size >= _LEAST and isinstance(budget := self.rollout_budget, int):
             without = attrs.evolve(self, data=attrs.evolve(self.data, held_out=()))
             # Each takes two rollouts, the baseline's and the winner's.
-            size = min(size, int(_PER_BUDGET * given), (given - without.least_budget) // 2)
+            size = min(size, int(_PER_BUDGET * budget), (budget - without.least_budget) // 2)
         return size if size >= _LEAST else 0
 
     @property
@@ -391,13 +397,13 @@ class RunConfig(Settings, ABC):
         )
 
     def _check_examples(self) -> None:
-        seen: set[str] = set()
-        given = {"training_examples": self.training_examples, "data.held_out": self.data.held_out}
-        for name, examples in given.items():
+        ids: set[str] = set()
+        groups = {"training_examples": self.training_examples, "data.held_out": self.data.held_out}
+        for name, examples in groups.items():
             for example in examples or ():
-                if example.id in seen:
+                if example.id in ids:
                     raise ConfigError(f"{name}: the id `{example.id}` occurs twice")
-                seen.add(example.id)
+                ids.add(example.id)
         if self.pareto_set_size >= len(self.training_examples):
             raise ConfigError(
                 f"pareto_set_size: {self.pareto_set_size} of {len(self.training_examples)} "
@@ -406,11 +412,11 @@ class RunConfig(Settings, ABC):
 
     def _check_budget(self) -> None:
         if self.budget < self.least_budget:
-            kept = {
+            reserves = {
                 "the rest of the validation set": self.finals_size,
                 "the held-out examples": self.following_size,
             }
-            last = "".join(f", {what} {size}" for what, size in kept.items() if size)
+            last = "".join(f", {what} {size}" for what, size in reserves.items() if size)
             raise ConfigError(
                 f"rollout_budget: expected at least {self.least_budget} (the baseline takes "
                 f"{self.baseline_size} rollouts, one step up to {self.step_size}{last}), found "

@@ -76,24 +76,24 @@ def measure(
             break
         rounds += 1
     contest = _Contest(kit=kit, winner=winner, examples=examples)
-    known, spent = 0, [0.0]
+    known_size, spent = 0, [0.0]
     for portion, number in (*portions, *((ordered, number) for number in range(1, rounds))):
         yield from contest.ask(portion, number)
-        known += len(portion)
-        spent.append(_spent(known / count, rounds))
+        known_size += len(portion)
+        spent.append(_spent(known_size / count, rounds))
         share = spent[-1] - spent[-2]
         if contest.is_fixed:
             # The scores are those of the first round, so the one remaining look at them may
             # spend the whole error.
             share = ERROR - spent[len(portions) - 1]
-        found = contest.scored(share)
-        is_clear = verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
+        scores = contest.scored(share)
+        is_clear = verdict_of(winner, scores) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
         if is_clear or contest.is_fixed:
             break
     figures = contest.figures()
     # After the figures, which must not contain answers that were repeated for losing.
     yield from contest.confirm()
-    return attrs.evolve(found, lost=contest.lost(), rollouts=contest.rollouts), figures
+    return attrs.evolve(scores, lost=contest.lost(), rollouts=contest.rollouts), figures
 
 
 def _spent(done: float, rounds: int) -> float:
@@ -122,7 +122,7 @@ class _Contest:
             for start in (0, 1)
             for candidate in ((self.winner, 0), (0, self.winner))[start]
         ]
-        made = yield from Together(
+        share_records = yield from Together(
             [
                 Rollouts(
                     # Both halves of a candidate have it; keys are by example, so none collide.
@@ -135,7 +135,7 @@ class _Contest:
             ],
             in_turns=True,
         )
-        for (candidate, examples), records in zip(turns, made, strict=True):
+        for (candidate, examples), records in zip(turns, share_records, strict=True):
             for example, record in zip(examples, records, strict=True):
                 self.answers.setdefault(example.id, ([], []))[candidate > 0].append(record)
 
@@ -143,10 +143,12 @@ class _Contest:
         """Evaluate critical examples without an answer, and repeat those that score lower."""
         # Numbered after the last possible round, so that positions are not used twice.
         for number in range(_MOST_ROUNDS_OF_FEW, _MOST_ROUNDS_OF_FEW + ANSWERS):
-            both = ((one, *self._both(one)) for one in self.examples if one.critical)
+            both = (
+                (example, *self._both(example)) for example in self.examples if example.critical
+            )
             open_ones = [
-                one
-                for one, before, after in both
+                example
+                for example, before, after in both
                 if not (before and after) or not is_settled(before, after)
             ]
             if not open_ones or not self.kit.budget.affords(2 * len(open_ones)):
@@ -157,8 +159,8 @@ class _Contest:
     def is_fixed(self) -> bool:
         """Whether every repeated answer equals the first one."""
         sides = list(chain.from_iterable(self.answers.values()))
-        again = [(side[0], other) for side in sides for other in side[1:]]
-        return bool(again) and all(one.output_repr == two.output_repr for one, two in again)
+        again = [(side[0], repeat) for side in sides for repeat in side[1:]]
+        return bool(again) and all(first.output_repr == two.output_repr for first, two in again)
 
     def figures(self) -> Sides:
         """Return the figures of each side over all its answers."""
@@ -173,21 +175,21 @@ class _Contest:
 
     def lost(self) -> tuple[str, ...]:
         """Return the critical examples on which the winner is worse."""
-        both = ((one.id, *self._both(one)) for one in self.examples if one.critical)
+        both = ((example.id, *self._both(example)) for example in self.examples if example.critical)
         return tuple(
             id_ for id_, before, after in both if before and after and is_lost(before, after)
         )
 
     def _both(self, example: GepaExample) -> tuple[list[float], list[float]]:
         before, after = (
-            [score for one in side if (score := self.kit.scorer.score(one)) is not None]
+            [score for record in side if (score := self.kit.scorer.score(record)) is not None]
             for side in self.answers.get(example.id, ((), ()))
         )
         return before, after
 
     def scored(self, spent: float) -> HeldOut:
         """Return the mean scores so far, in the order of ``examples``."""
-        ids = tuple(one.id for one in self.examples if one.id in self.answers)
+        ids = tuple(example.id for example in self.examples if example.id in self.answers)
         before, after = zip(*(self.answers[id_] for id_ in ids), strict=True)
         return HeldOut(
             ids=ids,
@@ -203,4 +205,4 @@ class _Contest:
 
 def _mean_length(sides: Iterable[Iterable[RolloutRecord]]) -> float:
     records = chain.from_iterable(sides)
-    return mean([float(len(one.output_repr)) for one in records]) or 0.0
+    return mean([float(len(record.output_repr)) for record in records]) or 0.0

@@ -102,13 +102,13 @@ class OptimizationContext:
         Raises:
             ConfigError: no adapter can propose new texts, or ``subject`` cannot be improved.
         """
-        given: object = subject
-        if isinstance(given, PromptTemplate):
+        subject_object: object = subject
+        if isinstance(subject_object, PromptTemplate):
             raise ConfigError(
-                f"prompt: expected a Prompt, found the template `{given.ns}/{given.key}`; "
-                "write Prompt(template)"
+                f"prompt: expected a Prompt, found the template "
+                f"`{subject_object.ns}/{subject_object.key}`; write Prompt(template)"
             )
-        if not isinstance(given, (Prompt, PromptSet, Subject, Target)):
+        if not isinstance(subject_object, (Prompt, PromptSet, Subject, Target)):
             raise ConfigError(
                 "prompt: expected a Prompt, Texts, Prompts, a Graph or a target of your own, found "
                 f"{shown(subject)}"

@@ -92,29 +92,29 @@ class Remarks:
 
     def texts(self, held_out: HeldOut | None) -> tuple[str, ...]:
         """Return the remarks, one line each."""
-        found = []
+        remark_texts = []
         if self.taught:
-            found.append(
+            remark_texts.append(
                 f"{counted(len(self.taught), 'case')} had no `expected` and are judged by what the "
                 f"teacher `{next(iter(self.taught.values()))}` answered: {listed(self.taught)}"
             )
         if held_out is not None and held_out.lost:
-            found.append(f"critical cases got worse: {listed(held_out.lost)}")
+            remark_texts.append(f"critical cases got worse: {listed(held_out.lost)}")
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
-            found.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
+            remark_texts.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
         elif not self._are_alike:
-            found += constant_metrics(self._by_metric)
+            remark_texts += constant_metrics(self._by_metric)
         rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
         if rises is not None and rises >= _STRONG:
             longer = held_out.answer_length if held_out is not None else ""
             also = f"; the winner's answers: {longer}" if longer else ""
-            found.append(
+            remark_texts.append(
                 f"scores rise with the length of the answers (correlation {rises:.2f} over "
                 f"{len(self._lengths)} answers of the baseline){also}; see that length is not "
                 "what is rewarded"
             )
-        return tuple(found)
+        return tuple(remark_texts)
 
 
 def _short(text: str) -> str:
@@ -203,8 +203,8 @@ class Course:
             CallerError: the search has not evaluated the baseline.
             JournalError: the journal cannot be used.
         """
-        done = StopReason.DONE, "the search has come to its own end"
-        ended = yield from self._until_end(self._search.run(), done)
+        reason = StopReason.DONE, "the search has come to its own end"
+        ended = yield from self._until_end(self._search.run(), reason)
         if not self._search.population.pool.candidates:
             raise CallerError(
                 f"{type(self._search).__name__}.run: expected the baseline to be taken in first; "
@@ -285,12 +285,14 @@ class Course:
             taught=tuple(self._remarks.taught),
             pareto_ids=tuple(example.id for example in search.kit.validation),
             means=tuple(pool.estimate(position) for position in range(len(pool))),
-            ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
-            parents=tuple(found.parents for found in candidates),
+            ancestry=tuple(
+                candidate.parents[0] if candidate.parents else None for candidate in candidates
+            ),
+            parents=tuple(candidate.parents for candidate in candidates),
             gains=_gains(pool, best),
             accepted_mutations=len(search.accepted) - of_examples,
             accepted_example_mutations=of_examples,
-            accepted_merges=sum(len(found.parents) == 2 for found in candidates),
+            accepted_merges=sum(len(candidate.parents) == 2 for candidate in candidates),
             rejections=tuple(search.rejections),
             total_rollouts=self._ledger.rollouts,
             unscored_rollouts=self._ledger.unscored,

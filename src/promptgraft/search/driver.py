@@ -125,22 +125,22 @@ class Driver:
             except StopIteration as end:
                 strand.has_ended, strand.value = True, end.value
                 return
-            except PromptgraftError as found:
-                strand.has_ended, strand.error = True, found
+            except PromptgraftError as strand_error:
+                strand.has_ended, strand.error = True, strand_error
                 return
-            except Exception as found:
+            except Exception as strand_error:
                 if not self._author:
                     raise
-                blamed = CallerError(f"algorithm `{self._author}` raised {raised_at(found)}")
-                blamed.__cause__ = found
+                blamed = CallerError(f"algorithm `{self._author}` raised {raised_at(strand_error)}")
+                blamed.__cause__ = strand_error
                 strand.has_ended, strand.error = True, blamed
                 return
             answer = error = None
             try:
                 answer = yield from self._answer(strand, ask)
-            except PromptgraftError as found:
+            except PromptgraftError as strand_error:
                 # Thrown into the search at its ask, so that `try` and `finally` work there.
-                error = found
+                error = strand_error
 
     def _continue(self, strand: Strand[Any], work: Waits[None]) -> None:
         for is_ready in work:
@@ -202,8 +202,8 @@ class Driver:
         branches = [self._start(strand, Start(iter(part))) for part in parts]
         answers: list[object] = []
         for branch in branches:
-            found: object = yield from self._join(strand, Join(branch))
-            answers.append(found)
+            value: object = yield from self._join(strand, Join(branch))
+            answers.append(value)
         return answers
 
     # Branches.
@@ -220,7 +220,7 @@ class Driver:
             ),
             copy(self._main.stretch),
             # The lists themselves: they grow until the branches end, and are read after that.
-            earlier=[other.batches for other in self._branches],
+            earlier=[branch.batches for branch in self._branches],
             most_questions=ask.most_questions,
         )
         self._branches.append(strand)
@@ -254,8 +254,8 @@ class Driver:
             else:
                 self.emit(ask.amend(event), parent)
         parent.books.ledger.take(strand.books.ledger)
-        own, joined = parent.books.answers.held, strand.books.answers.held
-        own += [fault for fault in joined if fault not in own and not fault.is_recorded]
+        faults, joined = parent.books.answers.held, strand.books.answers.held
+        faults += [fault for fault in joined if fault not in faults and not fault.is_recorded]
         if parent is self._main:
             parent.stretch.add(parent.batches + strand.batches)
             parent.batches = []
@@ -263,26 +263,27 @@ class Driver:
             parent.batches += strand.batches
         if strand.error is not None:
             raise strand.error
-        found: T = strand.value
-        return found
+        value: T = strand.value
+        return value
 
     def _give_up_branches(self) -> Waits[int]:
         given_up, self._branches = self._branches, []
         for strand in given_up:
             strand.is_given_up = True
-        pending = [one for one in self._calls.pending if one.owner in given_up]
-        for one in pending:
-            one.cancel()
+        pending = [call for call in self._calls.pending if call.owner in given_up]
+        for call in pending:
+            call.cancel()
         # Calls that have begun are paid for, so they are awaited and recorded.
-        yield lambda: all(one.is_over for one in pending)
+        yield lambda: all(call.is_over for call in pending)
         return sum(strand.rollouts for strand in given_up)
 
     def _before(self, strand: Strand[Any]) -> list[Strand[Any]]:
         """Return the branches that precede a strand, except those that it belongs to."""
         return [
-            other
-            for other in self._branches
-            if other.number < strand.number and other.number != strand.number[: len(other.number)]
+            branch
+            for branch in self._branches
+            if branch.number < strand.number
+            and branch.number != strand.number[: len(branch.number)]
         ]
 
     def emit(self, event: object, strand: Strand[Any] | None = None) -> None:
@@ -308,21 +309,21 @@ class Driver:
         self, strand: Strand[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
     ) -> Waits[list[Records]]:
         books = strand.books
-        wanted = sum(len(ask.examples) for ask in asked)
+        rollouts = sum(len(ask.examples) for ask in asked)
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
-        under_way = (one for one in self._calls.pending if isinstance(one.batch, RolloutBatch))
-        used = self._whole.rollouts + sum(one.left for one in under_way)
+        under_way = (call for call in self._calls.pending if isinstance(call.batch, RolloutBatch))
+        used = self._whole.rollouts + sum(batch.left for batch in under_way)
         # Also for algorithms of other authors, which need not check the budget themselves.
-        if used + wanted > self._whole.rollout_budget:
+        if used + rollouts > self._whole.rollout_budget:
             raise RunStoppedError(
-                StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
+                StopReason.BUDGET, f"{rollouts} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
         yield from self._calls.make(strand, batch, urgency=strand.number)
         # By place, because records are kept in the order in which calls ended.
-        answers = [tuple(map(one.records.__getitem__, range(len(one.keys)))) for one in batch.asked]
-        for one, records in zip(batch.asked, answers, strict=True):
-            for key, record in zip(one.keys, records, strict=True):
+        answers = [tuple(map(ask.records.__getitem__, range(len(ask.keys)))) for ask in batch.asked]
+        for ask, records in zip(batch.asked, answers, strict=True):
+            for key, record in zip(ask.keys, records, strict=True):
                 self.emit(Made(key, record), strand)
             strand.batches.append(tuple([record.feedback is None for record in records]))
         faults = [record.fault for of in answers for record in of if record.feedback is None]
@@ -337,7 +338,7 @@ class Driver:
         tolerated before is tolerated again when the run is resumed.
         """
         before = self._before(strand)
-        yield lambda: all(other.has_ended for other in before)
+        yield lambda: all(branch.has_ended for branch in before)
         stretch = copy(strand.stretch)
         for batches in (*strand.earlier, strand.batches):
             stretch.add(batches)
@@ -375,25 +376,27 @@ class Driver:
 
         def used() -> int | None:
             """Return how many questions can precede the next one; None if that is unbounded."""
-            found = self._main.books.ledger.reflections + own
+            reflections = self._main.books.ledger.reflections + own
             if strand is not self._main:
-                found += strand.books.ledger.reflections
-            for other in before:
-                if other not in self._branches:
+                reflections += strand.books.ledger.reflections
+            for branch in before:
+                if branch not in self._branches:
                     continue  # joined meanwhile, and counted with the search
-                most = other.books.ledger.reflections if other.has_ended else other.most_questions
+                most = (
+                    branch.books.ledger.reflections if branch.has_ended else branch.most_questions
+                )
                 if most is None:
                     return None
-                found += most
-            return found
+                reflections += most
+            return reflections
 
         def is_settled() -> bool:
-            found = used()
-            allowed = found is not None and found < limit
-            return allowed or all(other.has_ended for other in before)
+            amount = used()
+            allowed = amount is not None and amount < limit
+            return allowed or all(branch.has_ended for branch in before)
 
         yield is_settled
-        if (asked := used() or 0) >= limit:
+        if (amount := used() or 0) >= limit:
             raise BudgetExhaustedError(
-                f"max_reflections: {asked} of {limit} are used", limit="max_reflections"
+                f"max_reflections: {amount} of {limit} are used", limit="max_reflections"
             )

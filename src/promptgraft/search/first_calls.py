@@ -49,7 +49,9 @@ _KEY = "rehearsal"
 
 def cases_of(config: RunConfig) -> list[Case]:
     """Return the cases of the training and validation set; none if examples have no cases."""
-    return [one.label for one in config.training_examples if isinstance(one.label, Case)]
+    return [
+        example.label for example in config.training_examples if isinstance(example.label, Case)
+    ]
 
 
 def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
@@ -59,10 +61,10 @@ def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
         return
     check_asked(adapter, cases_of(config), metrics)
     names = [metric.name for metric in metrics]
-    known = [*names, SCORE, *AMOUNTS]
-    for where, asked in config.objectives_by_setting.items():
-        for name in asked:
-            if name not in known:
+    names_known = [*names, SCORE, *AMOUNTS]
+    for where, objectives in config.objectives_by_setting.items():
+        for name in objectives:
+            if name not in names_known:
                 raise ConfigError(
                     f"{where}: no metric is called `{name}`{did_you_mean(name, names)}; metrics: "
                     f"{listed(names)}"
@@ -89,8 +91,8 @@ def models_asked(
 ) -> list[ProviderAdapter]:
     """Return the adapters that answer, propose and teach; ``own`` are those of the subject."""
     teachers = context.teacher.models if context.teacher else ()
-    found = (context.adapter, context.proposing_adapter, *own.values(), *teachers)
-    return [one for one in found if one is not None]
+    adapters = (context.adapter, context.proposing_adapter, *own.values(), *teachers)
+    return [adapter for adapter in adapters if adapter is not None]
 
 
 def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
@@ -102,7 +104,7 @@ def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
     if config.limits.max_cost is None:
         return
     judges = judges_of(metrics_of(config.feedback_fn))
-    named = [*(("", one) for one in asked), *(("the judge ", one) for one in judges)]
+    named = [*(("", adapter) for adapter in asked), *(("the judge ", judge) for judge in judges)]
     for what, adapter in named:
         if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
             raise ConfigError(
@@ -113,7 +115,7 @@ def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
 
 def warn_of_nameless(asked: Iterable[ProviderAdapter]) -> None:
     """Warn of adapters that a journal cannot distinguish."""
-    for name in {type(one).__name__ for one in asked if is_nameless(one)}:
+    for name in {type(adapter).__name__ for adapter in asked if is_nameless(adapter)}:
         _logger.warning(
             "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
             "and reuses its answers whatever model it asks; give it one that names the model",
@@ -173,13 +175,13 @@ def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
     Raises:
         ConfigError: naming two examples and their sets.
     """
-    seen: dict[HexDigest, tuple[str, str]] = {}
+    places: dict[HexDigest, tuple[str, str]] = {}
     for name, examples in sets.items():
         for example in examples:
-            asked = _asked(example)
-            if asked is None:
+            question = _asked(example)
+            if question is None:
                 continue
-            elder, place = seen.setdefault(asked, (example.id, name))
+            elder, place = places.setdefault(question, (example.id, name))
             # Within a set a repeated input only weighs more.
             if place != name:
                 raise ConfigError(

@@ -115,7 +115,7 @@ class HeldOut:
 
 def again_size(examples: Sequence[GepaExample]) -> int:
     """Return how many rollouts are reserved for repeating critical held-out examples."""
-    return 2 * (ANSWERS - 1) * sum(one.critical for one in examples)
+    return 2 * (ANSWERS - 1) * sum(example.critical for example in examples)
 
 
 def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
@@ -124,14 +124,14 @@ def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
         return RunVerdict.NOT_IMPROVED
     if held_out is not None and held_out.lost:
         return RunVerdict.WORSE
-    found = held_out.gain if held_out else None
-    if found is None or not found.cases:
+    held_out_gain = held_out.gain if held_out else None
+    if held_out_gain is None or not held_out_gain.cases:
         return RunVerdict.NOT_CHECKED
     return {
         Outcome.IMPROVED: RunVerdict.IMPROVED,
         Outcome.NOT_SHOWN: RunVerdict.NOT_SHOWN,
         Outcome.WORSE: RunVerdict.WORSE,
-    }[found.verdict]
+    }[held_out_gain.verdict]
 
 
 @attrs.frozen(kw_only=True)
@@ -192,6 +192,6 @@ NO_SIDES = PassingSides()
 
 def _sides_json(sides: tuple[Figures, Figures]) -> dict[str, Json]:
     return {
-        name: {"pass_rate": one.pass_rate, "means": dict(one.means)}
-        for name, one in zip(("baseline", "best"), sides, strict=True)
+        name: {"pass_rate": side.pass_rate, "means": dict(side.means)}
+        for name, side in zip(("baseline", "best"), sides, strict=True)
     }

@@ -68,14 +68,14 @@ def cells_of(
         case "hybrid":
             return (*scores, *map(means_of(objectives, names).get, names))
     return tuple(
-        None if found is None else found.get(name) for found in objectives for name in names
+        None if scores is None else scores.get(name) for scores in objectives for name in names
     )
 
 
 def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> Mapping[str, float]:
     """Return the mean of each objective over the scored examples."""
-    scored = [found for found in objectives if found is not None] if names else []
-    means = ((name, mean_score([found.get(name) for found in scored])) for name in names)
+    scored = [row for row in objectives if row is not None] if names else []
+    means = ((name, mean_score([scores.get(name) for scores in scored])) for name in names)
     return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
 
@@ -159,21 +159,21 @@ class Frontier:
 
     def _lose(self, leader: int) -> None:
         self._wins[leader] -= 1
-        left = self._wins[leader]
+        remaining = self._wins[leader]
         if leader in self._open:
-            self._open[leader] = left
-        if not left:
+            self._open[leader] = remaining
+        if not remaining:
             self._leading ^= 1 << leader
             del self._wins[leader]
             self._open.pop(leader, None)
 
     def _update_dominance(self, index: int, cells: Sequence[float], led: Sequence[int]) -> None:
         row, latest = self._rows[index], range(self._settled, len(self._rows))
-        for other in (*_bits(self._included(cells, led)), *latest):
-            if other in self._open and dominates(row, self._rows[other]):
-                del self._open[other]
+        for rival in (*_bits(self._included(cells, led)), *latest):
+            if rival in self._open and dominates(row, self._rows[rival]):
+                del self._open[rival]
         if any(
-            dominates(self._rows[other], row) for other in (*_bits(self._including(led)), *latest)
+            dominates(self._rows[rival], row) for rival in (*_bits(self._including(led)), *latest)
         ):
             del self._open[index]
 
@@ -182,34 +182,34 @@ class Frontier:
 
     def _included(self, cells: Sequence[float], led: Sequence[int]) -> int:
         """Return the settled candidates that lead only in cells of ``led``."""
-        found = self._leading & (1 << self._settled) - 1
+        candidates = self._leading & (1 << self._settled) - 1
         if len(led) < len(cells) // 2:
-            found = reduce(or_, [self._leaders[place] for place in led])
-            if found.bit_count() * len(led) < len(cells):
-                return self._only_in(led, found)
+            candidates = reduce(or_, [self._leaders[place] for place in led])
+            if candidates.bit_count() * len(led) < len(cells):
+                return self._only_in(led, candidates)
         for place in compress(range(len(cells)), map(ne, cells, self._heights)):
-            found &= ~self._leaders[place]
-            if not found:
+            candidates &= ~self._leaders[place]
+            if not candidates:
                 break
-        return found
+        return candidates
 
     def _only_in(self, led: Sequence[int], some: int) -> int:
         """Return those of ``some`` that lead only in cells of ``led``; fast if both are few."""
-        found = 0
-        for other in _bits(some):
-            bit = 1 << other
-            if sum(self._leaders[place] & bit != 0 for place in led) == self._wins[other]:
-                found |= bit
-        return found
+        candidates = 0
+        for rival in _bits(some):
+            bit = 1 << rival
+            if sum(self._leaders[place] & bit != 0 for place in led) == self._wins[rival]:
+                candidates |= bit
+        return candidates
 
     def _including(self, led: Sequence[int]) -> int:
         """Return the settled candidates that lead in all cells of ``led``."""
-        found = (1 << self._settled) - 1
+        candidates = (1 << self._settled) - 1
         for place in led:
-            found &= self._leaders[place]
-            if not found:
+            candidates &= self._leaders[place]
+            if not candidates:
                 break
-        return found
+        return candidates
 
 
 def _where(
@@ -243,11 +243,11 @@ def _bits(mask: int) -> Iterator[int]:
 
 def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:
     """Return whether ``first`` is nowhere worse and somewhere better; unscored is the worst."""
-    one, other = packed(first), packed(second)
+    packed_first, packed_second = packed(first), packed(second)
     # Equal scores are common, and detected fastest by comparing bytes.
-    if one.tobytes() == other.tobytes():
+    if packed_first.tobytes() == packed_second.tobytes():
         return False
-    return all(map(ge, one, other)) and any(map(gt, one, other))
+    return all(map(ge, packed_first, packed_second)) and any(map(gt, packed_first, packed_second))
 
 
 _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
@@ -289,20 +289,20 @@ class Cover:
             return
         insort(self._lasts, (UNSCORED if mean is None else mean, index, leading))
         everywhere = (1 << len(self._heights)) - 1
-        kept, free, others = [], everywhere, everywhere ^ new
+        stays, free, elsewhere = [], everywhere, everywhere ^ new
         for worth, member, led_in in reversed(self._lasts):
-            leads = led_in if member == index else led_in & others
+            leads = led_in if member == index else led_in & elsewhere
             if last := leads & free:
                 free ^= last
-                kept.append((last, (worth, member, leads)))
-        kept.reverse()
-        self._lasts = [leader for _, leader in kept]
-        left, free = {}, everywhere
-        for last, (_, member, leads) in kept:
+                stays.append((last, (worth, member, leads)))
+        stays.reverse()
+        self._lasts = [leader for _, leader in stays]
+        unmatched, free = {}, everywhere
+        for last, (_, member, leads) in stays:
             if last & free:
                 free &= ~leads
-                left[member] = leads.bit_count()
-        self._members = dict(sorted(left.items()))
+                unmatched[member] = leads.bit_count()
+        self._members = dict(sorted(unmatched.items()))
 
     def members(self) -> Mapping[int, int]:
         """Return the candidates that a parent is chosen from, in order, with their weights.

@@ -37,10 +37,10 @@ class Optimizer(BasePromptOptimizer[RunResult]):
 
     def __init__(self, context: OptimizationContext, config: RunConfig) -> None:
         super().__init__(context)
-        given: object = config
-        if not isinstance(given, RunConfig):
+        settings: object = config
+        if not isinstance(settings, RunConfig):
             raise ConfigError(
-                f"config: expected settings such as a GepaConfig, found {shown(given)}"
+                f"config: expected settings such as a GepaConfig, found {shown(settings)}"
             )
         self._config = config
 
@@ -163,7 +163,7 @@ class OptimizationJob:
         offline, task = OfflineAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         limits = self.config.limits
-        stoppers = [one for one in limits.stoppers if not isinstance(one, StopFile)]
+        stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]
         subject = self.subject
         return OptimizationJob(
             subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,

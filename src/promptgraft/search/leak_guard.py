@@ -103,10 +103,10 @@ class AnswerGuard:
         """
         if not self._answers:
             return None
-        found = Words(proposal)
+        proposal_words = Words(proposal)
         suspects = [
             (start, words)
-            for start, words in found.passages(self._weight)
+            for start, words in proposal_words.passages(self._weight)
             if self._bits.may_hold(words)
         ]
         if not suspects:
@@ -117,7 +117,7 @@ class AnswerGuard:
                 continue
             owner = self._owner(_spaced(words))
             if owner is not None:
-                return self._copied(found, start, words, owner)
+                return self._copied(proposal_words, start, words, owner)
             passed.add(hash(words))
         return None
 
@@ -125,9 +125,9 @@ class AnswerGuard:
         """Add the passages of an answer, and return its words."""
         lines = []
         for text in texts:
-            found = Words(text)
-            self._bits.add(self._passages(found))
-            lines.append(_spaced(found.words))
+            words = Words(text)
+            self._bits.add(self._passages(words))
+            lines.append(_spaced(words.words))
         return _LEAF.join(lines)
 
     def _passages(self, found: Words) -> Iterator[tuple[str, ...]]:
@@ -202,14 +202,14 @@ class _Bits:
         self._bytes = bytearray(bits >> 3)
 
     def add(self, passages: Iterable[tuple[str, ...]]) -> None:
-        held, mask = self._bytes, self._mask
+        text, mask = self._bytes, self._mask
         for words in passages:
             # Differs between processes, which changes only the false positives: `find` checks each
             # hit against the answers themselves.
             code = hash(words)
             first, second = code & mask, code >> 31 & mask
-            held[first >> 3] |= 1 << (first & 7)
-            held[second >> 3] |= 1 << (second & 7)
+            text[first >> 3] |= 1 << (first & 7)
+            text[second >> 3] |= 1 << (second & 7)
 
     def may_hold(self, words: tuple[str, ...]) -> bool:
         code = hash(words)
@@ -261,20 +261,20 @@ class Words:
             size = -(-weight // weights[0])
             yield from enumerate(zip(*(self.words[skip:] for skip in range(size)), strict=False))
             return
-        end = held = 0
-        for start, own in enumerate(weights):
-            while held < weight and end < len(weights):
-                held += weights[end]
+        end = total_size = 0
+        for start, word_weight in enumerate(weights):
+            while total_size < weight and end < len(weights):
+                total_size += weights[end]
                 end += 1
-            if held < weight:
+            if total_size < weight:
                 return
             yield start, tuple(self.words[start:end])
-            held -= own
+            total_size -= word_weight
 
     def _codes(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        for found in _RUN.finditer(self.text):
-            start = bisect.bisect_left(self._spans, found.start(), key=itemgetter(0))
-            end = bisect.bisect_right(self._spans, found.end(), key=itemgetter(1))
+        for run in _RUN.finditer(self.text):
+            start = bisect.bisect_left(self._spans, run.start(), key=itemgetter(0))
+            end = bisect.bisect_right(self._spans, run.end(), key=itemgetter(1))
             words = tuple(self.words[start:end])
             length = self._spans[end - 1][1] - self._spans[start][0] if start < end else 0
             if length >= CODE_CHARS and _is_code(words):

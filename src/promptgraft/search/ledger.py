@@ -75,26 +75,26 @@ class Ledger:
     def entries(self) -> tuple[LedgerEntry, ...]:
         """What was used, by role and model, in the order of roles."""
         ordered = sorted(self.sums.items(), key=lambda item: (tuple(Role).index(item[0][0]), item))
-        return tuple(found.entry(role, model) for (role, model), found in ordered)
+        return tuple(total.entry(role, model) for (role, model), total in ordered)
 
     @property
     def charge(self) -> Charge:
         """Money and tokens of all roles; unknown costs count as 0."""
-        found = self.sums.values()
-        cost = sum((one.cost for one in found), ZERO)
-        return Charge(cost=cost, tokens=sum(one.sent + one.received for one in found))
+        totals = self.sums.values()
+        cost = sum((total.cost for total in totals), ZERO)
+        return Charge(cost=cost, tokens=sum(total.sent + total.received for total in totals))
 
     @property
     def known_cost(self) -> Decimal | None:
         """US dollars of all roles; None if the price of a call is not known."""
-        if any(found.unpriced for found in self.sums.values()):
+        if any(total.unpriced for total in self.sums.values()):
             return None
         return self.charge.cost
 
     def spent_on(self, role: Role) -> tuple[int, Decimal]:
         """Return calls and US dollars of a role; unknown costs count as 0."""
-        found = [one for (named, _), one in self.sums.items() if named is role]
-        return sum(one.calls for one in found), sum((one.cost for one in found), ZERO)
+        totals = [total for (named, _), total in self.sums.items() if named is role]
+        return sum(total.calls for total in totals), sum((total.cost for total in totals), ZERO)
 
     def check(self) -> None:
         """Raise if money or tokens are used up.
@@ -107,8 +107,8 @@ class Ledger:
         whole = self.whole or self
         self.budget.check(whole.charge)
         if self.budget.needs_prices:
-            for (_, model), found in whole.sums.items():
-                if found.unpriced:
+            for (_, model), total in whole.sums.items():
+                if total.unpriced:
                     raise BudgetExhaustedError(
                         f"max_cost cannot be kept: the price of `{model}` is not known; "
                         f"{GIVE_PRICES}",
@@ -136,36 +136,36 @@ class Ledger:
         self.rollouts += rollouts
         self.unscored += unscored
         self.reflections += reflections
-        for one in spent:
-            found = self.sums[one.role, one.model]
-            found.calls += one.calls
-            found.requests += one.requests
-            found.microseconds += one.microseconds
-            found.sent += one.input_tokens
-            found.received += one.output_tokens
-            found.cached += one.cached_tokens
-            found.reasoning += one.reasoning_tokens
-            if one.cost is None:
-                found.unpriced += one.calls
-            elif one.cost:
-                found.cost += one.cost
+        for spending in spent:
+            total = self.sums[spending.role, spending.model]
+            total.calls += spending.calls
+            total.requests += spending.requests
+            total.microseconds += spending.microseconds
+            total.sent += spending.input_tokens
+            total.received += spending.output_tokens
+            total.cached += spending.cached_tokens
+            total.reasoning += spending.reasoning_tokens
+            if spending.cost is None:
+                total.unpriced += spending.calls
+            elif spending.cost:
+                total.cost += spending.cost
         if self.whole is not None:
             # Without `recorded`: both ledgers share one budget, which is charged below.
             self.whole.count(spent, rollouts=rollouts, unscored=unscored, reflections=reflections)
         # Not passed on to the whole, which has the same budget and would pay again.
         if recorded and spent:
-            cost = sum((one.cost for one in spent if one.cost), ZERO)
-            self.budget.pay(Charge(cost=cost, tokens=sum(one.tokens for one in spent)))
+            cost = sum((spending.cost for spending in spent if spending.cost), ZERO)
+            self.budget.pay(Charge(cost=cost, tokens=sum(spending.tokens for spending in spent)))
 
     def take(self, part: Ledger) -> None:
         """Add the counts of another part of the same whole, which has counted them already."""
         self.rollouts += part.rollouts
         self.unscored += part.unscored
         self.reflections += part.reflections
-        for key, found in part.sums.items():
-            own = self.sums[key]
+        for key, total in part.sums.items():
+            sum_here = self.sums[key]
             for name in Sum.__slots__:
-                setattr(own, name, getattr(own, name) + getattr(found, name))
+                setattr(sum_here, name, getattr(sum_here, name) + getattr(total, name))
 
 
 # Without a slot for weak references, because `Ledger.take` adds up all `__slots__`.
@@ -239,8 +239,8 @@ class RolloutBudget:
     @property
     def left(self) -> int:
         """Rollouts left beside all reserves; below 0 if running branches may use more than that."""
-        kept = self._reserve + self.under_way
-        return self._ledger.rollout_budget - self._ledger.rollouts - kept
+        reserved = self._reserve + self.under_way
+        return self._ledger.rollout_budget - self._ledger.rollouts - reserved
 
     def affords(self, rollouts: int) -> bool:
         """Return whether the budget covers that many more rollouts and all reserves."""

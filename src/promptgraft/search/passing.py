@@ -31,16 +31,18 @@ class Passing:
         """Return the requirements of a feedback function; none if it has no metrics."""
         metrics = metrics_of(feedback)
         # If no metric is required, all are: otherwise every answer would pass.
-        asked = {one.name for one in metrics if is_required(one) or ends_case(one)}
-        thresholds = {one.name: one.threshold for one in metrics}
-        return cls(thresholds=thresholds, required=frozenset(asked or thresholds))
+        counted_names = {
+            metric.name for metric in metrics if is_required(metric) or ends_case(metric)
+        }
+        thresholds = {metric.name: metric.threshold for metric in metrics}
+        return cls(thresholds=thresholds, required=frozenset(counted_names or thresholds))
 
     def passes(self, record: RolloutRecord) -> bool | None:
         """Return whether an answer passes; None if it is unscored."""
         if record.feedback is None:
             return None
-        said = {verdict.metric: verdict.passed for verdict in record.verdicts}
-        return all(said.get(name) for name in self.required)
+        passed = {verdict.metric: verdict.passed for verdict in record.verdicts}
+        return all(passed.get(name) for name in self.required)
 
     def figures(self, records: Iterable[RolloutRecord]) -> Figures:
         """Return the figures of answers."""
@@ -64,7 +66,7 @@ class Tally:
                 continue
             self._judged += 1
             self._passed += self._asked.passes(record) is True
-            scores = {one.metric: one.score for one in record.verdicts}
+            scores = {verdict.metric: verdict.score for verdict in record.verdicts}
             for name in self._asked.thresholds:
                 score = scores.get(name, 0.0)
                 if score is not None:

@@ -197,7 +197,7 @@ class Pipeline(Generic[StepT, AttemptT]):
         """Begin steps until as many are under way as may be; one more may be in validation."""
         while len(self._steps) < max(1, self.at_once - 1):
             self._begun += 1
-            ahead = sum(len(one.waiting) for one in self._steps)
+            ahead = sum(len(step.waiting) for step in self._steps)
             under_way = _UnderWay[StepT, AttemptT](self.search.begin(self._begun, ahead=ahead))
             self._steps.append(under_way)
             for attempt in under_way.step.attempts:
@@ -238,10 +238,10 @@ class Pipeline(Generic[StepT, AttemptT]):
     def _start(self) -> Asking[None]:
         """Start the steps in order, as far as the budget covers each of them completely."""
         validation, entries = self._entries()
-        kept = validation and validation + self.search.most_after
+        most_kept = validation and validation + self.search.most_after
         for under_way, entry in zip(tuple(self._steps), entries, strict=True):
             if not under_way.has_started:
-                self.kit.budget.under_way = kept
+                self.kit.budget.under_way = most_kept
                 if under_way.largest + entry > self.kit.budget.left:
                     return
                 under_way.has_started = True
@@ -249,9 +249,9 @@ class Pipeline(Generic[StepT, AttemptT]):
                     if self._has_fault():
                         return  # an error that ends the run: further work would be wasted
                     yield from Release(branch)
-            kept += entry + self.search.most_after
+            most_kept += entry + self.search.most_after
             for attempt, branch in under_way.waiting:
-                kept += branch.rollouts if branch.has_ended else attempt.largest
+                most_kept += branch.rollouts if branch.has_ended else attempt.largest
 
     def _has_fault(self) -> bool:
         """Return whether an attempt under way has failed, so that the run will end."""
@@ -264,8 +264,8 @@ class Pipeline(Generic[StepT, AttemptT]):
         pending = self.search.pending
         if pending is None:
             return 0, self.validator.needs(entries)
-        first, *others = self.validator.needs([pending, *entries])
-        return first, others
+        first, *later = self.validator.needs([pending, *entries])
+        return first, later
 
     def _reserve_whole(self) -> None:
         """Reserve everything that the steps under way can use, whatever they have used so far.
@@ -281,11 +281,11 @@ class Pipeline(Generic[StepT, AttemptT]):
         _, entries = self._entries()
         needed = self._steps[0].largest + entries[0]
         budget = self.kit.budget
-        whole, kept = budget.whole, budget.kept
-        for_later = f"; {kept} were kept for what follows the search" if kept else ""
+        whole, reserved = budget.whole, budget.kept
+        for_later = f"; {reserved} were kept for what follows the search" if reserved else ""
         return RunStoppedError(
             StopReason.BUDGET,
-            f"one more step may take {needed} rollouts, and {whole - budget.used - kept} of "
+            f"one more step may take {needed} rollouts, and {whole - budget.used - reserved} of "
             f"{whole} are left for steps{for_later}",
         )
 

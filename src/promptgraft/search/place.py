@@ -135,10 +135,10 @@ def _pattern(phase: Phase, form: str) -> re.Pattern[str]:
 @cache
 def _patterns() -> Mapping[str, Sequence[tuple[Phase, re.Pattern[str]]]]:
     """Return the patterns of texts, by their first word."""
-    found: dict[str, list[tuple[Phase, re.Pattern[str]]]] = {}
+    patterns: dict[str, list[tuple[Phase, re.Pattern[str]]]] = {}
     for phase, form in _FORMS.items():
-        found.setdefault(form.partition("/")[0], []).append((phase, _pattern(phase, form)))
-    return found
+        patterns.setdefault(form.partition("/")[0], []).append((phase, _pattern(phase, form)))
+    return patterns
 
 
 def named(text: str) -> str:
@@ -200,8 +200,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Return the place of a rollout; None if ``key`` is not the key of a rollout."""
         text, _, _ = key.rpartition("/")
         place = _parsed(text)
-        others = (Phase.TEACHER, Phase.STEP, Phase.ROUND, *QUESTIONS)
-        return None if place is None or place.phase in others else place
+        phases = (Phase.TEACHER, Phase.STEP, Phase.ROUND, *QUESTIONS)
+        return None if place is None or place.phase in phases else place
 
     def __str__(self) -> str:
         def said(found: re.Match[str]) -> str:
@@ -215,8 +215,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def _parsed(text: str) -> Place | None:
     """Return the place with this text form; None if there is none."""
     for phase, pattern in _patterns().get(text.partition("/")[0], ()):
-        if found := pattern.fullmatch(text):
-            pieces = {name: piece for name, piece in found.groupdict().items() if piece}
+        if match := pattern.fullmatch(text):
+            pieces = {name: piece for name, piece in match.groupdict().items() if piece}
             leg = pieces.pop("leg", "")
             numbers = {name: int(piece) for name, piece in pieces.items()}
             return Place(phase=phase, leg=leg, **numbers)

@@ -217,9 +217,11 @@ class RunPlan(Shown):
         whole, spent = self.expected_rollouts, ledger.known_cost
         if spent is None:
             return None
-        left = Decimal(max(0, whole - ledger.rollouts))
+        remaining = Decimal(max(0, whole - ledger.rollouts))
         roles = {row.role for row in self.roles} | {role for role, _ in ledger.sums}
-        rest = _sum([self._rest(role, ledger, left / whole) for role in roles if left], ZERO)
+        rest = _sum(
+            [self._rest(role, ledger, remaining / whole) for role in roles if remaining], ZERO
+        )
         if rest is None:
             return None
         return _least(round(spent + rest, 6) if spent + rest else ZERO, self.max_cost)
@@ -244,8 +246,10 @@ class RunPlan(Shown):
     def line(self) -> str:
         """The plan in one line."""
         calls = f"about {counted(self.expected_rollouts, 'test call')}"
-        asked = _sum([row.expected.calls for row in self.roles if row.role is Role.REFLECTION], 0)
-        rewrites = f" and {counted(asked, 'rewrite')}" if asked else ""
+        reflections = _sum(
+            [row.expected.calls for row in self.roles if row.role is Role.REFLECTION], 0
+        )
+        rewrites = f" and {counted(reflections, 'rewrite')}" if reflections else ""
         amount = _amount(self.expected_tokens, self.expected_cost)
         limit = "" if self.max_cost is None else f", stops at {dollars(self.max_cost)}"
         return f"plan: {calls}{rewrites}, {amount or 'tokens and price unknown'}{limit}"
@@ -308,7 +312,7 @@ class RunPlan(Shown):
 
 
 def _card_row(role: RolePlan, use: Use) -> tuple[str, ...]:
-    counts = ("unknown" if one is None else f"{one:,}" for one in (use.calls, use.tokens))
+    counts = ("unknown" if amount is None else f"{amount:,}" for amount in (use.calls, use.tokens))
     return role.role, *counts, dollars(use.cost), role.model
 
 
@@ -317,14 +321,14 @@ N = TypeVar("N", int, Decimal)
 
 def _sum(values: Sequence[N | None], start: N) -> N | None:
     """Return the sum; None if a value is not known."""
-    known = [value for value in values if value is not None]
-    return sum(known, start) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers, start) if len(numbers) == len(values) else None
 
 
 def _least(value: N | None, limit: N | None) -> N | None:
     """Return the smaller of a value and a limit, either of which may be unknown."""
-    known = [one for one in (value, limit) if one is not None]
-    return min(known) if known else None
+    numbers = [number for number in (value, limit) if number is not None]
+    return min(numbers) if numbers else None
 
 
 def _amount(tokens: int | None, cost: Decimal | None) -> str:

@@ -161,14 +161,14 @@ class Nodes:
             node = _guessed(self.prompts[address], adapter, inputs + growth)
             if seen is not None and seen.nodes:
                 # If tokens are not known, they are guessed, but not how often the node is called.
-                found = seen.nodes.get(name, _NEVER)
-                node = found if found.input_tokens else attrs.evolve(node, asked=found.asked)
+                usage = seen.nodes.get(name, _NEVER)
+                node = usage if usage.input_tokens else attrs.evolve(node, asked=usage.asked)
             by_model[adapter_identity(adapter)].append((adapter, node))
         for model, nodes in by_model.items():
-            adapter, asked = nodes[0][0], sum(node.asked for _, node in nodes)
+            adapter, calls_by_node = nodes[0][0], sum(node.asked for _, node in nodes)
             sent = sum(node.asked * node.input_tokens for _, node in nodes)
             received = sum(node.asked * node.output_tokens for _, node in nodes)
-            calls, share = round(expected * asked), asked or 1
+            calls, share = round(expected * calls_by_node), calls_by_node or 1
             yield RolePlan(
                 role=role,
                 model=model,
@@ -199,23 +199,23 @@ def _guessed(prompt: Prompt[object], adapter: ProviderAdapter, inputs: float) ->
 
 def seen_nodes(traces: Iterable[Iterable[Step]]) -> dict[str, SeenNode]:
     """Return the average calls per answer, and tokens per call, of each node of a graph."""
-    count, asked, calls = 0, Counter[str](), Counter[str]()
+    count, calls_asked, calls = 0, Counter[str](), Counter[str]()
     sent, received = Counter[str](), Counter[str]()
     for steps in traces:
         count += 1
         for step in steps:
-            for one in step.spent:
-                asked[step.node] += one.calls
-                calls[step.node] += one.calls
-                sent[step.node] += one.input_tokens
-                received[step.node] += one.output_tokens
+            for spending in step.spent:
+                calls_asked[step.node] += spending.calls
+                calls[step.node] += spending.calls
+                sent[step.node] += spending.input_tokens
+                received[step.node] += spending.output_tokens
     return {
         name: SeenNode(
-            asked=asked[name] / count,
+            asked=calls_asked[name] / count,
             input_tokens=sent[name] / calls[name],
             output_tokens=received[name] / calls[name],
         )
-        for name in asked
+        for name in calls_asked
     }
 
 
@@ -228,13 +228,13 @@ def teaching_rows(teaching: Teaching) -> Iterator[RolePlan]:
     if isinstance(teacher.prompt, GraphPrompt):
         graph = teacher.prompt.graph
         nodes = Nodes(flow=graph.flow_on(teacher.adapter), prompts=graph.by_address)
-        inputs = fmean(len(show_value(one.case.input)) for one in lessons)
+        inputs = fmean(len(show_value(lesson.case.input)) for lesson in lessons)
         yield from nodes.rows(Role.TEACHER, count, count, inputs=inputs)
         return
-    rendered = [one.prompt.render() for one in lessons]
-    examples = [GepaExample(one.case.id, (), label=one.case) for one in lessons]
-    found = estimated(teacher.prompt.template, rendered, examples, is_answer=False)
-    yield prompt_row(Role.TEACHER, teacher.asked, found, (count, count))
+    rendered = [lesson.prompt.render() for lesson in lessons]
+    examples = [GepaExample(lesson.case.id, (), label=lesson.case) for lesson in lessons]
+    estimate = estimated(teacher.prompt.template, rendered, examples, is_answer=False)
+    yield prompt_row(Role.TEACHER, teacher.asked, estimate, (count, count))
 
 
 def row(

@@ -219,7 +219,7 @@ class _Outlook:
             yield self._agent(adapter)
         elif (nodes := nodes_of(self.target)) is not None:
             examples = self.config.training_examples
-            inputs = fmean(len(default_example_formatter(one, None)[0]) for one in examples)
+            inputs = fmean(len(default_example_formatter(example, None)[0]) for example in examples)
             yield from nodes.rows(
                 Role.TASK, most, expected, inputs=inputs, growth=self.growth, seen=self.seen
             )
@@ -272,13 +272,19 @@ class _Outlook:
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         takes_cases = isinstance(task, AgentAdapter)  # which plays, and is judged by, turns
         answer = Answer(text="x" * round(self.estimate.answer_chars))
-        asked: dict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]] = {}
+        asked_judges: dict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]] = {}
         turns = [list(turn_cases(case)) if takes_cases else [] for case in sample]
-        judged = [one for case, own in zip(sample, turns, strict=True) for one in own or [case]]
+        judged = [
+            turn
+            for case, case_turns in zip(sample, turns, strict=True)
+            for turn in case_turns or [case]
+        ]
         for case in judged:
             for judge, prompt in _questions(metrics, case, answer):
-                asked.setdefault(adapter_identity(judge), []).append((judge, prompt.render()))
-        for rows in asked.values():
+                asked_judges.setdefault(adapter_identity(judge), []).append(
+                    (judge, prompt.render())
+                )
+        for rows in asked_judges.values():
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
@@ -292,7 +298,7 @@ class _Outlook:
                 chars=max(sent) - len(answer.text) + replies,
                 expected_calls=round(self.rollouts * len(rows) / len(sample) * self.runs),
                 sent=fmean(sent),
-                received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
+                received=fmean(chars_of_schema(prompt.output_schema or {}) for _, prompt in rows),
                 seen=self.seen,
                 measured=(self.rollouts * self.runs, 0),
             )
@@ -302,26 +308,32 @@ class _Outlook:
         self, adapter: ProviderAdapter, task: ProviderAdapter | None
     ) -> Iterator[RolePlan]:
         """Yield the rows of questions, by role."""
-        config, target, found = self.config, self.target, self.estimate
-        shown = config.max_example_chars
+        config, target, estimate = self.config, self.target, self.estimate
+        max_chars = config.max_example_chars
         modules, baseline = target.modules, target.baseline()
-        texts = fmean(0 if one.is_new else len(target.text(one, baseline)) for one in modules)
+        texts = fmean(
+            0 if module.is_new else len(target.text(module, baseline)) for module in modules
+        )
         # As the reflection model sees them; a user's formatter is not called before the run.
-        inputs = [shown]
+        inputs = [max_chars]
         if config.example_formatter is None:
             examples = config.training_examples
-            inputs = [min(shown, len(default_example_formatter(one, None)[0])) for one in examples]
+            inputs = [
+                min(max_chars, len(default_example_formatter(example, None)[0]))
+                for example in examples
+            ]
         typical = Sizes(
             input=round(fmean(inputs)),
-            answer=min(shown, round(found.answer_chars)),
-            trace=round(found.rounds * (CALL + RESULT)) + (_STEPS if found.steps else 0),
+            answer=min(max_chars, round(estimate.answer_chars)),
+            trace=round(estimate.rounds * (CALL + RESULT)) + (_STEPS if estimate.steps else 0),
             feedback=_FEEDBACK,
         )
-        traced = config.trace_formatter is not None or found.leaves_traces
+        traced = config.trace_formatter is not None or estimate.leaves_traces
         longest = Sizes(
             input=max(inputs),
-            answer=_longest_chars(task, shown),
-            trace=(config.max_trace_chars if traced else 0) + (STEPS_CHARS if found.steps else 0),
+            answer=_longest_chars(task, max_chars),
+            trace=(config.max_trace_chars if traced else 0)
+            + (STEPS_CHARS if estimate.steps else 0),
             feedback=FEEDBACK_CHARS,
             # Longer than what is shown of a refused reply and of the reason, which are clipped.
             refused=max(self._bounds) + 10_000,
@@ -409,10 +421,10 @@ def _outdated(questions: Questions) -> Iterator[str]:
     """Yield a line for each meta-prompt whose overrides were made for an older shipped text."""
     for prompt in questions.values():
         store, descriptor = prompt.overrides_store, prompt.descriptor
-        found = store.resolve(descriptor) if store is not None else None
-        skipped = resolve_override(descriptor, found).skipped
+        resolution = store.resolve(descriptor) if store is not None else None
+        skipped = resolve_override(descriptor, resolution).skipped
         if skipped:
-            parts = ", ".join(f"{one.part} ({one.reason})" for one in skipped)
+            parts = ", ".join(f"{part.part} ({part.reason})" for part in skipped)
             yield (
                 f"meta-prompt `{descriptor.key}`: {parts}: the override is not applied, because "
                 "the shipped text is another one now; see `promptgraft meta diff`, then "

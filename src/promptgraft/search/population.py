@@ -71,7 +71,7 @@ class Population:
     def unusable_baseline(self) -> str:
         """Why not a single answer of the baseline could be used; empty if one could."""
         return unusable(
-            ((one.example_id, one.fault) for one in self._of_baseline if one.feedback),
+            ((record.example_id, record.fault) for record in self._of_baseline if record.feedback),
             least=_FEWEST_UNUSABLE,
         )
 
@@ -119,7 +119,7 @@ class Population:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self._tallies[position].add([records[one] for one in sorted(records)]),
+                figures=self._tallies[position].add([records[place] for place in sorted(records)]),
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
@@ -133,7 +133,9 @@ class Population:
     def pick(self, weights: Mapping[str, float]) -> int:
         """Return the eligible candidate with the highest weighted sum of objectives."""
         objectives = self.pool.objectives
-        return self._eligible[pick([objectives[one] for one in self._eligible], weights)]
+        return self._eligible[
+            pick([objectives[candidate] for candidate in self._eligible], weights)
+        ]
 
     def fill(self, position: int, records: Mapping[int, RolloutRecord], *, step: int) -> None:
         """Add rollouts of a member on examples that it had not been evaluated on."""
@@ -251,8 +253,8 @@ class Pool:
         self.names: tuple[str, ...] = ()
         self._frontier = Frontier()
         self._cover = Cover() if pruning == "redundant" else None
-        kept = self._frontier if self._cover is None else self._cover
-        self.frontier: Callable[[], Mapping[int, int]] = kept.members
+        parents_frontier = self._frontier if self._cover is None else self._cover
+        self.frontier: Callable[[], Mapping[int, int]] = parents_frontier.members
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -265,14 +267,14 @@ class Pool:
         """
         if self.ranks or index not in self._gaps:
             return self.means[index]
-        own, baseline = paired_means(self.scores[index], self.scores[0])
+        mean, baseline = paired_means(self.scores[index], self.scores[0])
         whole = self.means[0]
-        if own is None or baseline is None or whole is None:
+        if mean is None or baseline is None or whole is None:
             return self.means[index]
         sides = self.scores[index], self.scores[0]
-        seen: list[float] = [one for side in sides for one in side if one is not None]
+        scores: list[float] = [score for side in sides for score in side if score is not None]
         # A large gain on few examples must not promise more than any answer has scored.
-        return max(min(seen), min(max(seen), whole + own - baseline))
+        return max(min(scores), min(max(scores), whole + mean - baseline))
 
     def add(
         self,
@@ -293,7 +295,7 @@ class Pool:
         """
         index = len(self.candidates)
         if not index:
-            self.names = tuple(sorted({name for found in objectives for name in found or ()}))
+            self.names = tuple(sorted({name for scores in objectives for name in scores or ()}))
         self.candidates.append(candidate)
         self.scores.append(Scores(scores))
         self.means.append(mean_score(scores))

@@ -37,15 +37,15 @@ class _Race:
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it becomes the incumbent."""
         first = self.order[: self.first]
-        yield from self._begin(position, [one for one in first if one not in self.records])
+        yield from self._begin(position, [place for place in first if place not in self.records])
         gains = self._gains(first)
         # Without an example that both have a score for, nothing speaks for the candidate.
         if not gains or is_behind(gains, margin=self._slack(gains)):
             return False
-        rest = [one for one in self.order if one not in self.records]
+        rest = [place for place in self.order if place not in self.records]
         if rest:
-            made = yield from self._on(f"{position}/rest", self.candidate, rest)
-            self.records.update(zip(rest, made, strict=True))
+            records = yield from self._on(f"{position}/rest", self.candidate, rest)
+            self.records.update(zip(rest, records, strict=True))
         gains = self._gains(self.order)
         wins = not is_behind(gains, margin=self._slack(gains), errors=0.0)
         wins &= self._wins_ties or sum(gains) > 0
@@ -71,18 +71,18 @@ class _Race:
         )
         self.records.update(zip(missing, first, strict=True))
         self.found = dict(zip(self.lacking, best, strict=True))
-        for one, score in zip(self.lacking, self.population.scores(best), strict=True):
-            self.scores[one] = score
+        for place, score in zip(self.lacking, self.population.scores(best), strict=True):
+            self.scores[place] = score
 
     def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
-        examples = [self.pareto[one] for one in places]
+        examples = [self.pareto[place] for place in places]
         return Rollouts(position=position, candidate=candidate, examples=examples)
 
     def _gains(self, places: Iterable[int]) -> list[float]:
         """Return the candidate's gains over the incumbent where both have a score."""
         chosen = list(places)
-        own = self.population.scores([self.records[place] for place in chosen])
-        return paired_gains([self.scores[place] for place in chosen], own)
+        scores = self.population.scores([self.records[place] for place in chosen])
+        return paired_gains([self.scores[place] for place in chosen], scores)
 
 
 class RacingValidator(Validator):
@@ -137,8 +137,8 @@ class RacingValidator(Validator):
         return self._missing(self._population.pool.best, within=self._order[: self._depth])
 
     def _missing(self, member: int, *, within: Sequence[int]) -> list[int]:
-        wanted = self._untried[member].intersection(within)
-        return [place for place in self._order if place in wanted] if wanted else []
+        lacking = self._untried[member].intersection(within)
+        return [place for place in self._order if place in lacking] if lacking else []
 
     def begin(self, *, alone: bool) -> Entry:
         # Drawn when the step begins: the order in which steps end must not decide who draws first.
@@ -148,15 +148,15 @@ class RacingValidator(Validator):
 
     def needs(self, entries: Sequence[Entry]) -> list[int]:
         # Races of equal depth take the same examples, and shallower ones a subset of them.
-        depths = {len(one.order): one.order for one in entries}
+        depths = {len(entry.order): entry.order for entry in entries}
         untried = self._untried[self._population.pool.best]
         lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
-        found, least = [], len(self._order)
-        for depth in (len(one.order) for one in entries):
+        all_needs, least = [], len(self._order)
+        for depth in (len(entry.order) for entry in entries):
             # Any earlier race may change the incumbent, which then has at least that race's depth.
             least = min(least, depth)
-            found.append(depth + max(lacking[depth], depth - least))
-        return found
+            all_needs.append(depth + max(lacking[depth], depth - least))
+        return all_needs
 
     def validate(
         self,
@@ -236,9 +236,9 @@ class RacingValidator(Validator):
             count = self._policy.finalists - len(complete) + (waiting[0] == 0)
             tried = yield from self._complete(waiting[:count], step)
             complete += [
-                one
-                for one in tried
-                if one and self._population.may_win(one, tried=len(self._order))
+                member
+                for member in tried
+                if member and self._population.may_win(member, tried=len(self._order))
             ]
             waiting = waiting[count:]
         best = 0
@@ -253,31 +253,35 @@ class RacingValidator(Validator):
 
     def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
         """Evaluate members on all remaining examples while the budget allows; return which."""
-        found: dict[int, list[int]] = {}
+        by_count: dict[int, list[int]] = {}
         for position in positions:
             missing = self._missing(position, within=self._order)
-            if self._budget.affords(sum(map(len, found.values())) + len(missing)):
-                found[position] = missing
+            if self._budget.affords(sum(map(len, by_count.values())) + len(missing)):
+                by_count[position] = missing
         yield from self._try_more(
-            {f"final/{one}/{len(places)}": (one, places) for one, places in found.items()}, step
+            {
+                f"final/{member}/{len(places)}": (member, places)
+                for member, places in by_count.items()
+            },
+            step,
         )
-        return list(found)
+        return list(by_count)
 
     def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> Asking[None]:
         """Evaluate members on more examples: by position in the run, the member and examples."""
         pool = self._population.pool
-        wanted = {position: asked[position] for position in asked if asked[position][1]}
-        made = yield from Together(
+        unfinished = {position: asked[position] for position in asked if asked[position][1]}
+        more_records = yield from Together(
             [
                 Rollouts(
                     position=position,
-                    candidate=pool.candidates[one],
+                    candidate=pool.candidates[member],
                     examples=[self._examples[number] for number in places],
                 )
-                for position, (one, places) in wanted.items()
+                for position, (member, places) in unfinished.items()
             ]
         )
-        for (member, places), records in zip(wanted.values(), made, strict=True):
+        for (member, places), records in zip(unfinished.values(), more_records, strict=True):
             self._untried[member].difference_update(places)
             self._population.fill(member, dict(zip(places, records, strict=True)), step=step)
 
@@ -294,5 +298,5 @@ class RacingValidator(Validator):
             gains = paired_gains(best, pool.scores[position])
             return sum(gains) / (len(gains) + 4)
 
-        others = sorted(self._untried, key=lambda one: (-gain(one), one))
-        return sorted(others, key=lambda one: (one != 0, one != pool.best))
+        rivals = sorted(self._untried, key=lambda one: (-gain(one), one))
+        return sorted(rivals, key=lambda one: (one != 0, one != pool.best))

@@ -118,7 +118,7 @@ def example_of(
         objectives: what a weighted score is made of; empty without weights.
     """
     score = "none" if record.score is None else f"{record.score:g}"
-    said = [
+    lines = [
         f"### Example {in_one_line(record.example_id)}",
         f"**Score:** {score}",
         *([f"**Objectives:** {objectives}"] if objectives else ()),
@@ -126,39 +126,39 @@ def example_of(
         f"**Output:**\n\n{fenced(record.output_repr)}",
     ]
     if record.tool_trace_repr:
-        said.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
+        lines.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
     # The input and output of a single step are those of the whole rollout, shown above.
     if len(record.steps) > 1:
-        said.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
+        lines.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
     if record.feedback is not None:
-        said.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
+        lines.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
         if record.feedback.eval_trace:
-            said.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
-    said += [
+            lines.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
+    lines += [
         f"**A better answer of another version** (score {better.score:g}):\n\n"
         f"{fenced(better.output_repr)}"
         for better in earlier
     ]
-    return "\n\n".join(said)
+    return "\n\n".join(lines)
 
 
 def _steps(steps: Sequence[Step], parts: Mapping[str, str]) -> str:
     """Return an outline of a graph's steps, with input and output of the latest relevant ones."""
-    made_with = {step.id: [parts[one] for one in step.parts if one in parts] for step in steps}
-    own = [step for step in steps if made_with[step.id]]
+    made_with = {step.id: [parts[part] for part in step.parts if part in parts] for step in steps}
+    part_steps = [step for step in steps if made_with[step.id]]
     outline = [
         f"- step {step.id}: {step.node}"
         + (f", after {', '.join(step.after)}" if step.after else "")
-        + (f", made with {', '.join(made_with[step.id])}" if step in own else "")
+        + (f", made with {', '.join(made_with[step.id])}" if step in part_steps else "")
         for step in steps
     ]
-    shown = [
+    shown_steps = [
         f"Step {step.id} was given:\n\n{fenced(clip(step.input, _STEP_CHARS))}\n\n"
         + (f"It failed: {in_one_line(step.error)}" if step.error else "")
         + (f"It answered:\n\n{fenced(clip(step.output, _STEP_CHARS))}" if step.output else "")
-        for step in own[-_OWN_STEPS:]
+        for step in part_steps[-_OWN_STEPS:]
     ]
-    return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown])
+    return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown_steps])
 
 
 MetaPrompts = Mapping[str, Prompt[object]]

@@ -217,7 +217,7 @@ class RunResult(Shown):
     def generated_task_examples(self) -> tuple[GeneratedTaskExample, ...]:
         """The task examples that the run added."""
         # An example that the store had added, and the run changed, is among those added as well.
-        changed = {module for one in self.candidates for module in one.modules}
+        changed = {module for candidate in self.candidates for module in candidate.modules}
         return tuple(
             GeneratedTaskExample(
                 container_path=added.container_path,
@@ -245,15 +245,15 @@ class RunResult(Shown):
         Raises:
             ConfigError: the run knows no such objective.
         """
-        wanted = weights_of(weights)
-        known = self.objectives[0]
-        for name in wanted:
-            if name not in known:
+        weighting = weights_of(weights)
+        first = self.objectives[0]
+        for name in weighting:
+            if name not in first:
                 raise ConfigError(
-                    f"pick: the run has no objective `{name}`{did_you_mean(name, list(known))}; it "
-                    f"has {', '.join(sorted(known)) or 'none'}"
+                    f"pick: the run has no objective `{name}`{did_you_mean(name, list(first))}; it "
+                    f"has {', '.join(sorted(first)) or 'none'}"
                 )
-        return pick(self.objectives, wanted)
+        return pick(self.objectives, weighting)
 
     def is_estimated(self, position: int) -> bool:
         """Return whether a candidate's mean is an estimate, because some examples have no score."""
@@ -262,7 +262,7 @@ class RunResult(Shown):
     @property
     def rejected_by_reason(self) -> Mapping[str, int]:
         """How many proposals were rejected for each reason, the most frequent first."""
-        return dict(Counter(str(found.reason) for found in self.rejections).most_common())
+        return dict(Counter(str(rejection.reason) for rejection in self.rejections).most_common())
 
     @property
     def total_cost(self) -> Decimal | None:
@@ -317,15 +317,15 @@ class RunResult(Shown):
         rows = [
             {
                 "candidate": place,
-                "parents": list(one.parents),
-                "changed": one.changed,
+                "parents": list(candidate.parents),
+                "changed": candidate.changed,
                 "mean": self.means[place],
                 "estimated": self.is_estimated(place),
                 "best": place == self.best_index,
                 "frontier": place in self.frontier,
                 **{f"objective {name}": mean for name, mean in self.objectives[place].items()},
             }
-            for place, one in enumerate(self.candidates)
+            for place, candidate in enumerate(self.candidates)
         ]
         return frame_of(rows, library)
 

@@ -52,12 +52,12 @@ def card_of(result: RunResult) -> Card:
 def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield name and text of each part that the winner changes."""
     changes, source = result.best.changes, result.candidates[0].changes
-    for address, said in changes.items():
-        if isinstance(said, str):
-            if said != source[address]:
-                yield address, said
+    for address, address_changes in changes.items():
+        if isinstance(address_changes, str):
+            if address_changes != source[address]:
+                yield address, address_changes
             continue
-        for entry in in_order(said.entries()):
+        for entry in in_order(address_changes.entries()):
             name = entry.part if len(changes) == 1 else named_in(address, entry.part)
             yield name, entry.show()
 
@@ -84,15 +84,15 @@ def _change(result: RunResult) -> str:
 
 
 def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
-    found = result.held_out
-    if found is None:
+    test = result.held_out
+    if test is None:
         return ()
-    if found.why_not:
-        return (("test", f"not measured: {found.why_not}"),)
-    means = change(found.baseline_mean, found.winner_mean)
-    seen = ("test", f"{means} on {counted(len(found.ids), 'case')} never seen before")
-    rows = seen, ("cases", found.gain.details if found.gain else "")
-    return (*rows, ("answers", found.answer_length)) if found.answer_length else rows
+    if test.why_not:
+        return (("test", f"not measured: {test.why_not}"),)
+    means = change(test.baseline_mean, test.winner_mean)
+    test_line = ("test", f"{means} on {counted(len(test.ids), 'case')} never seen before")
+    rows = test_line, ("cases", test.gain.details if test.gain else "")
+    return (*rows, ("answers", test.answer_length)) if test.answer_length else rows
 
 
 def _pool(result: RunResult) -> Table:

@@ -123,17 +123,17 @@ class Run:
         _check_sets(config)
         teacher = context.teacher
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
-        own = subject.adapters if isinstance(subject, PromptSet) else {}
-        asked = models_asked(context, own)
-        check_prices(config, asked)
+        own_adapters = subject.adapters if isinstance(subject, PromptSet) else {}
+        models = models_asked(context, own_adapters)
+        check_prices(config, models)
         judges = judges_of(metrics_of(config.feedback_fn))
-        self._in_batches = any(map(is_in_batches, (*asked, *judges)))
+        self._in_batches = any(map(is_in_batches, (*models, *judges)))
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
         )
         self._fingerprint: Mapping[str, Json] = fingerprint
         if context.journal is not None:
-            warn_of_nameless(asked)
+            warn_of_nameless(models)
             self._fingerprint = context.journal.begin(fingerprint, **self._of_journal())
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]
@@ -381,9 +381,14 @@ class Run:
     def _present_questions(self, target: Target) -> Questions:
         """Return the questions with the user's present overrides, which hold for the whole run."""
         store = self._context.overrides_store
-        own = [one.question for one in target.modules if one.question is not None]
-        asked = {**self._config.questions, **{one.key: one for one in own}}
-        return {key: with_stored_overrides(template, store) for key, template in asked.items()}
+        own_questions = [
+            module.question for module in target.modules if module.question is not None
+        ]
+        questions = {
+            **self._config.questions,
+            **{question.key: question for question in own_questions},
+        }
+        return {key: with_stored_overrides(template, store) for key, template in questions.items()}
 
     def _as_begun(self, target: Target) -> Target:
         """Return the target with the overrides that were in force when the run began.
@@ -391,12 +396,12 @@ class Run:
         They are recorded like an answer: the winner of this very run changes the store, and a
         resumed run must see what it saw at first.
         """
-        kept, question = target.in_force, digest(target.identity.name)
-        if kept is None:
+        in_force, question = target.in_force, digest(target.identity.name)
+        if in_force is None:
             return target
         recorded = self._answers.recall("base", question)
         if recorded is None:
-            self._answers.journal.append("base", question, "base", kept)
+            self._answers.journal.append("base", question, "base", in_force)
             return target
         try:
             return target.over(recorded)

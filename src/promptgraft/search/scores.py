@@ -93,17 +93,19 @@ def mean_score(scores: Sequence[Score]) -> Score:
 def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Score, Score]:
     """Return both means over the places where both have scores; None if there are none."""
     pairs = [
-        (score, other)
-        for score, other in zip(scores, others, strict=True)
-        if score is not None and other is not None
+        (score, other_score)
+        for score, other_score in zip(scores, others, strict=True)
+        if score is not None and other_score is not None
     ]
-    return mean_score([score for score, _ in pairs]), mean_score([other for _, other in pairs])
+    return mean_score([score for score, _ in pairs]), mean_score(
+        [other_score for _, other_score in pairs]
+    )
 
 
 def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
     """Return the differences ``after`` - ``before`` where both have scores."""
     pairs = zip(before, after, strict=True)
-    return [other - one for one, other in pairs if one is not None and other is not None]
+    return [second - first for first, second in pairs if first is not None and second is not None]
 
 
 def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.5) -> bool:
@@ -115,16 +117,16 @@ def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.
 
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
     """Return whether ``scores`` have the higher mean on the examples that both have scores for."""
-    own, other = paired_means(scores, others)
-    return own is not None and other is not None and own > other
+    mean, other_mean = paired_means(scores, others)
+    return mean is not None and other_mean is not None and mean > other_mean
 
 
 def critical_loss(
     before: Sequence[Score], after: Sequence[Score], examples: Sequence[GepaExample]
 ) -> str | None:
     """Return the id of the first critical example on which ``after`` is worse; None if none is."""
-    for example, one, other in zip(examples, before, after, strict=True):
-        if example.critical and one is not None and other is not None and other < one:
+    for example, first, second in zip(examples, before, after, strict=True):
+        if example.critical and first is not None and second is not None and second < first:
             return example.id
     return None
 
@@ -137,8 +139,8 @@ def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]
     """Return the position with the highest weighted sum of objectives; the older wins a tie."""
 
     def worth(position: int) -> float:
-        found = objectives[position]
-        return sum(weight * found.get(name, 0.0) for name, weight in weights.items())
+        scores = objectives[position]
+        return sum(weight * scores.get(name, 0.0) for name, weight in weights.items())
 
     return max(range(len(objectives)), key=worth)
 
@@ -158,7 +160,7 @@ def weights_of(given: Mapping[str, float] | str, what: str = "weights") -> dict[
 
 
 def _read_weights(text: str, what: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for part in (piece.strip() for piece in text.split(",")):
         name, sign, digits = part.partition("=")
         try:
@@ -169,10 +171,10 @@ def _read_weights(text: str, what: str) -> dict[str, float]:
             raise ConfigError(
                 f"{what}: expected text such as 'score=0.8,tokens=0.2', found {part!r}"
             )
-        if name.strip() in found:
+        if name.strip() in weights:
             raise ConfigError(f"{what}: `{name.strip()}` is named twice")
-        found[name.strip()] = weight
-    return found
+        weights[name.strip()] = weight
+    return weights
 
 
 def _of_task(worth: Callable[[Spending], int]) -> Callable[[RolloutRecord], int]:
@@ -265,13 +267,16 @@ class Scorer:
             FeedbackError: no judged rollout has one of them.
         """
         # Answers with a fault have 0 in every objective, so they do not show which there are.
-        judged = [found for one in records if not one.fault and (found := self.objectives(one))]
-        known = {name for found in judged for name in found}
+        judged = [
+            scores for record in records if not record.fault and (scores := self.objectives(record))
+        ]
+        names_scored = {name for scores in judged for name in scores}
         for name in names if judged else ():
-            if name not in known:
+            if name not in names_scored:
                 raise FeedbackError(
                     f"required objective `{name}`: no feedback has it"
-                    f"{did_you_mean(name, list(known))}; there are {', '.join(sorted(known))}"
+                    f"{did_you_mean(name, list(names_scored))}; "
+                    f"there are {', '.join(sorted(names_scored))}"
                 )
         self._nothing |= dict.fromkeys(names, 0.0)
 
@@ -287,18 +292,18 @@ class Scorer:
 
     def told(self, records: Iterable[RolloutRecord]) -> dict[str, str]:
         """Return what each weighted score is made of, in one line, by example id."""
-        told: dict[str, str] = {}
+        lines: dict[str, str] = {}
         for record in records:
-            found = self.objectives(record) or {}
+            scores = self.objectives(record) or {}
             parts = []
             for name, weight in self._weights.items():
                 # An amount counts relative to the baseline, so its present value is said too.
                 amount = AMOUNTS[name](record) if name in self._amounts else None
                 used = "" if amount is None else f" for {amount:.6g}"
-                parts.append(f"{name} {found.get(name, 0.0):.4g}{used} (weight {weight:g})")
+                parts.append(f"{name} {scores.get(name, 0.0):.4g}{used} (weight {weight:g})")
             if (score := self.score(record)) is not None:
-                told[record.example_id] = f"{', '.join(parts)}; weighted mean {score:.4g}"
-        return told
+                lines[record.example_id] = f"{', '.join(parts)}; weighted mean {score:.4g}"
+        return lines
 
     def check(self, record: RolloutRecord) -> None:
         """Check that a rollout has a usable score, possibly before the baseline is known.
@@ -309,9 +314,9 @@ class Scorer:
             FeedbackError: an objective with a weight is missing, or the score is too high.
         """
         if record.feedback is not None and not record.fault:
-            found = {SCORE: record.feedback.score, **record.feedback.objectives}
-            found |= dict.fromkeys(self._amounts, 0.0)
-            self._weighted(record, found, self._weights or {SCORE: 1.0})
+            scores = {SCORE: record.feedback.score, **record.feedback.objectives}
+            scores |= dict.fromkeys(self._amounts, 0.0)
+            self._weighted(record, scores, self._weights or {SCORE: 1.0})
 
     def _weighted(
         self, record: RolloutRecord, found: Mapping[str, float], weights: Mapping[str, float]
@@ -336,20 +341,22 @@ class Scorer:
         self, records: Iterable[RolloutRecord], *, at: float
     ) -> tuple[list[RolloutRecord], list[RolloutRecord]]:
         """Split scored rollouts into those below ``at`` and the others."""
-        scored = [(score, one) for one in records if (score := self.score(one)) is not None]
-        below = [one for score, one in scored if score < at]
-        return below, [one for score, one in scored if score >= at]
+        scored = [
+            (score, record) for record in records if (score := self.score(record)) is not None
+        ]
+        below = [record for score, record in scored if score < at]
+        return below, [record for score, record in scored if score >= at]
 
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return a rollout's value of each objective, higher is better."""
         if record.feedback is None or record.fault:
             return None if record.feedback is None else self._nothing
-        found = {SCORE: record.feedback.score, **record.feedback.objectives}
+        scores = {SCORE: record.feedback.score, **record.feedback.objectives}
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             # If both are 0, it uses what the baseline uses: one half.
-            found[name] = usual / (amount + usual) if amount + usual else 0.5
-        return found
+            scores[name] = usual / (amount + usual) if amount + usual else 0.5
+        return scores
 
 
 def _amount(name: str, record: RolloutRecord) -> float:

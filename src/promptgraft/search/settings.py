@@ -131,23 +131,23 @@ def groups_of(kind: type[Settings]) -> dict[str, type[Settings]]:
     fields = attrs.fields_dict(attrs.resolve_types(kind))
     types = {name: field.type for name, field in fields.items()}
     return {
-        name: found
-        for name, found in types.items()
-        if isinstance(found, type) and issubclass(found, Settings)
+        name: kind_of_group
+        for name, kind_of_group in types.items()
+        if isinstance(kind_of_group, type) and issubclass(kind_of_group, Settings)
     }
 
 
 def _near(name: str, kind: type[Settings]) -> str:
     """Return a suggestion for ``name``: the nearest setting with its group, or else all."""
-    own = list(attrs.fields_dict(kind))
+    names = list(attrs.fields_dict(kind))
     paths = {
         field: f"{group}.{field}"
         for group, inner in groups_of(kind).items()
         for field in attrs.fields_dict(inner)
     }
-    if near := nearest(name, [*own, *paths]):
+    if near := nearest(name, [*names, *paths]):
         return f"; did you mean `{paths.get(near, near)}`?"
-    return f"; there are {', '.join(f'`{one}`' for one in own)}"
+    return f"; there are {', '.join(f'`{name}`' for name in names)}"
 
 
 @attrs.frozen

@@ -294,13 +294,11 @@ class RequiredObjectives:
 
     def reached(self, state: RunState) -> str | None:
         """Return a reason if every threshold is met, even by estimates, or None."""
-        found = state.best_objectives
-        if any(
-            name not in found or found[name] < self.thresholds[name] for name in self.thresholds
-        ):
+        best = state.best_objectives
+        if any(name not in best or best[name] < self.thresholds[name] for name in self.thresholds):
             return None
         reached = (
-            f"{name} {found[name]:.3f} of {self.thresholds[name]:g}" for name in self.thresholds
+            f"{name} {best[name]:.3f} of {self.thresholds[name]:g}" for name in self.thresholds
         )
         return f"the best candidate has what is required: {', '.join(reached)}"
 
@@ -324,9 +322,9 @@ class MaxCandidates:
 
 
 def _as_path(path: str | os.PathLike[str]) -> Path:
-    given: object = path
-    if isinstance(given, (str, os.PathLike)) and str(given):
-        return Path(given)
+    source: object = path
+    if isinstance(source, (str, os.PathLike)) and str(source):
+        return Path(source)
     raise ConfigError(f"StopFile: path: expected the path of a file, found {shown(path)}")
 
 

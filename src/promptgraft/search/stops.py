@@ -77,7 +77,9 @@ class Stops:
                 if reason := _ask(position, stopper, state):
                     return Outlook(RunStoppedError(reason_for(stopper), reason))
             targets = (
-                one for one in self._stoppers if isinstance(one, TargetScore | RequiredObjectives)
+                stopper
+                for stopper in self._stoppers
+                if isinstance(stopper, TargetScore | RequiredObjectives)
             )
             # Only these two wait until the means are no longer estimates.
             is_close = any(target.reached(state) for target in targets)

@@ -103,14 +103,14 @@ def target_for(
     """
     if isinstance(subject, Target):
         return OwnTarget(subject)
-    given = prompts_of(subject)
-    base = {at: _in_force(prompt, context) for at, prompt in given.items()}
+    prompts_given = prompts_of(subject)
+    base = {at: _in_force(prompt, context) for at, prompt in prompts_given.items()}
     # Without their own stores, which have been read, and which may not be picklable.
-    prompts = without_stores(given)
+    prompts = without_stores(prompts_given)
     store = context.overrides_store
     # The adapter that gives the target its identity: the first one if the subject has several.
-    own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
-    adapter = own[0] if own and context.adapter is None else context.task_adapter
+    adapters = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
+    adapter = adapters[0] if adapters and context.adapter is None else context.task_adapter
     flow, modules = None, tuple[Module, ...]()
     check_nodes(subject, metrics_of(config.feedback_fn))
     steps, details = (0, 0), dict[str, Json]()
@@ -155,43 +155,43 @@ def check_nodes(subject: Improvable, metrics: Iterable[Metric]) -> None:
     Raises:
         ConfigError: naming metric and node.
     """
-    known = subject.node_names if isinstance(subject, PromptSet) else ()
+    node_names = subject.node_names if isinstance(subject, PromptSet) else ()
     for metric in metrics:
         node = node_of(metric)
-        if node and node not in known:
+        if node and node not in node_names:
             raise ConfigError(
                 f"metric `{metric.name}`: `{name_of(subject)}` has no node {node!r}"
-                f"{did_you_mean(node, list(known))}; nodes: {listed(known) or 'none'}"
+                f"{did_you_mean(node, list(node_names))}; nodes: {listed(node_names) or 'none'}"
             )
 
 
 def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOverride:
     """Return the overrides in force: of the context's store, or else of the prompt's own."""
     store, tag = context.overrides_store, context.overrides_tag
-    own = prompt.overrides_store
-    if own is not None and store is None:
-        store, tag = own, prompt.overrides_tag
-    elif own is not None and (own is not store or prompt.overrides_tag != tag):
+    own_store = prompt.overrides_store
+    if own_store is not None and store is None:
+        store, tag = own_store, prompt.overrides_tag
+    elif own_store is not None and (own_store is not store or prompt.overrides_tag != tag):
         raise ConfigError(
             f"overrides_store: `{address_of(prompt)}` has the tag `{prompt.overrides_tag}` of "
-            f"a {type(own).__name__}, the context the tag `{tag}` of "
-            f"{'the same store' if own is store else f'a {type(store).__name__}'}; "
+            f"a {type(own_store).__name__}, the context the tag `{tag}` of "
+            f"{'the same store' if own_store is store else f'a {type(store).__name__}'}; "
             "give store and tag to one of them only"
         )
     descriptor = prompt.descriptor
     try:
-        found = store.resolve(descriptor, tag) if store is not None else None
+        resolution = store.resolve(descriptor, tag) if store is not None else None
     except OSError as error:
         where = f"overrides_store ({type(store).__name__}), tag `{tag}`"
         raise StoreError(f"{where}: `resolve` raised {raised(error)}") from error
-    return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
+    return resolution or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
 
 
 def _details(
     prompts: Mapping[str, Prompt[object]], modules: tuple[Module, ...], config: RunConfig
 ) -> dict[str, Json]:
     texts = {at: template_digest(prompt.template) for at, prompt in prompts.items()}
-    bound = {at: digest(list(map(plain_or_repr, one.params))) for at, one in prompts.items()}
+    bound = {at: digest(list(map(plain_or_repr, prompt.params))) for at, prompt in prompts.items()}
     judging = config.scoring.feedback_fn
     return {
         "prompt": digest(texts),
@@ -210,27 +210,29 @@ def _functions(
 ) -> dict[str, Json]:
     scoring = config.scoring
     judging = scoring.feedback_fn
-    found: dict[str, object] = {
+    functions: dict[str, object] = {
         "example_formatter": scoring.example_formatter,
         "trace_formatter": scoring.trace_formatter,
     }
     if isinstance(subject, PromptSet):
-        found["run"] = subject.function
+        functions["run"] = subject.function
     elif isinstance(adapter, TextsAdapter):
-        found["run"] = adapter.run
+        functions["run"] = adapter.run
     elif isinstance(adapter, AgentAdapter):
-        found["agent"] = adapter.agent
+        functions["agent"] = adapter.agent
     for at, prompt in prompts.items():
         place = f" of {at}" if len(prompts) > 1 else ""
         for path, section in prompt.template.walked:
-            found[f"enabled of {show_path(path)}{place}"] = section.enabled
-            found |= {f"tool {tool.name}{place}": tool.handler for tool in section.tools}
-    told: dict[str, Json] = {
-        name: function_identity(one) for name, one in found.items() if one is not None
+            functions[f"enabled of {show_path(path)}{place}"] = section.enabled
+            functions |= {f"tool {tool.name}{place}": tool.handler for tool in section.tools}
+    identities: dict[str, Json] = {
+        name: function_identity(function)
+        for name, function in functions.items()
+        if function is not None
     }
     if isinstance(judging, MetricFeedback):
-        return {**told, **judging.functions}
-    return {**told, "feedback_fn": function_identity(judging)}
+        return {**identities, **judging.functions}
+    return {**identities, "feedback_fn": function_identity(judging)}
 
 
 def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
@@ -240,7 +242,7 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
         ConfigError: there are none.
     """
     named = dict.fromkeys(path[:-1] for path in config.target_task_examples)
-    free = (found.path for found in descriptor.containers if found.overridable)
+    free = (container.path for container in descriptor.containers if container.overridable)
     generated = (named or free) if config.enable_example_generation else ()
     modules: tuple[PromptModule, ...] = (
         *map(SectionModule, config.target_section_paths),

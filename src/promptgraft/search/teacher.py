@@ -78,10 +78,10 @@ class Teacher:
     params: ParamsOf | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        given: object = self.prompt
-        if not isinstance(given, Prompt):
-            raise ConfigError(f"teacher: expected a Prompt or a Graph, found {shown(given)}")
-        if self.adapter is not None or not isinstance(given, GraphPrompt):
+        prompt: object = self.prompt
+        if not isinstance(prompt, Prompt):
+            raise ConfigError(f"teacher: expected a Prompt or a Graph, found {shown(prompt)}")
+        if self.adapter is not None or not isinstance(prompt, GraphPrompt):
             check_adapter(self.adapter, "teacher: adapter")
 
     @property
@@ -95,8 +95,10 @@ class Teacher:
     @property
     def models(self) -> tuple[ProviderAdapter, ...]:
         """The adapters that it uses."""
-        own = self.prompt.graph.adapters.values() if isinstance(self.prompt, GraphPrompt) else ()
-        return tuple(one for one in (self.adapter, *own) if one is not None)
+        node_adapters = (
+            self.prompt.graph.adapters.values() if isinstance(self.prompt, GraphPrompt) else ()
+        )
+        return tuple(adapter for adapter in (self.adapter, *node_adapters) if adapter is not None)
 
     def answered_by(self, adapter: ProviderAdapter) -> Teacher:
         """Return the teacher with ``adapter`` in place of all its adapters."""
@@ -108,18 +110,22 @@ class Teacher:
     @property
     def name(self) -> str:
         """The prompt or graph and its adapter, as cases name their teacher."""
-        asked = adapter_identity(self.asked)
+        teacher_identity = adapter_identity(self.asked)
         is_graph = isinstance(self.prompt, GraphPrompt)
-        return asked if is_graph else f"{address_of(self.prompt)} on {asked}"
+        return teacher_identity if is_graph else f"{address_of(self.prompt)} on {teacher_identity}"
 
     @property
     def identity(self) -> Mapping[str, Json]:
         """What decides its answers."""
         texts, params = self.prompt.with_placeholders(), self.params
-        told = [texts.text, texts.output_schema, [shown(one) for one in self.prompt.params]]
+        shown_texts = [
+            texts.text,
+            texts.output_schema,
+            [shown(param) for param in self.prompt.params],
+        ]
         return {
             "name": self.name,
-            "prompt": digest(told),
+            "prompt": digest(shown_texts),
             "params": None if params is None else function_identity(params),
         }
 
@@ -147,21 +153,21 @@ class Teaching:
         self, teacher: Teacher, config: RunConfig, digests: Mapping[str, HexDigest]
     ) -> None:
         examples = (*config.training_examples, *(config.data.held_out or ()))
-        untaught = [one.label for one in examples if isinstance(one.label, Case)]
-        untaught = [one for one in untaught if one.expected is None]
+        untaught = [example.label for example in examples if isinstance(example.label, Case)]
+        untaught = [case for case in untaught if case.expected is None]
         self.teacher = teacher
         try:
             bound = params_of_cases(teacher.prompt, untaught, teacher.params)
         except ConfigError as error:
             raise ConfigError(f"teacher: {error}") from error
         self.lessons = {
-            one.id: _Lesson(
-                case=one,
-                prompt=teacher.prompt.bind(*bound[one.id]),
-                key=f"{Phase.TEACHER}/{named(one.id)}",
-                digest=digest([teacher.identity, digests[one.id]]),
+            case.id: _Lesson(
+                case=case,
+                prompt=teacher.prompt.bind(*bound[case.id]),
+                key=f"{Phase.TEACHER}/{named(case.id)}",
+                digest=digest([teacher.identity, digests[case.id]]),
             )
-            for one in untaught
+            for case in untaught
         }
 
     def taught(
@@ -216,24 +222,28 @@ class Teaching:
                 # A call that was left behind at the deadline may never end.
                 threads.shutdown(wait=False, cancel_futures=True)
         name = self.teacher.name
-        found = {
-            id_: TaughtCase.of(one.case, expected=one.expected, teacher=name)
-            for id_, one in self.lessons.items()
+        taught_cases = {
+            id_: TaughtCase.of(lesson.case, expected=lesson.expected, teacher=name)
+            for id_, lesson in self.lessons.items()
         }
-        check_cases(metrics_of(config.feedback_fn), found.values())
-        for id_, case in found.items():
-            said = case.expected if isinstance(case.expected, str) else show_value(case.expected)
-            emit(CaseTaught(case=id_, teacher=name, expected=clip(said, _MAX_TOLD_CHARS)))
+        check_cases(metrics_of(config.feedback_fn), taught_cases.values())
+        for id_, case in taught_cases.items():
+            expected = (
+                case.expected if isinstance(case.expected, str) else show_value(case.expected)
+            )
+            emit(CaseTaught(case=id_, teacher=name, expected=clip(expected, _MAX_TOLD_CHARS)))
         held_out = config.data.held_out
         return attrs.evolve(
             config,
-            training_examples=_with(config.training_examples, found),
-            data=attrs.evolve(config.data, held_out=held_out and _with(held_out, found)),
+            training_examples=_with(config.training_examples, taught_cases),
+            data=attrs.evolve(config.data, held_out=held_out and _with(held_out, taught_cases)),
         )
 
 
 def _with(examples: Sequence[GepaExample], found: Mapping[str, Case]) -> list[GepaExample]:
-    return [attrs.evolve(one, label=found.get(one.id, one.label)) for one in examples]
+    return [
+        attrs.evolve(example, label=found.get(example.id, example.label)) for example in examples
+    ]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -262,7 +272,7 @@ class _Batch(Batch):
     _left: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._missing = [one for one in self._lessons if not self._recall(one)]
+        self._missing = [lesson for lesson in self._lessons if not self._recall(lesson)]
         self.missing = self._left = len(self._missing)
         self._report()
 
@@ -312,8 +322,8 @@ class _Batch(Batch):
         books.ledger.count(books.answers.paid(lesson.key, spent))
         self._left -= 1
         self._report()
-        told: Json = {"expected": lesson.expected, "spent": spent_to_json(spent)}
-        return Record(lesson.key, lesson.digest, "teacher", told)
+        content: Json = {"expected": lesson.expected, "spent": spent_to_json(spent)}
+        return Record(lesson.key, lesson.digest, "teacher", content)
 
     def _spent(self, number: int) -> tuple[Spending, ...]:
         events = self._sessions[number].select_all(object)
@@ -323,13 +333,13 @@ class _Batch(Batch):
 def _placed(error: PromptgraftError, case: Case) -> PromptgraftError:
     """Return a teacher's error with the name of the case, and how to mend it."""
     where = f"{case.origin}: " if case.origin else ""
-    said = f"{where}teacher: case `{case.id}`: {error}"
+    message = f"{where}teacher: case `{case.id}`: {error}"
     mend = "give the case `expected`, leave it out, or resume the run to ask again"
     match error:
         case CandidateError():
-            return ConfigError(f"{said}; {mend}")
+            return ConfigError(f"{message}; {mend}")
         case PermanentProviderError():
-            return PermanentProviderError(said)
+            return PermanentProviderError(message)
         case ProviderError():
-            return TransientProviderError(f"{said}; {mend}")
+            return TransientProviderError(f"{message}; {mend}")
     return error

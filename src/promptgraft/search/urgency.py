@@ -64,11 +64,11 @@ class UrgentFirst:
         while (waiting := self._next()) is not None:
             if waiting.future.set_running_or_notify_cancel():
                 try:
-                    found = waiting.call()
+                    outcome = waiting.call()
                 except BaseException as error:  # noqa: BLE001 - raised where the outcome is read
                     waiting.future.set_exception(error)
                 else:
-                    waiting.future.set_result(found)
+                    waiting.future.set_result(outcome)
                 return
 
     def _lose_turn(self, turn: Future[None]) -> None:

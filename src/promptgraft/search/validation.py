@@ -194,8 +194,10 @@ class Validator:
         places = [place for place in entry.order if place not in known]
         if places:
             examples = [self._examples[place] for place in places]
-            made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
-            records.update(zip(places, made, strict=True))
+            validation_records = yield from Rollouts(
+                position=position, candidate=candidate, examples=examples
+            )
+            records.update(zip(places, validation_records, strict=True))
         joined = self._population.join(candidate, records, step=step)
         if becomes_best and self._population.may_replace_best(records):
             self._population.pool.best = joined

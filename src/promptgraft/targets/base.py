@@ -273,8 +273,12 @@ class Target(Protocol):
 
 def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
     """Return a candidate's text of each module by name, except for modules that add examples."""
-    found = ((one.name, target.text(one, candidate)) for one in target.modules if not one.is_new)
-    return FrozenMap(found)
+    texts = (
+        (module.name, target.text(module, candidate))
+        for module in target.modules
+        if not module.is_new
+    )
+    return FrozenMap(texts)
 
 
 class TextTarget(Target):
@@ -294,16 +298,20 @@ class TextTarget(Target):
         """Return the original text of a part."""
 
     def baseline(self) -> Candidate:
-        return Candidate(changes={one.name: self.source(one) for one in self.modules})
+        return Candidate(changes={module.name: self.source(module) for module in self.modules})
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        others = [one for one in self.modules if one != module]
+        neighbours = [
+            neighbour_module for neighbour_module in self.modules if neighbour_module != module
+        ]
         return ModuleDescription(
             name=module.name,
             title=module.name,
             text=self.text(module, candidate),
             max_chars=longest_text(self.max_part_chars, self.source(module)),
-            neighbours=[(one.name, self.text(one, candidate)) for one in others],
+            neighbours=[
+                (neighbour.name, self.text(neighbour, candidate)) for neighbour in neighbours
+            ],
         )
 
     def text(self, module: Module, candidate: Candidate) -> str:
@@ -340,6 +348,6 @@ class TextTarget(Target):
         del examples, keep_both
         merged: dict[str, Change] = {}
         for name, before in base.changes.items():
-            one, other = first.changes[name], second.changes[name]
-            merged[name] = other if one == before else one
+            first_change, second_change = first.changes[name], second.changes[name]
+            merged[name] = second_change if first_change == before else first_change
         return Candidate(changes=merged, parents=parents)

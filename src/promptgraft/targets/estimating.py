@@ -89,26 +89,29 @@ def estimated(
         examples: the examples, with the expected answers.
         is_answer: whether ``expected`` is the whole answer, rather than a part of it.
     """
-    shown = [
+    examples_shown = [
         example
         for _, section in template.walked
         if isinstance(section, TaskExamplesSection)
         for example in section.examples
     ]
-    lengths = [len(one.text) for one in rendered]
+    lengths = [len(prompt.text) for prompt in rendered]
     longest = rendered[max(range(len(rendered)), key=lengths.__getitem__)]
     beside = sent_chars(longest) - len(longest.text)
     plain = (
-        _plain(one.label.expected if isinstance(one.label, Case) else one.label) for one in examples
+        _plain(example.label.expected if isinstance(example.label, Case) else example.label)
+        for example in examples
     )
     labels = [label for label in plain if label is not None]
-    answer_chars, answer_from = _answer(longest.output_schema, shown, labels, is_answer=is_answer)
+    answer_chars, answer_from = _answer(
+        longest.output_schema, examples_shown, labels, is_answer=is_answer
+    )
     return Estimate(
         chars=max(lengths) + beside,
         mean_chars=fmean(lengths) + beside,
         answer_chars=answer_chars,
         answer_from=answer_from,
-        rounds=_rounds(shown, examples) if longest.tools else 0.0,
+        rounds=_rounds(examples_shown, examples) if longest.tools else 0.0,
         leaves_traces=bool(template.descriptor.tools),
         prefix_chars=len(content_of(longest, say_format=False).system) + beside,
     )
@@ -139,7 +142,7 @@ def _answer(
 
 def _rounds(shown: Sequence[TaskExample], examples: Sequence[GepaExample]) -> float:
     """Return the tool calls that cases expect or worked examples show; 1 if neither does."""
-    cases = [one.label for one in examples if isinstance(one.label, Case)]
+    cases = [example.label for example in examples if isinstance(example.label, Case)]
     counts = [len(case.tools) for case in cases if case.tools is not None]
     return fmean(counts or [len(example.steps) for example in shown] or [1])
 
@@ -196,5 +199,6 @@ def _of_schema(
 def _known(name: str, labels: Sequence[Json]) -> float:
     """Return the average characters of a field in labels; 0 if none has it."""
     return fmean(
-        [_length(one[name]) for one in labels if isinstance(one, dict) and name in one] or [0]
+        [_length(label[name]) for label in labels if isinstance(label, dict) and name in label]
+        or [0]
     )

@@ -39,14 +39,14 @@ def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRec
     if record.steps:
         record = attrs.evolve(record, steps=tuple(step.clipped(texts) for step in record.steps))
     feedback = record.feedback
-    said, log = (feedback.feedback, feedback.eval_trace) if feedback else ("", None)
-    shown = (record.inputs_repr, record.output_repr, record.fault, said)
+    feedback_text, log = (feedback.feedback, feedback.eval_trace) if feedback else ("", None)
+    clipped_texts = (record.inputs_repr, record.output_repr, record.fault, feedback_text)
     traced = (record.tool_trace_repr, log or "")
-    if max(map(len, shown)) <= texts and max(map(len, traced)) <= traces:
+    if max(map(len, clipped_texts)) <= texts and max(map(len, traced)) <= traces:
         return record
     if feedback is not None:
         log = log and clip(log, traces)
-        feedback = attrs.evolve(feedback, feedback=clip(said, texts), eval_trace=log)
+        feedback = attrs.evolve(feedback, feedback=clip(feedback_text, texts), eval_trace=log)
     return attrs.evolve(
         record,
         inputs_repr=clip(record.inputs_repr, texts),
@@ -62,12 +62,12 @@ def default_example_formatter(
 ) -> tuple[str, str]:
     """Show parameters as JSON, or the input of a case, and the text of the answer."""
     params = example.params[0] if len(example.params) == 1 else example.params
-    asked = _asked(params) if isinstance(params, Case) else show_value(params)
+    question = _asked(params) if isinstance(params, Case) else show_value(params)
     if response is None:
-        return asked, "<no response>"
+        return question, "<no response>"
     if response.output is not None and not response.text:
-        return asked, show_value(response.output)
-    return asked, response.text or "<empty>"
+        return question, show_value(response.output)
+    return question, response.text or "<empty>"
 
 
 def _asked(case: Case) -> str:

@@ -79,24 +79,24 @@ class Grafting:
     ) -> ModuleDescription:
         """Return what the reflection model may know about a part, named like ``module``."""
         recent = self._look(override)
-        found = recent.described.get(module)
-        if found is None:
-            found = part.describe(self._bounded(recent.view, part))
+        description = recent.described.get(module)
+        if description is None:
+            description = part.describe(self._bounded(recent.view, part))
             # The same part of one of several prompts has the name of the prompt before its own.
-            if found.name != module.name:
-                found = attrs.evolve(found, name=module.name)
+            if description.name != module.name:
+                description = attrs.evolve(description, name=module.name)
             if isinstance(self.prompt, TextsPrompt):
-                found = attrs.evolve(found, answers=self._answers(recent.view))
-            recent.described[module] = found
-        return found
+                description = attrs.evolve(description, answers=self._answers(recent.view))
+            recent.described[module] = description
+        return description
 
     def _answers(self, view: View) -> str:
         """Return what is known of the answers of a prompt of texts; empty for nothing."""
-        known = self.prompt.answers if isinstance(self.prompt, TextsPrompt) else None
-        if known is None:
+        answers_known = self.prompt.answers if isinstance(self.prompt, TextsPrompt) else None
+        if answers_known is None:
             return ""
         paths = (section.path for section in self.prompt.descriptor.sections)
-        return known({show_path(path): view.body(path) for path in paths})
+        return answers_known({show_path(path): view.body(path) for path in paths})
 
     def in_force(self, override: PromptOverride) -> Json:
         """Return what is in force with changes, as plain data."""
@@ -135,17 +135,17 @@ class Grafting:
             InvalidProposalError: a section would hold too many task examples.
         """
         if keep_both:
-            taken = partial(taken_keys, self.view(better))
-            other = without_clashes(ancestor, better, other, taken)
+            taken_by_better = partial(taken_keys, self.view(better))
+            other = without_clashes(ancestor, better, other, taken_by_better)
         merged = self.base.holding(merged_entries(ancestor, better, other))
         view, base = self.view(merged), self.view(self.base)
         for container in self.prompt.descriptor.containers:
-            held = len(view.task_examples(container.path))
+            count = len(view.task_examples(container.path))
             # The source may hold more than the limit already.
-            if held > max(len(base.task_examples(container.path)), self.max_task_examples):
+            if count > max(len(base.task_examples(container.path)), self.max_task_examples):
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_FIT,
-                    f"section {show_path(container.path)} would hold {held} task examples; "
+                    f"section {show_path(container.path)} would hold {count} task examples; "
                     f"at most {self.max_task_examples} are allowed",
                 )
         return merged
@@ -153,10 +153,10 @@ class Grafting:
     def _look(self, override: PromptOverride) -> _Recent:
         # Steps look at the same parents and children again and again. The key is the identity,
         # which is fast to compare; it stays valid because the cache keeps the override alive.
-        found = self._recent.get(id(override))
-        if found is not None:
+        recent_prompt = self._recent.get(id(override))
+        if recent_prompt is not None:
             self._recent.move_to_end(id(override))
-            return found
+            return recent_prompt
         template = self.prompt.template
         view = View(
             template=template,
@@ -165,10 +165,10 @@ class Grafting:
             max_shown_chars=self.max_shown_chars,
             max_task_examples=self.max_task_examples,
         )
-        found = self._recent[id(override)] = _Recent(override, view)
+        recent_prompt = self._recent[id(override)] = _Recent(override, view)
         if len(self._recent) > _KEPT_VIEWS:
             self._recent.popitem(last=False)
-        return found
+        return recent_prompt
 
 
 def _text(view: View, part: PromptModule) -> str:
@@ -212,17 +212,21 @@ def without_clashes(
         child: the child.
         taken: returns the keys that a new example of a section of ``onto`` cannot have.
     """
-    known, held = base.added_task_examples, onto.added_task_examples
-    contents = {attrs.evolve(one, example_key="") for one in held.values()}
+    base_added, onto_added = base.added_task_examples, onto.added_task_examples
+    contents = {attrs.evolve(example, example_key="") for example in onto_added.values()}
     changed = child
     for path, added in child.added_task_examples.items():
-        if path in known or held.get(path) == added:
+        if path in base_added or onto_added.get(path) == added:
             continue
         if attrs.evolve(added, example_key="") in contents:
             changed = changed.without(added)
-        elif path in held:
+        elif path in onto_added:
             keys = {*taken(path[:-1])}
-            keys.update(one[-1] for one in changed.added_task_examples if one[:-1] == path[:-1])
+            keys.update(
+                added_path[-1]
+                for added_path in changed.added_task_examples
+                if added_path[:-1] == path[:-1]
+            )
             renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, keys))
             changed = changed.without(added).with_entries([renamed])
     return changed

@@ -111,10 +111,17 @@ class MetricFeedback:
     def functions(self) -> Mapping[str, Json]:
         """The identities of the user's code in metrics and aggregation, by name."""
         named = {
-            **{f"metric {one.name}": getattr(one, "function", one) for one in self.metrics},
+            **{
+                f"metric {metric.name}": getattr(metric, "function", metric)
+                for metric in self.metrics
+            },
             "aggregation": self.aggregation,
         }
-        return {name: function_identity(one) for name, one in named.items() if code_digest(one)}
+        return {
+            name: function_identity(function)
+            for name, function in named.items()
+            if code_digest(function)
+        }
 
     def __call__(
         self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol

@@ -90,11 +90,11 @@ def _place(lines: Sequence[str], wanted: Sequence[str], number: int) -> int:
     ]
     if len(places) == 1:
         return places[0]
-    shown = clip("\n".join(wanted), _SHOWN_CHARS, around=" ")
+    lines_shown = clip("\n".join(wanted), _SHOWN_CHARS, around=" ")
     raise _refused(
         f"edit {number}: expected SEARCH lines that occur once in the current text, found them "
         + (f"{len(places)} times; add a neighbouring line: " if places else "nowhere: ")
-        + repr(shown)
+        + repr(lines_shown)
     )
 
 

@@ -44,8 +44,8 @@ def merge3(base: str, first: str, second: str) -> str | None:
     sides = _lines(base, first, second)
     if sides is None:
         return None
-    before, one, other = sides
-    mine, theirs = list(_edits(before, one)), list(_edits(before, other))
+    before, first_side, second_side = sides
+    mine, theirs = list(_edits(before, first_side)), list(_edits(before, second_side))
     if any(_is_disputed(edit, mine) for edit in theirs):
         return None
     return "\n".join(_applied(before, mine, theirs))
@@ -66,8 +66,8 @@ def merge3_onto(base: str, first: str, second: str) -> str | None:
     sides = _lines(base, first, second)
     if sides is None:
         return None
-    before, one, other = sides
-    mine, theirs = list(_by_line(before, one)), list(_by_line(before, other))
+    before, first_side, second_side = sides
+    mine, theirs = list(_by_line(before, first_side)), list(_by_line(before, second_side))
     agreed = [edit for edit in theirs if not _is_disputed(edit, mine)]
     mine = [_with_words(before, edit, theirs) for edit in mine]
     return "\n".join(_applied(before, mine, agreed))
@@ -99,23 +99,23 @@ def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
 def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
     """Return whether another edit replaces the same lines differently."""
     return edit.replaces and any(
-        other.replaces
-        and other.begin < edit.end
-        and edit.begin < other.end
-        and other.after != edit.after
-        for other in others
+        rival.replaces
+        and rival.begin < edit.end
+        and edit.begin < rival.end
+        and rival.after != edit.after
+        for rival in others
     )
 
 
 def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> _Edit:
     """Return an edit with the words that another adds to the same line, if both only add words."""
     old = before[edit.begin : edit.end]
-    for other in others:
-        same = (edit.begin, edit.end) == (other.begin, other.end) and edit != other
-        if same and len(old) == len(edit.after) == len(other.after) == 1 and old[0].strip():
-            words, *changed = (pieces_in(line) for line in (*old, *edit.after, *other.after))
+    for rival in others:
+        same = (edit.begin, edit.end) == (rival.begin, rival.end) and edit != rival
+        if same and len(old) == len(edit.after) == len(rival.after) == 1 and old[0].strip():
+            words, *changed = (pieces_in(line) for line in (*old, *edit.after, *rival.after))
             mine, theirs = ([*map(_as_one, _edits(words, side))] for side in changed)
-            if all(one.begin == one.end for one in (*mine, *theirs)):
+            if all(edit.begin == edit.end for edit in (*mine, *theirs)):
                 return attrs.evolve(edit, after=["".join(_applied(words, mine, theirs))])
     return edit
 
@@ -134,11 +134,11 @@ def _applied(before: Sequence[str], mine: Sequence[_Edit], theirs: Sequence[_Edi
     for edit in mine:
         added[edit.begin] += edit.after
     for edit in theirs:
-        known = tuple(added[edit.begin])
-        added[edit.begin] += [one for one in edit.after if one not in known]
-    found: list[str] = []
+        lines_known = tuple(added[edit.begin])
+        added[edit.begin] += [line for line in edit.after if line not in lines_known]
+    lines_applied: list[str] = []
     for place, lines in enumerate(added):
-        found += lines
+        lines_applied += lines
         if place < len(before) and not dropped[place]:
-            found.append(before[place])
-    return found
+            lines_applied.append(before[place])
+    return lines_applied

@@ -43,7 +43,7 @@ class OwnTarget(Target):
     @property
     def modules(self) -> tuple[Module, ...]:
         with self._named("modules"):
-            return tuple(_expected(Module, one) for one in self.own.modules)
+            return tuple(_expected(Module, module) for module in self.own.modules)
 
     def baseline(self) -> Candidate:
         with self._named("baseline"):
@@ -71,8 +71,10 @@ class OwnTarget(Target):
         examples: Sequence[GepaExample],
     ) -> Candidate:
         with self._named("graft", module, parents):
-            found = self.own.graft(candidate, module, proposal, parents=parents, examples=examples)
-            return _expected(Candidate, found)
+            grafted = self.own.graft(
+                candidate, module, proposal, parents=parents, examples=examples
+            )
+            return _expected(Candidate, grafted)
 
     def merge(
         self,
@@ -85,10 +87,10 @@ class OwnTarget(Target):
         keep_both: bool = False,
     ) -> Candidate:
         with self._named("merge", parents=parents):
-            found = self.own.merge(
+            merged = self.own.merge(
                 base, first, second, parents=parents, examples=examples, keep_both=keep_both
             )
-            return _expected(Candidate, found)
+            return _expected(Candidate, merged)
 
     def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
         with self._named("additions", parents=candidate.parents):
@@ -142,9 +144,11 @@ class OwnTarget(Target):
             if parents:
                 about.append(f"a child of candidate {' and '.join(map(str, parents))}")
             place = f" ({', '.join(about)})" if about else ""
-            said = str(error) if isinstance(error, _WrongResultError) else f"raised {raised(error)}"
+            message = (
+                str(error) if isinstance(error, _WrongResultError) else f"raised {raised(error)}"
+            )
             raise CallerError(
-                f"target {type(self.own).__name__}: `{method}`{place} {said}"
+                f"target {type(self.own).__name__}: `{method}`{place} {message}"
             ) from error
 
 

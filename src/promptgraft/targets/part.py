@@ -109,8 +109,8 @@ class View:
     def params_schema(self, name: str) -> str:
         """Return the JSON Schema of a tool's parameters, with the candidate's descriptions."""
         kind = self.descriptor.tools_by_name[name].params_type
-        said = params_descriptions(kind, self.tool(name).param_descriptions)
-        return canonical_json(schema_of(kind, said))
+        descriptions = params_descriptions(kind, self.tool(name).param_descriptions)
+        return canonical_json(schema_of(kind, descriptions))
 
     def tool_schema(self, name: str) -> str:
         """Return a tool's description and the schemas of its parameters and its result."""
@@ -131,8 +131,8 @@ class View:
         kind = self.template.output_type
         if choices := options_of(kind):
             meaning = describe(self._said.get(type_name(kind), NOTHING_SAID), choices)
-            said = f"\nDescribed as: {one_line(meaning)}" if meaning else ""
-            return f"One of: {', '.join(choices)}{said}"
+            description = f"\nDescribed as: {one_line(meaning)}" if meaning else ""
+            return f"One of: {', '.join(choices)}{description}"
         if kind is None or kind is str:
             return "Text."
         schema = json.dumps(schema_of(kind, self._said), ensure_ascii=False)

@@ -72,15 +72,15 @@ class SectionModule(PromptModule):
         body = proposed_body(text, syntax, names, like=before)
         # Again: markers that are spelled otherwise now may have made the text longer.
         view.check_length(shown_body(body, syntax))
-        kept = kept_names(body, syntax, names)
-        if lost := [name for name in source.placeholders if name not in kept]:
+        names_kept = kept_names(body, syntax, names)
+        if lost := [name for name in source.placeholders if name not in names_kept]:
             markers = ", ".join(spell(name, syntax) for name in lost)
             raise InvalidProposalError(
                 RejectionReason.LOST_PLACEHOLDER, f"the text lost the placeholders {markers}"
             )
         # A marker of the present text is not invented here, even if nothing replaces it.
-        known = names | marker_names(before, syntax)
-        if invented := sorted(marker_names(body, syntax) - known):
+        names_known = names | marker_names(before, syntax)
+        if invented := sorted(marker_names(body, syntax) - names_known):
             markers = ", ".join(spell(name, syntax) for name in invented)
             raise InvalidProposalError(
                 RejectionReason.INVENTED_PLACEHOLDER,
@@ -134,12 +134,14 @@ class ToolModule(PromptModule):
 
     def read(self, view: View, text: str) -> ToolOverride:
         now = self._said(view)
-        said = {**now, **read_named_texts(text, now)}
-        params = {name: said[_param(name)] for name in view.tool(self.tool_name).param_descriptions}
+        texts = {**now, **read_named_texts(text, now)}
+        params = {
+            name: texts[_param(name)] for name in view.tool(self.tool_name).param_descriptions
+        }
         return attrs.evolve(
             self.blank,
             # No description keeps that of the source.
-            description=said[_DESCRIPTION] or None,
+            description=texts[_DESCRIPTION] or None,
             param_descriptions={name: text for name, text in params.items() if text},
         )
 
@@ -165,29 +167,32 @@ class OutputFieldModule(PromptModule):
 
     def describe(self, view: View) -> ModuleDescription:
         field, now = view.field(self.field), view.parts.fields[self.field]
-        said = {_DESCRIPTION: now.description}
+        descriptions = {_DESCRIPTION: now.description}
         if field.name:
-            said[_ALIASES] = write_names(now.aliases)
-        said.update((_value(option), now.values.get(option, "")) for option in field.options)
+            descriptions[_ALIASES] = write_names(now.aliases)
+        descriptions.update(
+            (_value(option), now.values.get(option, "")) for option in field.options
+        )
         return self.described(
             view,
             meta_prompt=MetaPrompt.OUTPUT_FIELD,
             as_json=True,
             title=self.field,
-            text=write_named_texts(said),
+            text=write_named_texts(descriptions),
         )
 
     def read(self, view: View, text: str) -> OutputFieldOverride:
         field, now = view.field(self.field), view.parts.fields[self.field]
         names = [_DESCRIPTION, *([_ALIASES] if field.name else []), *map(_value, field.options)]
-        said = read_named_texts(text, names)
-        aliases = read_names(said[_ALIASES]) if _ALIASES in said else now.aliases
+        texts = read_named_texts(text, names)
+        aliases = read_names(texts[_ALIASES]) if _ALIASES in texts else now.aliases
         values = {
-            option: said.get(_value(option), now.values.get(option, "")) for option in field.options
+            option: texts.get(_value(option), now.values.get(option, ""))
+            for option in field.options
         }
         return attrs.evolve(
             self.blank,
-            description=said.get(_DESCRIPTION, now.description) or None,
+            description=texts.get(_DESCRIPTION, now.description) or None,
             aliases=aliases if field.name else None,
             value_descriptions={option: text for option, text in values.items() if text},
         )
@@ -214,13 +219,13 @@ class ToolExampleModule(PromptModule):
 
     def describe(self, view: View) -> ModuleDescription:
         examples = [write_tool_example(call) for call in view.tool(self.tool_name).examples]
-        own = examples.pop(self.example_index)
+        example = examples.pop(self.example_index)
         return self.described(
             view,
             meta_prompt=MetaPrompt.TOOL_EXAMPLE,
             as_json=True,
             title=self.tool_name,
-            text=own,
+            text=example,
             schema=view.tool_schema(self.tool_name),
             siblings=examples,
         )
@@ -248,11 +253,11 @@ class TaskExampleModule(PromptModule):
         return TaskExampleOverride(path=self.path, expected_hash=UNBOUND)
 
     def require(self, view: View) -> None:
-        shown = self.path[-1] in view.parts.examples.get(self.path[:-1], {})
+        examples_shown = self.path[-1] in view.parts.examples.get(self.path[:-1], {})
         # An added example has no source; what must allow it is the section that holds it.
-        is_added = shown and view.descriptor.task_example(self.path) is None
+        is_added = examples_shown and view.descriptor.task_example(self.path) is None
         require_source(view.descriptor, _blank(self.path[:-1]) if is_added else self.blank)
-        if not shown:
+        if not examples_shown:
             raise UnknownPartError(
                 f"{self.name} is not shown: the store holds an override that removes it; name "
                 f"another target, or forget `removed {self.name}` with `remove_override`"
@@ -261,13 +266,13 @@ class TaskExampleModule(PromptModule):
     def describe(self, view: View) -> ModuleDescription:
         section, key = self.path[:-1], self.path[-1]
         examples = view.shown_examples(section)
-        own = examples.pop(key)
+        example = examples.pop(key)
         return self.described(
             view,
             meta_prompt=MetaPrompt.TASK_EXAMPLE,
             as_json=True,
             title=key,
-            text=write_task_example(own),
+            text=write_task_example(example),
             schema=view.tool_schemas(),
             siblings=[write_task_example(example, key=name) for name, example in examples.items()],
             without=section,
@@ -311,8 +316,8 @@ def _blank(container: SectionPath) -> AddedTaskExample:
 
 
 def _added(view: View, container: SectionPath, key: str, read: WorkedExample) -> AddedTaskExample:
-    own = attrs.evolve(read, outcome_json=view.own_outcome(read.outcome_json))
-    return attrs.evolve(_blank(container), example_key=key).changed(own)
+    example = attrs.evolve(read, outcome_json=view.own_outcome(read.outcome_json))
+    return attrs.evolve(_blank(container), example_key=key).changed(example)
 
 
 @attrs.frozen
@@ -354,8 +359,8 @@ class GenerationModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> AddedTaskExample:
-        wanted, read = _proposed(view, text)
-        key = fresh_key(wanted, taken_keys(view, self.container_path))
+        expected, read = _proposed(view, text)
+        key = fresh_key(expected, taken_keys(view, self.container_path))
         return _added(view, self.container_path, key, read)
 
     def check_entry(self, view: View, entry: Entry) -> None:

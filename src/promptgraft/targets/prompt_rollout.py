@@ -194,8 +194,8 @@ class PromptRollout:
         try:
             if self.flow is None:
                 [prompt] = prompts.values()
-                asked = prompt.bind(*example.params)
-                answer = evaluated(self.adapter, asked, session=session, deadline=deadline)
+                bound = prompt.bind(*example.params)
+                answer = evaluated(self.adapter, bound, session=session, deadline=deadline)
             else:
                 answer = self.flow(prompts, example, session=session, deadline=deadline)
                 self._check_lengths(candidate, session)
@@ -256,17 +256,19 @@ class PromptRollout:
         Raises:
             ConfigError: parameters cannot be copied.
         """
-        found = self._recent.get(candidate.digest)
-        if found is None:
-            changes, found = candidate.overrides, dict[str, Prompt[object]]()
+        prompts = self._recent.get(candidate.digest)
+        if prompts is None:
+            changes, prompts = candidate.overrides, dict[str, Prompt[object]]()
             for address, prompt in self.prompts.items():
                 # Merged once and cached, because neither of them changes.
                 base = self.base[address]
                 visible = overlaid(prompt.descriptor, base, changes[address])
                 store = InMemoryPromptOverridesStore([visible])
-                found[address] = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
-            self._recent.put(candidate.digest, found)
-        return {address: _isolated(prompt) for address, prompt in found.items()}
+                prompts[address] = attrs.evolve(
+                    prompt, overrides_store=store, overrides_tag=base.tag
+                )
+            self._recent.put(candidate.digest, prompts)
+        return {address: _isolated(prompt) for address, prompt in prompts.items()}
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
         """Return the sections and tools that the model did not see; all of unused prompts."""
@@ -369,12 +371,12 @@ def _isolated(prompt: Prompt[object]) -> Prompt[object]:
 
 def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None) -> Iterator[str]:
     sections = rendered.sections if rendered else ()
-    shown = {(section.path, section.summarized) for section in sections}
+    shown_paths = {(section.path, section.summarized) for section in sections}
     offered = {tool.name for tool in rendered.tools} if rendered else ()
     for section in descriptor.sections:
-        if (section.path, False) not in shown:
+        if (section.path, False) not in shown_paths:
             yield section_part(section.path)
-        if section.summary is not None and (section.path, True) not in shown:
+        if section.summary is not None and (section.path, True) not in shown_paths:
             yield summary_part(section.path)
     for tool in descriptor.tools:
         if tool.name not in offered:

@@ -199,8 +199,8 @@ class PromptTarget:
         if not hints:
             return
         read = {name for _, section in prompt.template.walked for name in section.source.reads}
-        given = {name for param in example.params for name in values_of(param)}
-        if not given & read and (name := next((name for name in hints if name in given), None)):
+        names = {name for param in example.params for name in values_of(param)}
+        if not names & read and (name := next((name for name in hints if name in names), None)):
             raise BindingError(
                 f"example `{example.id}`: the prompt has no placeholder `{name}`; {hints[name]}"
             )
@@ -217,8 +217,11 @@ class PromptTarget:
                 f"expected overrides of {', '.join(base)}, found {shown(in_force)}"
             )
         # What is in force has no tag, and each prompt may have its own.
-        found = {address: attrs.evolve(one, tag=base[address].tag) for address, one in read.items()}
-        return attrs.evolve(self, rollout=attrs.evolve(self.rollout, base=found))
+        overrides = {
+            address: attrs.evolve(override, tag=base[address].tag)
+            for address, override in read.items()
+        }
+        return attrs.evolve(self, rollout=attrs.evolve(self.rollout, base=overrides))
 
     def persist(
         self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
@@ -230,15 +233,15 @@ class PromptTarget:
             descriptor, base = self._prompts[address].prompt.descriptor, self._prompts[address].base
             # The store may hold an earlier winner of this run, from before it was resumed. What
             # that left is taken back, and what it had replaced is restored.
-            held = self.store.resolve(descriptor, change.tag) or change.holding(())
-            left = left_by((_change(one, address) for one in pool), base, held)
-            given_back = uncovered(descriptor, base, left)
-            if change or left:
+            in_store = self.store.resolve(descriptor, change.tag) or change.holding(())
+            leftover = left_by((_change(candidate, address) for candidate in pool), base, in_store)
+            given_back = uncovered(descriptor, base, leftover)
+            if change or leftover:
                 written.append((descriptor, given_back.merged_with(change)))
-                known = base.without(*given_back.entries()).entries()
+                entries = base.without(*given_back.entries()).entries()
                 # The store refuses the write if others have changed these parts meanwhile.
-                expected.append(base.holding([*known, *left.entries()]))
-                removed.append(left)
+                expected.append(base.holding([*entries, *leftover.entries()]))
+                removed.append(leftover)
         self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)
         return True
 
@@ -286,7 +289,9 @@ class PromptTarget:
         longest = self.max_prompt_chars
         if longest is not None:
             # Of every example, since the candidate may win; which one is not for the reflector.
-            lengths = (len(self._render(candidate, one).text) for one in self._limited or examples)
+            lengths = (
+                len(self._render(candidate, example).text) for example in self._limited or examples
+            )
             if (length := max(lengths, default=0)) > longest:
                 raise InvalidProposalError(
                     RejectionReason.TOO_LONG,
@@ -299,8 +304,10 @@ class PromptTarget:
         if self.max_prompt_chars is None:
             return ""
         prompts = self.rollout.prompts_of(candidate).values()
-        shown = (prompt.with_placeholders() for prompt in prompts)
-        return next(filter(None, (too_long(one, self.max_prompt_chars) for one in shown)), "")
+        filled_prompts = (prompt.with_placeholders() for prompt in prompts)
+        return next(
+            filter(None, (too_long(prompt, self.max_prompt_chars) for prompt in filled_prompts)), ""
+        )
 
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()

@@ -171,13 +171,13 @@ class Prompts(PromptSet):
 
     @property
     def by_address(self) -> Mapping[str, Prompt[object]]:
-        found = {address_of(prompt): prompt for prompt in self.prompts.values()}
-        return dict(sorted(found.items()))
+        prompts_by_address = {address_of(prompt): prompt for prompt in self.prompts.values()}
+        return dict(sorted(prompts_by_address.items()))
 
     @property
     def parts(self) -> tuple[PartOf, ...]:
         return parts_of(
-            self.name, [(one, self.modules.get(at)) for at, one in self.prompts.items()]
+            self.name, [(prompt, self.modules.get(at)) for at, prompt in self.prompts.items()]
         )
 
     @property
@@ -206,13 +206,13 @@ def parts_of(
     Raises:
         ConfigError: there are none.
     """
-    found = []
+    all_parts = []
     for prompt, parts in prompts:
         free = map(SectionModule, free_sections(prompt)) if parts is None else parts
-        found += [PartOf(address_of(prompt), part) for part in free]
-    if not found:
+        all_parts += [PartOf(address_of(prompt), part) for part in free]
+    if not all_parts:
         raise ConfigError(f"modules: no part of `{name}` may change; name some")
-    return tuple(found)
+    return tuple(all_parts)
 
 
 def free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:

@@ -38,10 +38,10 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
     if finish_reason in _CUT_OFF:
         raise _unreadable("the reply was cut off before its end; write a shorter text")
     text = answer_text(reply)
-    found, is_open = blocks(text)
+    blocks_read, is_open = blocks(text)
     if is_open:
         raise _unreadable("the reply's fenced block does not end; close it with the same fence")
-    chosen = [block for block in found if block.info.lower() == tag] or found
+    chosen = [block for block in blocks_read if block.info.lower() == tag] or blocks_read
     bare = text.strip()
     if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
         return _checked(bare)
@@ -52,7 +52,7 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
             "it with more backticks than the text itself uses"
         )
-    if any(not block.info for block in found[found.index(chosen[0]) + 1 :]):
+    if any(not block.info for block in blocks_read[blocks_read.index(chosen[0]) + 1 :]):
         raise _unreadable(
             "it is not clear where the text ends; open the block with more backticks than the "
             "text itself uses"
@@ -137,15 +137,15 @@ def read_task_example(
     value = read_value(text)
     if not has_tools and isinstance(value, dict):
         value["steps"] = []
-    found = fields_in(value, _TASK_EXAMPLE, optional=("key",))
-    objective = text_in(found["objective"], "objective")
+    fields = fields_in(value, _TASK_EXAMPLE, optional=("key",))
+    objective = text_in(fields["objective"], "objective")
     if not objective.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "objective: expected a text, found none")
-    outcome = found["outcome"]
-    key = text_in(found["key"], "key") if "key" in found else None
+    outcome = fields["outcome"]
+    key = text_in(fields["key"], "key") if "key" in fields else None
     return key, WorkedExample(
         objective=objective,
-        steps=tuple(_steps(found["steps"], bare)),
+        steps=tuple(_steps(fields["steps"], bare)),
         outcome_json=one_line(text_in(outcome, "outcome") if outcome_is_text else outcome),
     )
 
@@ -174,13 +174,13 @@ def read_named_texts(text: str, names: Collection[str]) -> dict[str, str]:
     Raises:
         InvalidProposalError: it names another field, or holds unusable characters.
     """
-    found = fields_in(read_value(text), (), optional=names)
-    if not found:
+    texts = fields_in(read_value(text), (), optional=names)
+    if not texts:
         detail = f"expected one of {_listed(names)} at least, found an empty object"
         raise InvalidProposalError(RejectionReason.EMPTY, detail)
     return {
         name: write_names(_names(value)) if name == _ALIASES else text_in(value, name)
-        for name, value in found.items()
+        for name, value in texts.items()
     }
 
 
@@ -281,9 +281,9 @@ def _names(value: Json) -> tuple[str, ...]:
 def _with_input(value: Json, tool: Json, bare: Collection[str]) -> Json:
     """Return a call; the input of a tool without parameters is normalized to an empty object."""
     if isinstance(value, dict) and isinstance(tool, str) and tool in bare:
-        given = value.get("input")
-        said = given.strip().casefold() if isinstance(given, str) else given
-        return {**value, "input": {}} if said in _NO_INPUT else value
+        input_value = value.get("input")
+        normalized = input_value.strip().casefold() if isinstance(input_value, str) else input_value
+        return {**value, "input": {}} if normalized in _NO_INPUT else value
     return value
 
 
@@ -293,8 +293,8 @@ def _steps(value: Json, bare: Collection[str]) -> Iterator[ToolCall]:
     for number, item in enumerate(value, start=1):
         where = f"step {number}: "
         tool = item.get("tool") if isinstance(item, dict) else None
-        found = fields_in(_with_input(item, tool, bare), _STEP, where=where)
-        yield _read_call(found, text_in(found["tool"], f"{where}tool"), where)
+        fields = fields_in(_with_input(item, tool, bare), _STEP, where=where)
+        yield _read_call(fields, text_in(fields["tool"], f"{where}tool"), where)
 
 
 def _read_call(found: Mapping[str, Json], tool_name: str, where: str = "") -> ToolCall:
@@ -330,8 +330,8 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _unfit(expected: str, value: Json) -> InvalidProposalError:
-    found = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-    return _unreadable(f"{expected}, found {found}")
+    value_shown = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
+    return _unreadable(f"{expected}, found {value_shown}")
 
 
 def _unreadable(detail: str) -> InvalidProposalError:

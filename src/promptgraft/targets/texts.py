@@ -59,15 +59,17 @@ def as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
     """Return the exceptions that are the fault of a candidate as a tuple."""
-    found = (kinds,) if isinstance(kinds, type) else tuple(kinds)
-    given: tuple[object, ...] = found  # users may pass anything, whatever the annotation says
-    for kind in given:
+    error_types = (kinds,) if isinstance(kinds, type) else tuple(kinds)
+    kinds_object: tuple[object, ...] = (
+        error_types  # users may pass anything, whatever the annotation says
+    )
+    for kind in kinds_object:
         if not isinstance(kind, type) or not issubclass(kind, Exception):
             raise ConfigError(
                 "candidate_errors: expected exception classes such as (ValueError,), "
                 f"found {shown(kind)}"
             )
-    return found
+    return error_types
 
 
 def _key_of_function(texts: Texts) -> str:
@@ -161,8 +163,10 @@ class TextsAdapter:
     @property
     def identity(self) -> str:
         """File and name of the function, or its own attribute ``identity``."""
-        own = getattr(self.run, "identity", None)
-        return own if isinstance(own, str) else f"function {function_name(self.run)}"
+        run_identity = getattr(self.run, "identity", None)
+        return (
+            run_identity if isinstance(run_identity, str) else f"function {function_name(self.run)}"
+        )
 
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
@@ -212,11 +216,11 @@ def answer_of(
     except (CandidateError, ProviderError, LimitReachedError):
         raise
     except user_errors() as error:
-        said = f"raised {' '.join(raised(error).split())}"
+        message = f"raised {' '.join(raised(error).split())}"
         if isinstance(error, faults):
             # For the reflection model, to which names of modules and examples mean nothing.
-            raise CandidateError(f"the program {said}") from error
-        raise CallerError(f"{where} {said}") from error
+            raise CandidateError(f"the program {message}") from error
+        raise CallerError(f"{where} {message}") from error
     return response_with(value, where)
 
 

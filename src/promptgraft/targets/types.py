@@ -120,9 +120,9 @@ class GepaExample:
         Raises:
             ConfigError: they cannot be copied.
         """
-        own = self.params, self.label
-        params, label = copied = isolated(own, where=f"example `{self.id}`: params and label")
-        return self if copied is own else attrs.evolve(self, params=params, label=label)
+        originals = self.params, self.label
+        params, label = copied = isolated(originals, where=f"example `{self.id}`: params and label")
+        return self if copied is originals else attrs.evolve(self, params=params, label=label)
 
 
 _NONE: Mapping[str, float] = FrozenMap()
@@ -131,9 +131,9 @@ _NONE: Mapping[str, float] = FrozenMap()
 def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
     if objectives == {}:
         return _NONE
-    given: object = objectives
-    if isinstance(given, Mapping):
-        objectives = {name: plain_number(value) for name, value in given.items()}
+    objectives_object: object = objectives
+    if isinstance(objectives_object, Mapping):
+        objectives = {name: plain_number(value) for name, value in objectives_object.items()}
     if fault := named_numbers_fault(objectives):
         raise FeedbackError(f"objectives: {fault}")
     return FrozenMap((name, float(value)) for name, value in objectives.items())
@@ -320,7 +320,9 @@ class Candidate:
     @property
     def overrides(self) -> Mapping[str, PromptOverride]:
         """The changes of prompts, by ``namespace/key``."""
-        return {at: one for at, one in self.changes.items() if isinstance(one, PromptOverride)}
+        return {
+            at: change for at, change in self.changes.items() if isinstance(change, PromptOverride)
+        }
 
     @property
     def override(self) -> PromptOverride:

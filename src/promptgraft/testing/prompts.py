@@ -80,8 +80,8 @@ class FakePrompt:
         """
         if path in self.bodies:
             return self.bodies[path]
-        known = ", ".join(f"`{show_path(known)}`" for known in self.bodies) or "none"
-        raise UnknownPartError(f"no section `{show_path(path)}`; sections: {known}")
+        names = ", ".join(f"`{show_path(path_known)}`" for path_known in self.bodies) or "none"
+        raise UnknownPartError(f"no section `{show_path(path)}`; sections: {names}")
 
     def edited(self, path: SectionPath, body: str) -> FakePrompt:
         """Return the prompt after its author changed the source of one section."""
@@ -90,7 +90,10 @@ class FakePrompt:
     def without(self, path: SectionPath) -> FakePrompt:
         """Return the prompt after its author removed one section."""
         return attrs.evolve(
-            self, bodies={kept: body for kept, body in self.bodies.items() if kept != path}
+            self,
+            bodies={
+                body_path: body for body_path, body in self.bodies.items() if body_path != path
+            },
         )
 
 

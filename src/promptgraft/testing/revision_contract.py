@@ -109,7 +109,10 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         provenance = Provenance(run_id="run-7")
         prompts = (PROMPT, WRITER, JUDGE)
         store.upsert_all(
-            [(one.descriptor, override_of(one, entry(one, TONE, "two"))) for one in prompts],
+            [
+                (prompt.descriptor, override_of(prompt, entry(prompt, TONE, "two")))
+                for prompt in prompts
+            ],
             provenance=provenance,
         )
         (third,) = written(store, "three")
@@ -140,8 +143,8 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert roll_back(store) is None
 
         assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "both"}
-        (kept,) = history_of(store)
-        assert roll_back(store, kept.id) == kept
+        (revision,) = history_of(store)
+        assert roll_back(store, revision.id) == revision
 
     def test_the_addresses_of_what_is_kept_are_sorted(self, store: Store) -> None:
         assert store.addresses() == ()
@@ -161,19 +164,19 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
 
     def test_a_write_that_changes_nothing_is_no_revision(self, store: Store) -> None:
         store.seed(PROMPT)
-        kept = current_of(store)
+        revision = current_of(store)
         store.seed(PROMPT)
         store.set_section_override(PROMPT, path=TONE, body=PROMPT.section_body(TONE))
-        store.upsert(PROMPT.descriptor, kept.override, provenance=Provenance(note="again"))
+        store.upsert(PROMPT.descriptor, revision.override, provenance=Provenance(note="again"))
 
-        assert history_of(store) == (kept,)
+        assert history_of(store) == (revision,)
 
     def test_a_refused_write_is_no_revision(self, store: Store) -> None:
-        kept = written(store, "one")
+        revision = written(store, "one")
         with pytest.raises(InvalidOverrideError, match="lost the placeholder"):
             store.set_section_override(PROMPT, path=TASK, body="lost")
 
-        assert history_of(store) == kept
+        assert history_of(store) == revision
 
     def test_removing_the_last_override_is_a_revision_without_entries(self, store: Store) -> None:
         written(store, "one")
@@ -260,10 +263,10 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         store.set_section_override(PROMPT, tag="other", path=TONE, body="other")
 
         assert history_of(store) == (first,)
-        (other,) = store.history(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="other")
-        assert other.number == 1
+        (revision,) = store.history(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="other")
+        assert revision.number == 1
         with pytest.raises(RevisionNotFoundError):
-            roll_back(store, other.id)
+            roll_back(store, revision.id)
 
     @pytest.mark.parametrize(
         ("provenance", "fault"),

@@ -108,18 +108,18 @@ class PromptOverridesStoreContract(StoreWrites):
             store.set_section_override(prompt, path=TONE, body=f"{prompt.ns}:{prompt.key}")
 
         for prompt in prompts:
-            found = bodies(store.resolve(prompt.descriptor))
-            assert found == {TONE: f"{prompt.ns}:{prompt.key}"}
+            bodies_found = bodies(store.resolve(prompt.descriptor))
+            assert bodies_found == {TONE: f"{prompt.ns}:{prompt.key}"}
 
     # Sources that change
 
     def test_an_override_of_a_changed_source_is_returned_and_does_not_apply(
         self, store: Store
     ) -> None:
-        kept = store.set_section_override(PROMPT, path=TONE, body="kept")
+        override = store.set_section_override(PROMPT, path=TONE, body="kept")
         changed = PROMPT.edited(TONE, "Be kinder.")
 
-        assert store.resolve(changed.descriptor) == kept
+        assert store.resolve(changed.descriptor) == override
         resolution = resolve_override(changed.descriptor, store.resolve(changed.descriptor))
         assert resolution.sections == {}
         assert [skipped.reason for skipped in resolution.skipped] == [SkipReason.STALE]
@@ -141,9 +141,9 @@ class PromptOverridesStoreContract(StoreWrites):
         store.upsert(changed.descriptor, carried)
         assert store.resolve(changed.descriptor) == carried
 
-        other = override_of(changed, attrs.evolve(stale, body="other"))
+        changed_override = override_of(changed, attrs.evolve(stale, body="other"))
         with pytest.raises(HashMismatchError, match="tone"):
-            store.upsert(changed.descriptor, other)
+            store.upsert(changed.descriptor, changed_override)
         assert store.resolve(changed.descriptor) == carried
 
     def test_a_stale_override_is_replaced_by_a_fresh_one(self, store: Store) -> None:

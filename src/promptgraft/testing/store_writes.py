@@ -152,10 +152,12 @@ class StoreWrites:
         assert store.resolve(PROMPT.descriptor) is None
 
     def test_an_override_for_another_prompt_is_refused(self, store: Store) -> None:
-        other = attrs.evolve(PROMPT, key="billing")
+        other_prompt = attrs.evolve(PROMPT, key="billing")
         with pytest.raises(InvalidOverrideError, match="tests/stores/billing"):
-            store.upsert(PROMPT.descriptor, override_of(other, entry(other, TONE, "x")))
-        assert store.resolve(other.descriptor) is None
+            store.upsert(
+                PROMPT.descriptor, override_of(other_prompt, entry(other_prompt, TONE, "x"))
+            )
+        assert store.resolve(other_prompt.descriptor) is None
 
     def test_nothing_of_an_upsert_that_is_half_valid_is_written(self, store: Store) -> None:
         before = store.set_section_override(PROMPT, path=TONE, body="before")
@@ -191,18 +193,18 @@ class StoreWrites:
 
     def test_one_write_of_several_prompts_and_tags_keeps_all_of_them(self, store: Store) -> None:
         store.set_section_override(WRITER, path=RULES, body="kept")
-        wanted = [
+        writes = [
             (WRITER.descriptor, override_of(WRITER, entry(WRITER, TONE, "writer"))),
             (PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "support"))),
             (JUDGE.descriptor, override_of(JUDGE)),
             (PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "other"), tag="other")),
         ]
-        returned = store.upsert_all(wanted)
+        returned = store.upsert_all(writes)
 
         expected = [{RULES: "kept", TONE: "writer"}, {TONE: "support"}, {}, {TONE: "other"}]
         assert [bodies(override) for override in returned] == expected
-        for (descriptor, override), found in zip(wanted, expected, strict=True):
-            assert bodies(store.resolve(descriptor, override.tag)) == found
+        for (descriptor, override), override_after in zip(writes, expected, strict=True):
+            assert bodies(store.resolve(descriptor, override.tag)) == override_after
         assert store.resolve(JUDGE.descriptor) is None
         assert store.upsert_all([]) == ()
 
@@ -219,13 +221,14 @@ class StoreWrites:
             (prompts[faulty], TASK, InvalidOverrideError, "lost the placeholder"),
         ]
         for source, path, error, fault in faults:
-            wanted = [
-                (one.descriptor, override_of(one, entry(one, RULES, "after"))) for one in prompts
+            writes = [
+                (prompt.descriptor, override_of(prompt, entry(prompt, RULES, "after")))
+                for prompt in prompts
             ]
             wrong = override_of(prompts[faulty], entry(prompts[faulty], path, "after"))
-            wanted[faulty] = (source.descriptor, wrong)
+            writes[faulty] = (source.descriptor, wrong)
             with pytest.raises(error, match=fault):
-                store.upsert_all(wanted)
+                store.upsert_all(writes)
             assert store.resolve(WRITER.descriptor) == before
             assert store.resolve(PROMPT.descriptor) is None
             assert store.resolve(JUDGE.descriptor) is None
@@ -243,18 +246,18 @@ class StoreWrites:
     ) -> None:
         read = [store.resolve(PROMPT.descriptor), store.resolve(WRITER.descriptor)]
         store.set_section_override(WRITER, path=TONE, body="theirs")
-        wanted = [
+        writes = [
             (PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "ours"))),
             (WRITER.descriptor, override_of(WRITER, entry(WRITER, TONE, "ours"))),
         ]
         with pytest.raises(OverrideConflictError, match="section tone: another writer"):
-            store.upsert_all(wanted, expected=read)
+            store.upsert_all(writes, expected=read)
         assert store.resolve(PROMPT.descriptor) is None
         assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "theirs"}
 
         read = [store.resolve(PROMPT.descriptor), store.resolve(WRITER.descriptor)]
         store.set_section_override(WRITER, path=RULES, body="another part")
-        store.upsert_all(wanted, expected=read)
+        store.upsert_all(writes, expected=read)
         assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "ours", RULES: "another part"}
 
     def test_parts_are_removed_in_the_write_that_replaces_others(self, store: Store) -> None:
@@ -268,11 +271,11 @@ class StoreWrites:
             store.upsert_all(lost, removed=[gone])
         assert store.resolve(PROMPT.descriptor) == before
 
-        (kept, _) = store.upsert_all(both, removed=[gone, override_of(WRITER)])
-        assert bodies(kept) == {RULES: "kept", TASK: "Ask: $question"}
-        assert store.resolve(PROMPT.descriptor) == kept
+        (override, _) = store.upsert_all(both, removed=[gone, override_of(WRITER)])
+        assert bodies(override) == {RULES: "kept", TASK: "Ask: $question"}
+        assert store.resolve(PROMPT.descriptor) == override
         store.upsert_all(both, removed=[gone, override_of(WRITER)])
-        assert store.resolve(PROMPT.descriptor) == kept
+        assert store.resolve(PROMPT.descriptor) == override
 
     def test_a_part_that_another_writer_has_changed_since_it_was_read_is_not_removed(
         self, store: Store
@@ -297,11 +300,13 @@ class StoreWrites:
         def read() -> int:
             reads = 0
             while not written.is_set():
-                seen = [int(bodies(store.resolve(one.descriptor))[TONE]) for one in prompts]
+                numbers = [
+                    int(bodies(store.resolve(prompt.descriptor))[TONE]) for prompt in prompts
+                ]
                 # Read one after the other: a later one may be of a newer write, never of an older.
-                assert seen == sorted(seen)
+                assert numbers == sorted(numbers)
                 prompt = prompts[reads % 3]
-                assert seen[0] <= int(bodies(store.resolve(prompt.descriptor))[TONE])
+                assert numbers[0] <= int(bodies(store.resolve(prompt.descriptor))[TONE])
                 reads += 1
             return reads
 
@@ -326,7 +331,9 @@ class StoreWrites:
         with ThreadPoolExecutor(len(sets)) as pool:
             list(pool.map(write, range(len(sets))))
         for prompt in (a, b, c):
-            expected = {path for path, found in zip(paths, sets, strict=True) if prompt in found}
+            expected = {
+                path for path, is_expected in zip(paths, sets, strict=True) if prompt in is_expected
+            }
             assert set(bodies(store.resolve(prompt.descriptor))) == expected
 
 

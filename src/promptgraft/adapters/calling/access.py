@@ -122,16 +122,16 @@ class Access:
     def client_options(self) -> dict[str, str | None]:
         """The arguments of the SDK's client: key, address and further options."""
         api = self.api
-        found = {api.key_option: self.key or None, api.address_option: self.address}
-        return {**found, **self.further}
+        options = {api.key_option: self.key or None, api.address_option: self.address}
+        return {**options, **self.further}
 
     @property
     def key(self) -> str:
         """The key; empty if none is needed. Raises ``ConfigError`` if it is missing."""
-        given = (os.environ.get(name, "").strip() for name in self.api.variables)
-        found = self.api_key or next(filter(None, given), None)
-        if found is not None:
-            return found
+        keys = (os.environ.get(name, "").strip() for name in self.api.variables)
+        key_found = self.api_key or next(filter(None, keys), None)
+        if key_found is not None:
+            return key_found
         if any(name.lower() == "authorization" for name in self.sent_headers):
             return "unused"  # the SDK insists on a key, but the user's header authenticates
         if not self.api.needs_key:
@@ -174,10 +174,10 @@ class Access:
     @property
     def address(self) -> str | None:
         """The address without credentials; None for the SDK's own."""
-        given = self._address
-        if given is None:
+        address_found = self._address
+        if address_found is None:
             return None
-        parts = urlsplit(given)
+        parts = urlsplit(address_found)
         # The address appears in identities and messages, where credentials must not.
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -209,9 +209,9 @@ class Access:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        said = [self.key, *self._user, *self.sent_headers.values()]
+        texts = [self.key, *self._user, *self.sent_headers.values()]
         # Also the parts: a server may quote the token of `Bearer TOKEN` alone.
-        parts = [part for text in said for part in (text, *text.split())]
+        parts = [part for text in texts for part in (text, *text.split())]
         return tuple(dict.fromkeys(part for part in parts if len(part) >= _SHORTEST_SECRET))
 
     @property
@@ -227,21 +227,21 @@ class Access:
         if len(self.key) >= _SHORTEST_KEY:
             certain.add(self.key)
         return tuple(
-            one
-            for one in self.secrets
-            if len(one) >= _SHORTEST_BLANKED and (one in certain or _is_no_word(one))
+            secret
+            for secret in self.secrets
+            if len(secret) >= _SHORTEST_BLANKED and (secret in certain or _is_no_word(secret))
         )
 
     @property
     def _variable(self) -> str:
         """The name of the variable that holds the key."""
-        held = (name for name in self.api.variables if os.environ.get(name, "").strip())
-        return "api_key" if self.api_key else next(held, self.api.variables[0])
+        variables = (name for name in self.api.variables if os.environ.get(name, "").strip())
+        return "api_key" if self.api_key else next(variables, self.api.variables[0])
 
     @property
     def _address(self) -> str | None:
-        found = self.base_url or os.environ.get(self.api.address_variable)
-        return found or self.api.own_address
+        address = self.base_url or os.environ.get(self.api.address_variable)
+        return address or self.api.own_address
 
     @property
     def _user(self) -> tuple[str, str]:
@@ -253,7 +253,7 @@ def _is_installed(name: str) -> bool:
     # Check the parents first: find_spec("google.auth") imports `google`, which may be missing.
     parts = name.split(".")
     above = (".".join(parts[: end + 1]) for end in range(len(parts)))
-    return all(importlib.util.find_spec(one) is not None for one in above)
+    return all(importlib.util.find_spec(name) is not None for name in above)
 
 
 HIDDEN = "[secret]"

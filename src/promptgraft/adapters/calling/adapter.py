@@ -43,7 +43,7 @@ def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:
 
 def _texts(value: object) -> tuple[str, ...] | None:
     items = tuple(value) if isinstance(value, (list, tuple)) else ("",)
-    return items if all(isinstance(one, str) and one for one in items) else None
+    return items if all(isinstance(item, str) and item for item in items) else None
 
 
 def _plain_fields(value: object) -> Mapping[str, object] | None:
@@ -224,18 +224,20 @@ class ModelAdapter(ABC):
     @property
     def identity(self) -> str:
         """Provider, model, host of a custom address, and the options that change answers."""
-        said = [f"{self.service.provider}/1", self.model]
+        identity_parts = [f"{self.service.provider}/1", self.model]
         if self._access.host is not None:
-            said.append(f"host={self._access.host}")
-        given = {name: getattr(self, name, None) for name in _IDENTIFYING}
-        said += [f"{name}={value!r}" for name, value in given.items() if value not in (None, ())]
+            identity_parts.append(f"host={self._access.host}")
+        options = {name: getattr(self, name, None) for name in _IDENTIFYING}
+        identity_parts += [
+            f"{name}={value!r}" for name, value in options.items() if value not in (None, ())
+        ]
         if self.extra_body:
             # A digest, because the fields may hold anything, also secrets.
-            said.append(f"extra_body={digest(self.extra_body)[:16]}")
+            identity_parts.append(f"extra_body={digest(self.extra_body)[:16]}")
         # Listed only if set, so that the identity of most runs does not depend on it.
         if self.max_tool_rounds != _MAX_TOOL_ROUNDS:
-            said.append(f"max_tool_rounds={self.max_tool_rounds}")
-        return " ".join(said)
+            identity_parts.append(f"max_tool_rounds={self.max_tool_rounds}")
+        return " ".join(identity_parts)
 
     @property
     def thinking(self) -> int:

@@ -104,8 +104,8 @@ class AnthropicBatches:
         return False
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
-        found = _read(await ask("GET", f"{self.path}/{batch}"))
-        if found.get("processing_status") != "ended":
+        batch_body = _read(await ask("GET", f"{self.path}/{batch}"))
+        if batch_body.get("processing_status") != "ended":
             return None
         lines = _lines(await ask("GET", f"{self.path}/{batch}/results"))
         return {name: self._outcome(line.get("result")) for name, line in lines}
@@ -153,21 +153,21 @@ class OpenAIBatches:
         return False
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
-        found = _read(await ask("GET", f"{self.path}/{batch}"))
-        if found.get("status") == "failed":
-            raise UnusableError(_refused(found.get("errors")))
+        batch_body = _read(await ask("GET", f"{self.path}/{batch}"))
+        if batch_body.get("status") == "failed":
+            raise UnusableError(_refused(batch_body.get("errors")))
         # An expired or cancelled batch still has the results of what was answered by then.
-        if found.get("status") not in {"completed", "expired", "cancelled"}:
+        if batch_body.get("status") not in {"completed", "expired", "cancelled"}:
             return None
-        names = [one for one in _RESULTS if found.get(one) is not None]
-        if found.get("status") == "completed" and not names:
+        names = [names for names in _RESULTS if batch_body.get(names) is not None]
+        if batch_body.get("status") == "completed" and not names:
             # To look again, or to pay for the same batch again, would bring the same.
             raise UnusableError(UselessReplyError("the batch is completed without any results"))
         outcomes: dict[str, Outcome] = {}
         for name in names:
-            path = f"/files/{_id_in(found, name)}/content"
+            path = f"/files/{_id_in(batch_body, name)}/content"
             lines = _lines(await ask("GET", path))
-            outcomes.update({one: self._outcome(line) for one, line in lines})
+            outcomes.update({name: self._outcome(line) for name, line in lines})
         return outcomes
 
     def _outcome(self, line: JsonObject) -> Outcome:
@@ -191,10 +191,10 @@ async def made(ask: Ask, form: BatchForm, wanted: Intended, known: Set[str]) -> 
     try:
         rows = _read(await ask("GET", f"{form.path}?limit=100")).get("data")
         listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        found = {_id_in(row) for row in listed if form.is_of(row, wanted)} - known
+        batch_ids = {_id_in(row) for row in listed if form.is_of(row, wanted)} - known
     except (UnusableError, ValueError, TypeError):  # a compatible server may have no such list
         return None
-    return found.pop() if len(found) == 1 else None
+    return batch_ids.pop() if len(batch_ids) == 1 else None
 
 
 def _refused(errors: Json | None) -> Received:
@@ -224,10 +224,10 @@ def judged(outcome: Outcome) -> JsonObject | Fault:
 
 def _read(received: Received) -> JsonObject:
     """Return the body of a good response, or raise :class:`UnusableError`."""
-    found = judged(received)
-    if isinstance(found, Fault):
+    answered = judged(received)
+    if isinstance(answered, Fault):
         raise UnusableError(received)
-    return found
+    return answered
 
 
 def _id_in(found: JsonObject, name: str = "id") -> str:
@@ -241,7 +241,7 @@ def _lines(received: Received) -> list[tuple[str, JsonObject]]:
     """Return the lines of results with their custom ids; unreadable lines are skipped."""
     if received.status != 200:
         raise UnusableError(received)
-    found: list[tuple[str, JsonObject]] = []
+    rows: list[tuple[str, JsonObject]] = []
     for text in received.content.split("\n"):
         try:
             line = parse_json(text, where="the results") if text.strip() else None
@@ -249,5 +249,5 @@ def _lines(received: Received) -> list[tuple[str, JsonObject]]:
         except DataFormatError:
             continue
         if isinstance(line, dict) and isinstance(name := line.get("custom_id"), str):
-            found.append((name, line))
-    return found
+            rows.append((name, line))
+    return rows

@@ -76,11 +76,11 @@ class _Gathering:
         self._kept: dict[str, list[tuple[str, str]]] = {}
         self._lost: list[Intended] = []
         self._finding = asyncio.Lock()
-        for one in executor.kept(endpoint.who):
-            if one.batch is None:
-                self._lost.append(one)
+        for intended in executor.kept(endpoint.who):
+            if intended.batch is None:
+                self._lost.append(intended)
             else:
-                self._know(one.batch, one.requests)
+                self._know(intended.batch, intended.requests)
 
     def wake(self) -> None:
         if not self._loop.is_closed():
@@ -89,8 +89,12 @@ class _Gathering:
 
     def _woken(self) -> None:
         if self._executor.is_paused:
-            known = [one for batch in self._batches.values() for one in batch.waiting.values()]
-            _fail((*known, *(one.answer for one in self._pending)), RunPausedError(PAUSED))
+            requests = [
+                request for batch in self._batches.values() for request in batch.waiting.values()
+            ]
+            _fail(
+                (*requests, *(request.answer for request in self._pending)), RunPausedError(PAUSED)
+            )
         if self._executor.all_wait:
             self.flush()
 
@@ -105,12 +109,12 @@ class _Gathering:
         async with self._finding:
             await self._find_lost()
         key = digest([position, body])[:_KEY]
-        while kept := self._kept.get(key):
-            batch_id, request = kept.pop(0)
+        while kept_answer := self._kept.get(key):
+            batch_id, request = kept_answer.pop(0)
             with self._executor.waiting():
-                found = await self._answer_in(self._batches[batch_id], request)
-            if not isinstance(judged(found), Fault):
-                return found
+                reply = await self._answer_in(self._batches[batch_id], request)
+            if not isinstance(judged(reply), Fault):
+                return reply
         answer: asyncio.Future[Outcome] = self._loop.create_future()
         self._pending.append(_Request(key, body, len(encoded(body)) + _FRAME, answer))
         with self._executor.waiting():
@@ -123,12 +127,12 @@ class _Gathering:
 
     async def _find_lost(self) -> None:
         """Find the batches of an earlier process that died before it recorded their ids."""
-        own = self._own
+        endpoint = self._own
         while self._lost:
-            wanted = self._lost.pop()
-            if batch := await made(own.ask, own.form, wanted, self._batches.keys()):
-                self._executor.keep(own.who, batch, wanted)
-                self._know(batch, wanted.requests)
+            intended = self._lost.pop()
+            if batch := await made(endpoint.ask, endpoint.form, intended, self._batches.keys()):
+                self._executor.keep(endpoint.who, batch, intended)
+                self._know(batch, intended.requests)
 
     async def _answer_in(self, batch: _Batch, request: str) -> Outcome:
         if batch.outcome is not None:
@@ -163,15 +167,15 @@ class _Gathering:
 
     async def _send(self, requests: Sequence[_Request]) -> None:
         # The place keeps equal requests apart: custom ids must be unique within a batch.
-        named = {f"{one.key}-{place}": one for place, one in enumerate(requests)}
-        waiting = {name: one.answer for name, one in named.items()}
-        bodies = {name: one.body for name, one in named.items()}
+        named = {f"{request.key}-{place}": request for place, request in enumerate(requests)}
+        waiting = {name: request.answer for name, request in named.items()}
+        bodies = {name: request.body for name, request in named.items()}
         batch: _Batch | None = None
         try:
-            wanted = self._executor.intend(self._own.who, tuple(named))
-            made_as = await self._own.form.create(self._own.ask, bodies, wanted.mark)
+            intended = self._executor.intend(self._own.who, tuple(named))
+            made_as = await self._own.form.create(self._own.ask, bodies, intended.mark)
             batch = _Batch(made_as, waiting)
-            self._executor.keep(self._own.who, made_as, wanted)
+            self._executor.keep(self._own.who, made_as, intended)
         except UnusableError as error:
             # The fault of each request, as if it had been sent alone; retries make the next batch.
             for answer in waiting.values():
@@ -188,17 +192,19 @@ class _Gathering:
 
     async def _follow(self, batch: _Batch) -> None:
         """Poll a batch until it has results, or until no call waits for them."""
-        own, batch.is_followed = self._own, True
+        endpoint, batch.is_followed = self._own, True
         reason = f"the results of batch `{batch.id}` are not there yet"
-        self._executor.announce(CallWaiting(model=own.model, seconds=own.poll, reason=reason))
+        self._executor.announce(
+            CallWaiting(model=endpoint.model, seconds=endpoint.poll, reason=reason)
+        )
         try:
-            while waiting := [one for one in batch.waiting.values() if not one.done()]:
+            while waiting := [request for request in batch.waiting.values() if not request.done()]:
                 if outcome := await self._outcome(batch):
                     batch.outcome = outcome
                     for name, answer in batch.waiting.items():
                         _resolve(answer, outcome(name))
                     return
-                await asyncio.wait(waiting, timeout=own.poll)
+                await asyncio.wait(waiting, timeout=endpoint.poll)
                 self._woken()  # not every pause wakes its listeners
             if self._executor.gives_up:
                 await self._cancel(batch)
@@ -207,15 +213,15 @@ class _Gathering:
 
     async def _outcome(self, batch: _Batch) -> Callable[[str], Outcome] | None:
         try:
-            found = await self._own.form.results(self._own.ask, batch.id)
+            outcomes = await self._own.form.results(self._own.ask, batch.id)
         except UnusableError as error:
             outcome, fault = error.outcome, judged(error.outcome)
             return None if isinstance(fault, Fault) and fault.retried else lambda _: outcome
-        if found is None:
+        if outcomes is None:
             return None
         # A transient fault, so that the next batch asks again.
         nothing = NothingReceivedError(f"the results of batch `{batch.id}` have no line for it")
-        results = found
+        results = outcomes
         return lambda name: results.get(name, nothing)
 
     async def _cancel(self, batch: _Batch) -> None:

@@ -141,8 +141,8 @@ class Caller:
         return outcome
 
     def _message(self, fault: Fault, model: str) -> str:
-        said = ": ".join(filter(None, (f"model `{model}`: {fault.what}", fault.detail)))
-        return self._safe(f"{said}; {fault.mend}" if fault.mend else said)
+        message = ": ".join(filter(None, (f"model `{model}`: {fault.what}", fault.detail)))
+        return self._safe(f"{message}; {fault.mend}" if fault.mend else message)
 
     def _safe(self, text: str) -> str:
         return one_line(text, self.endpoint.secrets)

@@ -73,23 +73,23 @@ def converse(
     ``ask``, a handler or ``deadline`` raises.
     """
     request = wire.open(rendered)
-    usage, said = NO_USAGE, ""
+    usage, answer_before = NO_USAGE, ""
     for rounds in itertools.count():
         turn = ask(request)
         usage += turn.usage
         # A paused turn is a part of the answer; remarks next to tool requests are not.
-        said = said + turn.text if turn.finish is not Finish.TOOLS else ""
+        answer_before = answer_before + turn.text if turn.finish is not Finish.TOOLS else ""
         is_done = turn.finish not in {Finish.TOOLS, Finish.PAUSED}
         # Checked before the tools are called: their results could not be sent any more.
         if is_done or rounds == max_tool_rounds or (turn.requests and not rendered.tools):
             break
         answers = []
-        for wanted in turn.requests:
+        for wanted_call in turn.requests:
             if deadline is not None:
                 deadline.check()
-            answers.append(answer_request(wanted, rendered.tools, session))
+            answers.append(answer_request(wanted_call, rendered.tools, session))
         request = wire.extend(request, turn, answers)
-    reply, reason = said or turn.text, turn.finish_reason
+    reply, reason = answer_before or turn.text, turn.finish_reason
     text = answer_text(reply)
     if fault := _fault(turn, text, rounds, has_tools=bool(rendered.tools)):
         unread = PromptResponse[object](text=text or reply, usage=usage, finish_reason=reason)
@@ -109,22 +109,22 @@ def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> OutputErro
                 "before its answer was complete; raise max_output_tokens or ask for less"
             )
         case Finish.REFUSED:
-            said = f", saying {shown(text)}" if text else ""
+            saying = f", saying {shown(text)}" if text else ""
             return RefusedAnswerError(
-                f"{who} refused to answer ({turn.finish_reason}){said}; change what is asked, or "
+                f"{who} refused to answer ({turn.finish_reason}){saying}; change what is asked, or "
                 "the model"
             )
         case Finish.TOOLS | Finish.PAUSED:
-            wanted = ", ".join(sorted({request.name for request in turn.requests}))
-            if wanted and not has_tools:
+            names = ", ".join(sorted({request.name for request in turn.requests}))
+            if names and not has_tools:
                 # Not asked again: no result of a tool could be sent.
                 return OutputError(
-                    f"{who} calls {clip(wanted, _SHOWN_NAMES, around=' ')}, but the prompt has no "
+                    f"{who} calls {clip(names, _SHOWN_NAMES, around=' ')}, but the prompt has no "
                     "tools; ask for an answer in words"
                 )
             return ToolRoundsError(
                 f"{who} was not done after {rounds} rounds of tool calls"
-                + (f" and asks for {wanted}" if wanted else "")
+                + (f" and asks for {names}" if names else "")
                 + "; raise max_tool_rounds, or say in the prompt when to stop"
             )
     if not text.strip() and turn.text.strip():
@@ -183,20 +183,22 @@ def _called(
     request: ToolRequest, tools: dict[str, RenderedTool], session: SessionProtocol
 ) -> Called:
     name = request.name
-    given: Json = request.arguments
+    arguments: Json = request.arguments
     try:
-        given = parse_json(request.arguments or "{}", where=f"{name}: input")
-        given = {} if given is None else given  # how some servers call a tool without parameters
-        if name in tools and is_unicode(given):
-            return call_tool(tools[name], given, session)
-        known = ", ".join(tools) or "none"
-        error = f"there is no tool `{name}`{did_you_mean(name, list(tools))}; tools: {known}"
-        if not is_unicode(given):
-            given = request.arguments
+        arguments = parse_json(request.arguments or "{}", where=f"{name}: input")
+        arguments = (
+            {} if arguments is None else arguments
+        )  # how some servers call a tool without parameters
+        if name in tools and is_unicode(arguments):
+            return call_tool(tools[name], arguments, session)
+        names = ", ".join(tools) or "none"
+        error = f"there is no tool `{name}`{did_you_mean(name, list(tools))}; tools: {names}"
+        if not is_unicode(arguments):
+            arguments = request.arguments
             error = f"{name}: input: a text holds half of a character (a surrogate)"
     except DataFormatError as unreadable:
         error = _one_line(str(unreadable))
-    session.dispatch(ToolInvoked(name=name, params=given, result=None, error=error))
+    session.dispatch(ToolInvoked(name=name, params=arguments, result=None, error=error))
     return Called(error=error)
 
 

@@ -73,19 +73,19 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
         return _redirect(outcome)
     body = _body(outcome)
     if not 200 <= outcome.status < 300:
-        said = (
+        error_body = (
             _ErrorBody(message=_excerpt(outcome.content))
             if isinstance(body, Fault)
             else _said(body)
         )
-        return _refusal(outcome, said, outcome.status, now)
+        return _refusal(outcome, error_body, outcome.status, now)
     if isinstance(body, Fault):
         return body
     # Gateways answer 200 with an error inside, for example when their own upstream fails.
     if body.get("type") != "error" and not body.get("error"):
         return body
-    said = _said(body)
-    return _refusal(outcome, said, said.status, now)
+    error_body = _said(body)
+    return _refusal(outcome, error_body, error_body.status, now)
 
 
 def _redirect(received: Received) -> Fault:
@@ -135,8 +135,8 @@ class _ErrorBody:
         """The status that it stands for; 500 if unknown."""
         if _STATUS.fullmatch(self.code):
             return int(self.code)
-        known = (_STATUS_OF.get(word) for word in (self.kind, self.code))
-        return next(filter(None, known), 400 if _OF_IMAGES.fullmatch(self.code) else 500)
+        statuses = (_STATUS_OF.get(word) for word in (self.kind, self.code))
+        return next(filter(None, statuses), 400 if _OF_IMAGES.fullmatch(self.code) else 500)
 
 
 _STATUS = re.compile(r"[45][0-9]{2}")
@@ -320,13 +320,13 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
-    told = headers.get("retry-after", "").strip()
-    seconds = _number(told)
+    header = headers.get("retry-after", "").strip()
+    seconds = _number(header)
     if seconds is not None:
         return seconds
     from email.utils import parsedate_to_datetime  # loads much, and few providers send dates
 
-    return _until(told, parsedate_to_datetime, now)
+    return _until(header, parsedate_to_datetime, now)
 
 
 def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | None:
@@ -337,10 +337,10 @@ def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | No
     """
     resets = []
     for name, value in headers.items():
-        if found := _OPENAI.fullmatch(name):
-            remaining, reset = f"x-ratelimit-remaining-{found[1]}", _duration(value)
-        elif found := _ANTHROPIC.fullmatch(name):
-            remaining = f"anthropic-ratelimit-{found[1]}-remaining"
+        if match := _OPENAI.fullmatch(name):
+            remaining, reset = f"x-ratelimit-remaining-{match[1]}", _duration(value)
+        elif match := _ANTHROPIC.fullmatch(name):
+            remaining = f"anthropic-ratelimit-{match[1]}-remaining"
             reset = _until(value, datetime.fromisoformat, now)
         else:
             continue

@@ -121,8 +121,8 @@ class BatchExecutor(ThreadPoolExecutor):
         """Return the gatherer of this name, creating it if necessary."""
         with self._lock:
             if name not in self._gatherers:
-                self._gatherers[name] = made = make()
-                self._undo.append(self._pause.listen(made.wake))
+                self._gatherers[name] = new_gatherer = make()
+                self._undo.append(self._pause.listen(new_gatherer.wake))
             return self._gatherers[name]
 
     @contextlib.contextmanager
@@ -160,10 +160,10 @@ class BatchExecutor(ThreadPoolExecutor):
     def intend(self, who: str, requests: Sequence[str]) -> Intended:
         """Record the custom ids of a batch before it is created; raises ``JournalError``."""
         now = datetime.now(UTC)
-        wanted = Intended(mark=uuid.uuid4().hex, since=now, requests=tuple(requests))
+        intended = Intended(mark=uuid.uuid4().hex, since=now, requests=tuple(requests))
         answer: dict[str, Json] = {"of": who, "since": now.timestamp(), "requests": [*requests]}
-        self._append(wanted.mark, answer)
-        return wanted
+        self._append(intended.mark, answer)
+        return intended
 
     def keep(self, who: str, batch: str, wanted: Intended) -> None:
         """Record the id of a batch that was created; raises ``JournalError``."""
@@ -181,7 +181,7 @@ class BatchExecutor(ThreadPoolExecutor):
         Raises:
             JournalError: the journal cannot be read.
         """
-        found: dict[str, Intended] = {}
+        intents: dict[str, Intended] = {}
         for record in () if self._journal is None else self._journal.records():
             if record.kind != _KIND:
                 continue
@@ -191,15 +191,15 @@ class BatchExecutor(ThreadPoolExecutor):
                     pass
                 case {"since": float(since), "requests": list(requests)}:
                     ids, begun = tuple(map(str, requests)), datetime.fromtimestamp(since, UTC)
-                    found[mark] = Intended(mark=mark, since=begun, requests=ids)
+                    intents[mark] = Intended(mark=mark, since=begun, requests=ids)
                 # `intend` always comes before `keep`, so an unknown mark means a damaged journal.
-                case {"batch": str(batch)} if mark in found:
-                    found[mark] = attrs.evolve(found[mark], batch=batch)
+                case {"batch": str(batch)} if mark in intents:
+                    intents[mark] = attrs.evolve(intents[mark], batch=batch)
                 case _:
                     raise JournalCorruptError(
                         f"the journal's record `{record.key}` is no batch; restore the journal"
                     )
-        return tuple(found.values())
+        return tuple(intents.values())
 
     def announce(self, notice: CallWaiting) -> None:
         """Publish a notice."""

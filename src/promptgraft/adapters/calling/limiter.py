@@ -173,11 +173,11 @@ class Limiter:
         if ticket.serial >= self._episode_ends:
             self._begin_episode(ticket)
         # Refused with so many others in flight: the provider's limit cannot be higher than that.
-        taken = ticket.in_flight - 1
+        most = ticket.in_flight - 1
         if self._episodes == 1:
             # Slow start overshot: what is in flight was either admitted or will be refused as well.
-            taken = min(taken, self._in_flight)
-        self._limit = max(self._floor, min(self._limit, taken))
+            most = min(most, self._in_flight)
+        self._limit = max(self._floor, min(self._limit, most))
         pause = min(max(wait, self._own_pause), LONGEST_PAUSE)
         self._pause_ends = max(self._pause_ends, now + pause)
         self._rest_ends = max(self._rest_ends, now + REST * pause)
@@ -187,8 +187,8 @@ class Limiter:
         self._floor = max(1, self._limit // 2)
         self._own_pause = min(LONGEST_OWN_PAUSE, FIRST_PAUSE * 2.0 ** min(self._streak, 20))
         if not ticket.probe:
-            left = CUTS[min(self._streak, len(CUTS) - 1)]
-            self._limit = max(self._floor, min(self._limit - 1, int(self._limit * left)))
+            cut = CUTS[min(self._streak, len(CUTS) - 1)]
+            self._limit = max(self._floor, min(self._limit - 1, int(self._limit * cut)))
         vain = ticket.probe or (self._step > 0 and self._limit <= self._proven + 1)
         self._patience = min(2 * self._patience, LONGEST_PATIENCE) if vain else FIRST_PATIENCE
         self._episodes += 1
@@ -333,5 +333,5 @@ def gate_of(account: str, clock: Clock) -> Gate:
     # Atomic dictionary operations instead of a lock, which a fork might copy while it is held.
     # The gates of a parent process, copied by a fork, belong to its event loop.
     key = process, _ = os.getpid(), account
-    found = _gates.get(key)
-    return found or _gates.setdefault(key, Gate(clock, Limiter(_shares.get(process))))
+    gate = _gates.get(key)
+    return gate or _gates.setdefault(key, Gate(clock, Limiter(_shares.get(process))))

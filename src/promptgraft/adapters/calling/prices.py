@@ -125,11 +125,11 @@ def _known(usage: Usage, provider: str, model: str, written: int) -> Decimal | N
     )
     try:
         if "://" in provider:
-            found = genai_prices.calc_price(tokens, model, provider_api_url=provider)
+            calculated = genai_prices.calc_price(tokens, model, provider_api_url=provider)
         else:
-            found = genai_prices.calc_price(tokens, model, provider_id=provider)
+            calculated = genai_prices.calc_price(tokens, model, provider_id=provider)
     except (LookupError, ValueError):  # unknown model, or contradictory counts
         return None
-    price = found.model_price
+    price = calculated.model_price
     # Without one of the two prices the total would silently omit it.
-    return None if price.input_mtok is None or price.output_mtok is None else found.total_price
+    return None if price.input_mtok is None or price.output_mtok is None else calculated.total_price

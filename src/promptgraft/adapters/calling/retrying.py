@@ -141,7 +141,7 @@ async def retry(
     import stamina
 
     # The loop below starts with the outcome that is already known instead of sending again.
-    sent, end, known = 0, "", [first]
+    sent, end, first_end = 0, "", [first]
     before: Fault | None = None
 
     def wait_after(error: Exception) -> bool | float:
@@ -157,17 +157,17 @@ async def retry(
         if sent >= policy.attempts:
             end = f" (request {sent} of {policy.attempts})"
             return False
-        told = error.fault.wait or 0.0
-        wait = max(told, policy.backoff(sent))
-        asked = f"the next try would be in {wait:.1f} s"
-        if told >= wait:
-            asked = f"the provider says to come back in {told:g} s"
+        told_wait = error.fault.wait or 0.0
+        wait = max(told_wait, policy.backoff(sent))
+        next_try = f"the next try would be in {wait:.1f} s"
+        if told_wait >= wait:
+            next_try = f"the provider says to come back in {told_wait:g} s"
         if refusal := time.refusal(wait):
-            end = f" (not tried again: {asked}, {refusal})"
+            end = f" (not tried again: {next_try}, {refusal})"
             return False
         if wait > ANNOUNCED_WAIT:
             announce(
-                wait, f"{'rate limited' if error.fault.limited else error.fault.what}; {asked}"
+                wait, f"{'rate limited' if error.fault.limited else error.fault.what}; {next_try}"
             )
         return wait
 
@@ -176,7 +176,7 @@ async def retry(
     try:
         async for attempt in attempts:
             with attempt:
-                return _unless_refused(known.pop() if known else await send())
+                return _unless_refused(first_end.pop() if first_end else await send())
     except _RefusedError as error:
         fault = error.fault
     return attrs.evolve(fault, what=f"{fault.what}{end}")

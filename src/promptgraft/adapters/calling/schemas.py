@@ -141,31 +141,31 @@ def _wrapped(schema: JsonObject) -> JsonObject:
 def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
     if not isinstance(schema, dict):
         raise InexpressibleError
-    left = {key: value for key, value in schema.items() if key not in {"title", "description"}}
+    members = {key: value for key, value in schema.items() if key not in {"title", "description"}}
     strict: JsonObject = {}
-    if "$defs" in left:
-        strict["$defs"] = _each(left.pop("$defs"), rules)
+    if "$defs" in members:
+        strict["$defs"] = _each(members.pop("$defs"), rules)
     for key in ("anyOf", "oneOf"):
-        if key in left:
-            choices = left.pop(key)
+        if key in members:
+            choices = members.pop(key)
             strict["anyOf"] = (
-                [_strict(one, rules) for one in choices] if isinstance(choices, list) else []
+                [_strict(choice, rules) for choice in choices] if isinstance(choices, list) else []
             )
-    if "$ref" in left:
+    if "$ref" in members:
         # Wrapped, because the strict form allows no description beside a reference.
-        strict["anyOf"] = [{"$ref": left.pop("$ref")}]
-    strict.update({key: left.pop(key) for key in sorted(_KEPT & left.keys())})
+        strict["anyOf"] = [{"$ref": members.pop("$ref")}]
+    strict.update({key: members.pop(key) for key in sorted(_KEPT & members.keys())})
     if "enum" in strict and "type" not in strict:
         strict["type"] = _kind_of(strict["enum"])
     match strict.get("type"):
         case "object":
-            _add_object(strict, left, rules)
+            _add_object(strict, members, rules)
         case "array":
-            strict["items"] = _strict(left.pop("items", None), rules)
+            strict["items"] = _strict(members.pop("items", None), rules)
         case None if "anyOf" not in strict and "const" not in strict:
             raise InexpressibleError
-    strict.update({key: left.pop(key) for key in sorted(rules.keywords & left.keys())})
-    return _bare_reference(_described(strict, schema.get("description"), left))
+    strict.update({key: members.pop(key) for key in sorted(rules.keywords & members.keys())})
+    return _bare_reference(_described(strict, schema.get("description"), members))
 
 
 def _add_object(strict: JsonObject, left: JsonObject, rules: SchemaRules) -> None:
@@ -194,8 +194,8 @@ def _kind_of(options: Json) -> Json:
 def _described(strict: JsonObject, description: Json, left: JsonObject) -> JsonObject:
     """Return a schema with its description, to which unsupported keywords are added."""
     notes = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in left.items()]
-    said = [description] if isinstance(description, str) and description else []
-    text = "\n".join([*said, *([f"({', '.join(notes)})"] if notes else [])])
+    sentences = [description] if isinstance(description, str) and description else []
+    text = "\n".join([*sentences, *([f"({', '.join(notes)})"] if notes else [])])
     return {**strict, "description": text} if text else strict
 
 
@@ -216,10 +216,10 @@ def _is_recursive(schema: JsonObject) -> bool:
     # A chain of references is at most as long as there are definitions.
     for _ in refers:
         reached = {
-            name: found.union(*(refers[other] for other in found if other in refers))
-            for name, found in reached.items()
+            name: reached_names.union(*(refers[name] for name in reached_names if name in refers))
+            for name, reached_names in reached.items()
         }
-    return any(name in found for name, found in reached.items())
+    return any(name in reached_names for name, reached_names in reached.items())
 
 
 def _references(schema: Json) -> frozenset[str]:

@@ -191,9 +191,9 @@ class SdkEndpoint:
             cause = error.__cause__ or error  # where the SDKs keep the reason
             if isinstance(cause, NothingReceivedError):
                 raise cause from None
-            said = ": ".join(filter(None, (type(cause).__name__, str(cause))))
+            message = ": ".join(filter(None, (type(cause).__name__, str(cause))))
             raise NothingReceivedError(
-                f"the connection failed: {said}", unreachable=_is_unreachable(cause)
+                f"the connection failed: {message}", unreachable=_is_unreachable(cause)
             ) from None
         return Received(
             status=response.status_code, headers=dict(response.headers), content=response.text

@@ -284,10 +284,12 @@ def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     schema = rendered.output_schema if say_format else None
     if schema is None:
         return Sent(system=system, user=user, content=content)
-    wanted = _wanted(schema)
+    schema_wanted = _wanted(schema)
     if system:
-        return Sent(system=f"{system}\n\n{wanted}", user=user, content=content)
-    return Sent(system="", user=f"{user}\n\n{wanted}", content=(*content, f"\n\n{wanted}"))
+        return Sent(system=f"{system}\n\n{schema_wanted}", user=user, content=content)
+    return Sent(
+        system="", user=f"{user}\n\n{schema_wanted}", content=(*content, f"\n\n{schema_wanted}")
+    )
 
 
 def _is_users(section: RenderedSection) -> bool:
@@ -299,10 +301,10 @@ def _is_users(section: RenderedSection) -> bool:
 def _wanted(schema: JsonObject) -> str:
     options = schema.get("enum")
     if isinstance(options, list):
-        said = schema.get("description")
+        description = schema.get("description")
         named = ", ".join(str(option) for option in options)
         text = f"Answer with exactly one of these and nothing else: {named}."
-        return f"## Answer\n\n{text}" + (f"\n\n{said}" if said else "")
+        return f"## Answer\n\n{text}" + (f"\n\n{description}" if description else "")
     what = "object" if is_object(schema) or "$ref" in schema else "value"
     return (
         f"## Answer\n\nAnswer with one JSON {what} that fits this JSON Schema and nothing else:\n\n"

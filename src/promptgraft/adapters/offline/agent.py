@@ -64,7 +64,12 @@ def act(
         DeadlineExceededError: ``deadline`` has passed.
     """
     sections = rendered.sections
-    text = "\n".join(part.text for one in sections for part in one.segments if _is_value(part))
+    text = "\n".join(
+        part.text
+        for segment_owner in sections
+        for part in segment_owner.segments
+        if _is_value(part)
+    )
     worked = [read_pattern(section.text) for section in sections if _is_worked(section)]
     work = _Work(rendered, attention, worked, _pattern(rendered.tools, worked, text), text)
     for call in work.pattern.calls[:_MOST_CALLS]:
@@ -84,13 +89,15 @@ def _is_worked(section: RenderedSection) -> bool:
 
 def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str) -> Pattern:
     """Return the pattern to follow for an input: a worked example, or one call of a tool."""
-    said = [
+    descriptions = [
         "\n".join((t.name.replace("_", " "), t.description, *t.param_descriptions.values()))
         for t in tools
     ]
     examples = [[call.description for call in tool.examples] for tool in tools]
     objectives = [pattern.objective for pattern in worked]
-    nearness = Nearness([*objectives, *said, *(one for calls in examples for one in calls)])
+    nearness = Nearness(
+        [*objectives, *descriptions, *(call for calls in examples for call in calls)]
+    )
     position, near = nearness.nearest(text, objectives)
     # Without tools there is nothing else to do than what the nearest example does.
     if near >= _NEAR or (near and not tools):
@@ -98,8 +105,8 @@ def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str
     if not tools:
         return Pattern(objective="")
     scores = [
-        nearness.between(text, one) + nearness.nearest(text, calls)[1]
-        for one, calls in zip(said, examples, strict=True)
+        nearness.between(text, call) + nearness.nearest(text, calls)[1]
+        for call, calls in zip(descriptions, examples, strict=True)
     ]
     best = scores.index(max(scores))
     tool = tools[best]
@@ -145,14 +152,14 @@ class _Work:
         """Make a call like one of the pattern, if its tool and its values exist here."""
         tool = next((tool for tool in self.rendered.tools if tool.name == call.tool), None)
         try:
-            given = self.like(call.input)
+            call_like = self.like(call.input)
         except LookupError:
             tool = None
         if tool is None:
             self.made.append(None)
             return
-        output = call_tool(tool, given, session).output
-        self.made.append(Call(tool=tool.name, input=given, output=output))
+        output = call_tool(tool, call_like, session).output
+        self.made.append(Call(tool=tool.name, input=call_like, output=output))
 
     def like(self, value: Json) -> Json:
         """Return the counterpart of a value of the pattern.
@@ -203,19 +210,19 @@ class _Work:
         return None
 
     def _at(self, place: tuple[int, Place]) -> Json:
-        made = self.made[place[0]]
-        found = _at(made.output if made else None, place[1])
-        if found is None:
+        call = self.made[place[0]]
+        value = _at(call.output if call else None, place[1])
+        if value is None:
             raise LookupError
-        return found
+        return value
 
     def answer(self) -> str:
         """Return JSON for a class, an option for a choice, otherwise plain text."""
         kind: Any = self.rendered.output_type
         outcome = self.pattern.outcome
         if options := options_of(kind):
-            said = self.rendered.described.get(type_name(kind), NOTHING_SAID)
-            return self._choice(describe(said, options), options, ())
+            description = self.rendered.described.get(type_name(kind), NOTHING_SAID)
+            return self._choice(describe(description, options), options, ())
         if fields_of(kind):
             return json.dumps(self._fields(kind, ()), ensure_ascii=False)
         if isinstance(outcome, str) and outcome:
@@ -226,26 +233,26 @@ class _Work:
         """Return the fields of a class under their displayed names."""
         values: dict[str, Json] = {}
         for field in fields_of(kind):
-            said = self.rendered.described.get(field.key, field.described)
-            name = shown_name(field.name, said)
+            description = self.rendered.described.get(field.key, field.described)
+            name = shown_name(field.name, description)
             value = self._value(field, name, (*path, field.name))
             if value is not None or field.required:
                 values[name] = value
         return values
 
     def _value(self, field: FieldInfo, name: str, path: Place) -> Json:
-        said = self.rendered.described.get(field.key, field.described)
+        description = self.rendered.described.get(field.key, field.described)
         kind = _plain(field.kind)
         if options := options_of(kind):
-            return self._choice(describe(said, options), options, path)
+            return self._choice(describe(description, options), options, path)
         if fields_of(kind) and len(path) <= _DEEPEST:
             return dict(self._fields(kind, path))
-        known = _at(self.pattern.outcome, path)
-        if known is not None and known != "":
-            found = self.outcome(known)
+        pattern_value = _at(self.pattern.outcome, path)
+        if pattern_value is not None and pattern_value != "":
+            outcome = self.outcome(pattern_value)
         else:
-            found = self._leaf(f"{name} {said.description}", kind)
-        return _empty(kind) if found is None and field.required else found
+            outcome = self._leaf(f"{name} {description.description}", kind)
+        return _empty(kind) if outcome is None and field.required else outcome
 
     def _choice(self, said: str, options: tuple[str, ...], path: Place) -> str:
         """Return the option with the most evidence in rules, meanings and worked examples."""
@@ -254,18 +261,22 @@ class _Work:
         if self.rendered.tools:  # names say which object was looked up, not of what kind it is
             evidence = " ".join(plain_words("\n".join((evidence, *self.texts()))))
         scores = learn(text, options, self.attention).scores(evidence)
-        known = _at(self.pattern.outcome, path)
+        pattern_value = _at(self.pattern.outcome, path)
         # No evidence at all.
-        if max(scores) == min(scores) and isinstance(known, str) and known in options:
-            return known
+        if (
+            max(scores) == min(scores)
+            and isinstance(pattern_value, str)
+            and pattern_value in options
+        ):
+            return pattern_value
         return options[scores.index(max(scores))]
 
     def _rules(self) -> str:
         """Return the prompt without values, worked examples and example calls."""
         rules = []
         for section in filterfalse(_is_worked, self.rendered.sections):
-            said = "".join(" " if _is_value(part) else part.text for part in section.segments)
-            rules.append(f"# {section.title}\n{said}".partition("\nExample calls of `")[0])
+            text = "".join(" " if _is_value(part) else part.text for part in section.segments)
+            rules.append(f"# {section.title}\n{text}".partition("\nExample calls of `")[0])
         return "\n\n".join(rules)
 
     def _answered(self, path: Place) -> Iterator[str]:
@@ -273,20 +284,20 @@ class _Work:
         for pattern in self.worked:
             option = _at(pattern.outcome, path)
             if isinstance(option, str):
-                found = (text for call in pattern.calls for text in texts_in(call.output))
-                words = " ".join(plain_words("\n".join((pattern.objective, *found))))
+                texts = (text for call in pattern.calls for text in texts_in(call.output))
+                words = " ".join(plain_words("\n".join((pattern.objective, *texts))))
                 yield f"{words[:_LONGEST_LINE]}\n{option}"
 
     def _leaf(self, said: str, kind: Any) -> Json:
         """Return the value whose keys share most words with ``said``; the first on a tie."""
-        wanted = set(terms(said))
+        words = set(terms(said))
         best: Json = None
         most = 0
-        for made in filter(None, self.made):
-            for path, leaf in (*leaves(made.output), *leaves(made.input)):
+        for call in filter(None, self.made):
+            for path, leaf in (*leaves(call.output), *leaves(call.input)):
                 keys = {stem for key in path if isinstance(key, str) for stem in terms(key)}
-                if type(leaf) is kind and len(keys & wanted) > most:
-                    best, most = leaf, len(keys & wanted)
+                if type(leaf) is kind and len(keys & words) > most:
+                    best, most = leaf, len(keys & words)
         return best
 
 

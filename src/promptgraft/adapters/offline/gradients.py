@@ -58,16 +58,16 @@ class _Shown:
         self.blocks = list(read_blocks(text))
 
     def titled(self, title: str) -> Block:
-        return next((one for one in self.blocks if one.title == title), Block(title))
+        return next((block for block in self.blocks if block.title == title), Block(title))
 
     def wrong(self, title: str) -> Iterator[_Wrong]:
         """Yield the wrong values named by the reasons below a heading."""
         for label, text in self.titled(title).fenced:
             severity = label.upper() if _SEVERITY.fullmatch(label) else "P1"
             for line in text.split("\n"):
-                expected, found = _value(EXPECTED, line), _value(_FOUND, line)
+                expected, wrong_value = _value(EXPECTED, line), _value(_FOUND, line)
                 if expected:
-                    yield _Wrong(severity, expected, found, line)
+                    yield _Wrong(severity, expected, wrong_value, line)
 
 
 def _value(pattern: re.Pattern[str], line: str) -> str:
@@ -77,13 +77,13 @@ def _value(pattern: re.Pattern[str], line: str) -> str:
 
 def blame_step(text: str) -> Json:
     """Blame the texts of the step that produced a wrong value, or pass it to an earlier step."""
-    shown = _Shown(text)
-    step = dict(reversed(shown.titled("step").fenced))
-    handles = _handles(shown.titled("texts that may change"))
-    before = shown.titled("steps before").fenced
+    shown_text = _Shown(text)
+    step = dict(reversed(shown_text.titled("step").fenced))
+    handles = _handles(shown_text.titled("texts that may change"))
+    before = shown_text.titled("steps before").fenced
     blame: list[Json] = []
     hand_on: list[Json] = []
-    for wrong in shown.wrong("what went wrong"):
+    for wrong in shown_text.wrong("what went wrong"):
         earlier = [handle for handle, output in before if _names(output, wrong.found)]
         # A value that an earlier step shows as well was only passed on here.
         is_own = bool(handles) and _names(step.get("output", ""), wrong.found)
@@ -91,23 +91,23 @@ def blame_step(text: str) -> Json:
             blame.append(_blame(handles[0], wrong, step.get("input", "")))
             continue
         # No earlier step shows the value, but one of them may still have caused it.
-        said = {"severity": wrong.severity, "problem": wrong.line[:_LONGEST_PROBLEM]}
+        blame_json = {"severity": wrong.severity, "problem": wrong.line[:_LONGEST_PROBLEM]}
         sources = earlier or [handle for handle, _ in before[:1]]
-        hand_on += [{"step": handle.upper(), **said} for handle in sources]
+        hand_on += [{"step": handle.upper(), **blame_json} for handle in sources]
     return {"blame": blame[:_MOST_PROBLEMS], "hand_on": hand_on[:_MOST_PROBLEMS]}
 
 
 def blame_trace(text: str) -> Json:
     """Blame the texts of the first step that shows a wrong value."""
-    shown = _Shown(text)
+    shown_text = _Shown(text)
     # In order: the first step that shows a wrong value has produced it.
-    steps = [one for one in shown.blocks if one.title.startswith("step ")]
+    steps = [block for block in shown_text.blocks if block.title.startswith("step ")]
     blame: list[Json] = []
-    for wrong in shown.wrong("what went wrong"):
+    for wrong in shown_text.wrong("what went wrong"):
         for step in steps:
-            handles, said = _HANDLE.findall(step.prose), dict(reversed(step.fenced))
-            if handles and _names(said.get("output", ""), wrong.found):
-                blame.append(_blame(handles[0], wrong, said.get("input", "")))
+            handles, fences = _HANDLE.findall(step.prose), dict(reversed(step.fenced))
+            if handles and _names(fences.get("output", ""), wrong.found):
+                blame.append(_blame(handles[0], wrong, fences.get("input", "")))
                 break
     return {"blame": blame[:_MOST_PROBLEMS]}
 
@@ -130,18 +130,18 @@ def _blame(handle: str, wrong: _Wrong, given: str) -> Json:
 
 def merge(text: str) -> Json:
     """Merge the problems with the same expected and found value."""
-    said: dict[tuple[str, str], list[str]] = {}
+    signals: dict[tuple[str, str], list[str]] = {}
     severities: dict[tuple[str, str], str] = {}
     for wrong in _Shown(text).wrong("what was said"):
         key = wrong.expected, wrong.found
-        said.setdefault(key, []).append(wrong.line)
+        signals.setdefault(key, []).append(wrong.line)
         severities[key] = min(severities.get(key, "P3"), wrong.severity)
     problems: list[Json] = [
         {
             "severity": severities[key],
             "problem": "\n".join(dict.fromkeys(lines))[:_LONGEST_PROBLEM],
         }
-        for key, lines in said.items()
+        for key, lines in signals.items()
     ]
     nothing: Json = {
         "severity": "P3",
@@ -152,40 +152,50 @@ def merge(text: str) -> Json:
 
 def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
     """Add words of the failed inputs to a text; half as many for each refused text."""
-    shown = _Shown(text)
-    current, part = shown.titled("current text"), PART.search(shown.titled("current text").prose)
+    shown_text = _Shown(text)
+    current, part = (
+        shown_text.titled("current text"),
+        PART.search(shown_text.titled("current text").prose),
+    )
     name = part[1].strip("`").rpartition("#")[2] if part else ""
-    refused = len(shown.titled("refused texts").fenced)
-    wrong = list(shown.wrong("what is wrong"))
-    fields = fields_among(shown.titled("expected answers").whole) or _choice(wrong)
-    at_most = AT_MOST.search(shown.titled("task").prose)
+    refused = len(shown_text.titled("refused texts").fenced)
+    wrong = list(shown_text.wrong("what is wrong"))
+    fields = fields_among(shown_text.titled("expected answers").whole) or _choice(wrong)
+    at_most = AT_MOST.search(shown_text.titled("task").prose)
     question = Question(
         part=name,
         current=next(iter(current.texts), ""),
-        neighbours="\n\n".join(shown.titled("rest of the texts").texts),
+        neighbours="\n\n".join(shown_text.titled("rest of the texts").texts),
         max_chars=int(at_most[1]) if at_most else None,
         refused=None,
         fields=fields,
         tools=(),
         others=(),
-        cases=[_case(one, fields) for one in wrong],
+        cases=[_case(wrong_line, fields) for wrong_line in wrong],
     )
     kind = next((key for kind, key in _MEANT.items() if name.startswith(kind)), "reflect-section")
     words = max(1, words_per_failure >> refused)
     better = REFLECTIONS[kind](Better(question, words, attention))
-    values = sorted({one.expected for one in wrong})
+    values = sorted({wrong_line.expected for wrong_line in wrong})
     return {"text": better, "why": f"what points to {', '.join(values)[:200]} was not said"}
 
 
 def _choice(wrong: Sequence[_Wrong]) -> list[Field]:
     """Return the values as one choice, if the question does not say what answers look like."""
-    values = sorted({value for one in wrong for value in (one.expected, one.found) if value})
+    values = sorted(
+        {
+            value
+            for wrong_line in wrong
+            for value in (wrong_line.expected, wrong_line.found)
+            if value
+        }
+    )
     return [Field(name="", options=tuple(values))] if values else []
 
 
 def _case(wrong: _Wrong, fields: Sequence[Field]) -> Case:
     words = _WORDS.search(wrong.line)
-    name = next((one.name for one in fields if wrong.expected in one.options), "")
+    name = next((field.name for field in fields if wrong.expected in field.options), "")
     return Case(
         score=0.0,
         input=words[1] if words else "",
@@ -208,7 +218,7 @@ REPLIES: Mapping[str, Callable[[str], Json]] = {
 def answer(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
     """Return the reply to a question of a gradient search: one block of JSON."""
     if key in REPLIES:
-        found = REPLIES[key](text)
+        reply = REPLIES[key](text)
     else:
-        found = patch(text, words_per_failure=words_per_failure, attention=attention)
-    return f"```json\n{json.dumps(found, ensure_ascii=False)}\n```"
+        reply = patch(text, words_per_failure=words_per_failure, attention=attention)
+    return f"```json\n{json.dumps(reply, ensure_ascii=False)}\n```"

@@ -118,7 +118,7 @@ class Lesson:
 
     def weight(self, stem: str, choice: int) -> float:
         """Return the weight of a stem for a choice."""
-        return sum(weight for found, weight in self.weights.get(stem, ()) if found == choice)
+        return sum(weight for labelled, weight in self.weights.get(stem, ()) if labelled == choice)
 
 
 def is_plain(word: str) -> bool:
@@ -137,10 +137,10 @@ def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Le
     """
     spoken_for = [Counter(terms(_spaced(choice))) for choice in choices]
     spoken_against: list[set[str]] = [set() for _ in choices]
-    left = [attention] * len(choices)
+    attention_left = [attention] * len(choices)
     for choice, clause in _read_rules(text, names_of(choices)):
-        heard = terms(clause)[: left[choice]]
-        left[choice] -= len(heard)
+        heard = terms(clause)[: attention_left[choice]]
+        attention_left[choice] -= len(heard)
         if _NOT.match(clause):
             spoken_against[choice].update(heard)
         else:
@@ -194,11 +194,11 @@ def _read_rules(text: str, names: Names) -> Iterator[tuple[int, str]]:
 
 def _first_lines(text: str) -> Iterator[str]:
     """Yield the first lines; blank ones are emptied and do not count."""
-    left = _LINES
+    lines_left = _LINES
     for line in text.split("\n"):
         # Bounds the time that a long prompt takes.
-        left -= bool(line.strip())
-        if left < 0:
+        lines_left -= bool(line.strip())
+        if lines_left < 0:
             return
         yield line[:_LONGEST_LINE] if line.strip() else ""
 
@@ -225,5 +225,9 @@ def _shared(line: str, names: Names) -> Iterator[tuple[int, str]]:
 def _clauses(text: str) -> Iterator[str]:
     """Yield the meaningful clauses; those of a stressed sentence twice."""
     for sentence in _SENTENCE_END.split(text):
-        said = [one for one in _CLAUSE.split(sentence) if one.strip() and not _NEUTRAL.match(one)]
-        yield from said * (2 if _STRESS.match(sentence) else 1)
+        clauses = [
+            clause
+            for clause in _CLAUSE.split(sentence)
+            if clause.strip() and not _NEUTRAL.match(clause)
+        ]
+        yield from clauses * (2 if _STRESS.match(sentence) else 1)

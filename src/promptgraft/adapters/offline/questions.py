@@ -135,20 +135,20 @@ def read_question(text: str) -> Question:
     def titled(title: str) -> Block:
         return next((block for block in blocks if block.title == title), Block(title))
 
-    shown = titled("current text")
-    if not shown.level:
+    current_block = titled("current text")
+    if not current_block.level:
         raise ConfigError(
             "the embedded offline model: the reflection prompt has no heading "
             "`## Current text`; keep that section where you override the prompt"
         )
     at_most = AT_MOST.search(titled("task").prose)
-    part = PART.search(shown.prose)
+    part = PART.search(current_block.prose)
     examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
     expected = titled("expected answers")
     fields = fields_among(expected.whole) if expected.level else _labels(examples)
     return Question(
         part=part[1] if part else "",
-        current=next(iter(shown.texts), ""),
+        current=next(iter(current_block.texts), ""),
         neighbours="\n\n".join(titled("rest of the prompt").texts),
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
@@ -191,8 +191,8 @@ def fields_among(prose: str) -> list[Field]:
         properties = object_in(schema[1].strip()).get("properties")
         kinds = properties.items() if isinstance(properties, dict) else ()
         return [Field(name=name, options=_options(kind)) for name, kind in kinds]
-    found = _CHOICES.search(prose)
-    options = [option.strip(" `'\".") for option in found[1].split(",")] if found else []
+    match = _CHOICES.search(prose)
+    options = [option.strip(" `'\".") for option in match[1].split(",")] if match else []
     choices = tuple(dict.fromkeys(filter(None, options)))
     return [Field(name="", options=choices)] if choices else []
 
@@ -202,14 +202,16 @@ def _labels(examples: Sequence[Block]) -> list[Field]:
 
     Labels are the outputs and the expected values in feedback, if all of them are a few words.
     """
-    found: dict[str, None] = {}
+    labels: dict[str, None] = {}
     for block in examples:
-        shown = dict(reversed(block.fenced))
-        expected = EXPECTED.search(shown.get("feedback", ""))
-        said = (shown.get("output", "").strip(), *(expected.groups() if expected else ()))
-        found.update(dict.fromkeys(filter(None, said)))
-    are_labels = all(len(label.split()) <= _LABEL_WORDS and label[0] not in "{[" for label in found)
-    return [Field(name="", options=tuple(sorted(found)))] if found and are_labels else []
+        fences = dict(reversed(block.fenced))
+        expected = EXPECTED.search(fences.get("feedback", ""))
+        outputs = (fences.get("output", "").strip(), *(expected.groups() if expected else ()))
+        labels.update(dict.fromkeys(filter(None, outputs)))
+    are_labels = all(
+        len(label.split()) <= _LABEL_WORDS and label[0] not in "{[" for label in labels
+    )
+    return [Field(name="", options=tuple(sorted(labels)))] if labels and are_labels else []
 
 
 def _options(kind: Json) -> tuple[str, ...]:
@@ -219,28 +221,28 @@ def _options(kind: Json) -> tuple[str, ...]:
 
 
 def _case(block: Block, fields: Sequence[Field]) -> Case:
-    labels = {found[1].lower(): found[2] for found in map(_LABEL.match, block.lines) if found}
-    shown = dict(reversed(block.fenced))
+    labels = {match[1].lower(): match[2] for match in map(_LABEL.match, block.lines) if match}
+    fences = dict(reversed(block.fenced))
     try:
         score = float(labels.get("score", ""))
     except ValueError:
         score = None
     perfect = score is not None and score >= _PERFECT
-    output = shown.get("output", "")
-    given = _given(output, fields)
+    output = fences.get("output", "")
+    values = _given(output, fields)
     # With several fields, those that the feedback does not mention were right.
-    wanted = given if perfect or any(field.name for field in fields) else {}
+    right_values = values if perfect or any(field.name for field in fields) else {}
     if not perfect:
-        wanted = {**wanted, **dict(_wanted(shown.get("feedback", ""), fields, given))}
-    called = tuple(read_calls(shown.get("trace", "")))
+        right_values = {**right_values, **dict(_wanted(fences.get("feedback", ""), fields, values))}
+    called = tuple(read_calls(fences.get("trace", "")))
     return Case(
         score=score,
-        input="\n".join(texts_in(read_json(shown.get("input", "")))),
+        input="\n".join(texts_in(read_json(fences.get("input", "")))),
         output=output,
-        given=given,
-        wanted=wanted,
+        given=values,
+        wanted=right_values,
         called=called,
-        right=tuple(read_calls(shown.get("evaluation log", ""))) or (called if perfect else ()),
+        right=tuple(read_calls(fences.get("evaluation log", ""))) or (called if perfect else ()),
     )
 
 
@@ -250,11 +252,11 @@ def _given(output: str, fields: Sequence[Field]) -> dict[str, Json]:
         named = names_of(fields[0].options).named_in(output)
         return {"": fields[0].options[named[0]]} if len(named) == 1 else {}
     read = object_in(output)
-    known = {field.name for field in fields}
+    names = {field.name for field in fields}
     # A candidate may have renamed the fields; their order is that of the class.
-    if len(read) == len(fields) and not known.issuperset(read):
+    if len(read) == len(fields) and not names.issuperset(read):
         return {field.name: value for field, value in zip(fields, read.values(), strict=True)}
-    return {name: value for name, value in read.items() if name in known}
+    return {name: value for name, value in read.items() if name in names}
 
 
 def _wanted(
@@ -274,9 +276,9 @@ def _wanted(
 def _said_of(field: Field, line: str, given: Json) -> Json:
     expected = EXPECTED.search(line)
     if field.options:
-        said = line[expected.start() :] if expected and field.name else line
-        named = (field.options[index] for index in names_of(field.options).named_in(said))
-        return next((one for one in named if (expected and field.name) or one != given), None)
+        text = line[expected.start() :] if expected and field.name else line
+        named = (field.options[index] for index in names_of(field.options).named_in(text))
+        return next((label for label in named if (expected and field.name) or label != given), None)
     if expected is None:
         return None
     value = next(filter(None, expected.groups()), "")

@@ -68,8 +68,8 @@ class Better:
         """
         name = self.question.part.removeprefix("tool ")
         right = [case for case in self.question.cases if case.right]
-        others = [form_of(case.input) for case in right if case.right[0].tool != name]
-        taken = frozenset[str]().union(*others)
+        other_forms = [form_of(case.input) for case in right if case.right[0].tool != name]
+        forms_taken = frozenset[str]().union(*other_forms)
         missed = [
             case.input
             for case in right
@@ -79,10 +79,10 @@ class Better:
             sample
             for text in missed
             for sample in invented(text).values()
-            if not form_of(sample) & taken
+            if not form_of(sample) & forms_taken
         ]
         counts = Counter(
-            word for text in missed for word in plain_words(text) if term(word) not in taken
+            word for text in missed for word in plain_words(text) if term(word) not in forms_taken
         )
         words = [word for word, _ in counts.most_common(self.words_per_failure * len(missed))]
         return self._with_words([*samples, *words])
@@ -90,18 +90,18 @@ class Better:
     def field(self) -> str:
         """Return the descriptions of a field: meanings of options, or where its value is found."""
         name = self.question.part.rpartition(".")[2].removeprefix("output field ")
-        said = object_in(self.question.current)
+        schema = object_in(self.question.current)
         for field in self.question.fields:
             meanings = {option: f"value {option}" for option in field.options}
             # A field under another name is recognized by its options.
-            if field.name != name and not (meanings and said.keys() >= set(meanings.values())):
+            if field.name != name and not (meanings and schema.keys() >= set(meanings.values())):
                 continue
             if not meanings:
                 return self._with_words(_places(self.question.cases, field))
             rules = "\n".join(
-                f"- {option}: {' '.join(str(said[key]).split())}"
+                f"- {option}: {' '.join(str(schema[key]).split())}"
                 for option, key in meanings.items()
-                if said.get(key)
+                if schema.get(key)
             )
             learned: dict[str, list[str]] = {key: [] for key in meanings.values()}
             for line in self._ruled(field, rules).split("\n"):
@@ -111,7 +111,7 @@ class Better:
                 if named:
                     text = opening.rest if opening else line.removeprefix("- ")
                     learned[meanings[field.options[named[-1]]]].append(text.strip())
-            return one_line({**said, **{key: " ".join(all_) for key, all_ in learned.items()}})
+            return one_line({**schema, **{key: " ".join(all_) for key, all_ in learned.items()}})
         return self.question.current
 
     def tool_example(self) -> str:
@@ -127,8 +127,8 @@ class Better:
         """Return a worked example: what would have been right for a failure, generalized."""
         case = next(self._worth_showing(), None)
         if case is None:
-            others = self.question.others if keyed else ()
-            return next(iter(others), self.question.current)
+            other_examples = self.question.others if keyed else ()
+            return next(iter(other_examples), self.question.current)
         general = _Renamed(case)
         calls = [call for call in case.right if call.output is not None]
         steps: list[Json] = [
@@ -151,11 +151,13 @@ class Better:
         """Return rules about one choice, improved by its right and wrong answers."""
         tried: list[Tried] = []
         for case in self.question.cases:
-            given = case.given.get(field.name)
+            given_value = case.given.get(field.name)
             if case.score is not None:
                 text = case.evidence if field.name else case.input
-                wanted = str(case.wanted.get(field.name))
-                tried.append(Tried(text, wanted, None if given is None else str(given)))
+                right_value = str(case.wanted.get(field.name))
+                tried.append(
+                    Tried(text, right_value, None if given_value is None else str(given_value))
+                )
         return rewrite(
             rules,
             tried,
@@ -170,15 +172,19 @@ class Better:
     def _with_words(self, words: Iterable[str]) -> str:
         """Return the current texts with new words added to the description."""
         current = self.question.current
-        said = object_in(current)
-        known = {term(word) for name in said for word in plain_words(f"{name}: {said[name]}")}
+        schema = object_in(current)
+        terms_known = {
+            term(word) for name in schema for word in plain_words(f"{name}: {schema[name]}")
+        }
         new = [
-            word for word in dict.fromkeys(words) if term(word) not in known and word not in current
+            word
+            for word in dict.fromkeys(words)
+            if term(word) not in terms_known and word not in current
         ]
-        before = str(said.get(_DESCRIPTION) or "").rstrip(" .")
+        before = str(schema.get(_DESCRIPTION) or "").rstrip(" .")
         if new:
-            said[_DESCRIPTION] = ", ".join((before, *new) if before else new)
-        return one_line(said)
+            schema[_DESCRIPTION] = ", ".join((before, *new) if before else new)
+        return one_line(schema)
 
     def _worth_showing(self) -> Iterator[Case]:
         """Yield failed cases whose right calls are known, least similar to other examples first.
@@ -191,11 +197,13 @@ class Better:
             for case in self.question.cases
             if case.failed and (case.right or (calls_nothing and case.wanted != case.given))
         ]
-        others = [str(object_in(one).get("objective", one)) for one in self.question.others]
-        nearness = Nearness([*others, *(case.input for case in cases)])
+        objectives = [
+            str(object_in(example).get("objective", example)) for example in self.question.others
+        ]
+        nearness = Nearness([*objectives, *(case.input for case in cases)])
 
         def rank(case: Case) -> tuple[float, float]:
-            _, near = nearness.nearest(case.input, others)
+            _, near = nearness.nearest(case.input, objectives)
             # Rounded, so that the last digits of a float do not decide the order.
             return round(near, 6), case.score or 0.0
 
@@ -205,10 +213,10 @@ class Better:
 def _places(cases: Sequence[Case], field: Field) -> Iterator[str]:
     """Yield the keys under which the right calls find the values of a field."""
     for case in cases:
-        wanted = case.wanted.get(field.name)
+        places = case.wanted.get(field.name)
         for call in reversed(case.right) if case.failed else ():
             for path, leaf in (*leaves(call.output), *leaves(call.input)):
-                if leaf == wanted and wanted != "":
+                if leaf == places and places != "":
                     yield from (key for key in path if isinstance(key, str))
 
 
@@ -217,23 +225,23 @@ class _Renamed:
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        wanted = [value for value in case.wanted.values() if isinstance(value, str)]
-        named = "\n".join((case.input, *(f"`{value}`" for value in wanted if value)))
-        options = set(wanted) - {name.value for name in names_in(case.input)}
+        values = [value for value in case.wanted.values() if isinstance(value, str)]
+        named = "\n".join((case.input, *(f"`{value}`" for value in values if value)))
+        options = set(values) - {name.value for name in names_in(case.input)}
         # An expected value is an option, which must stay as it is, unless it is spelled like a
         # path.
         paths = {name.value for name in names_in(named) if name.kind == "path"}
         self._names = {
-            name: other
-            for name, other in invented(named).items()
+            name: counterpart
+            for name, counterpart in invented(named).items()
             if name not in options or name in paths
         }
 
     def objective(self) -> str:
         """Return the generalized input: with made-up names, or as plain words only."""
-        asked = " ".join(self._case.input.split())
-        general = self._text(asked, _LONGEST_OBJECTIVE)
-        return general if general != asked else " ".join(plain_words(asked)) or "anything"
+        request = " ".join(self._case.input.split())
+        general = self._text(request, _LONGEST_OBJECTIVE)
+        return general if general != request else " ".join(plain_words(request)) or "anything"
 
     def call(self, call: Call, description: str) -> dict[str, Json]:
         """Return a call with a description."""
@@ -328,8 +336,8 @@ def _edit_all(text: str, question: Question, words_per_failure: int, attention: 
             new = better.section()
         if new and new != part.current:
             new = _without_unusable(new)
-            said: Json = new if mark == blamed else object_in(new)
-            edits.append({"part": mark, "reason": "failures belong to it", "text": said})
+            edited: Json = new if mark == blamed else object_in(new)
+            edits.append({"part": mark, "reason": "failures belong to it", "text": edited})
     why = "" if edits else _why_nothing(question)
     edits = edits or [{"part": parts[0][0], "text": parts[0][2].current}]
     return why + _block(json.dumps({"edits": edits}, ensure_ascii=False), "json")
@@ -339,15 +347,15 @@ def _parts(text: str, question: Question) -> Iterator[tuple[str, str, Question]]
     """Yield the mark, the kind and the question of each part that is shown."""
     block = next(block for block in read_blocks(text) if block.title == "current text")
     texts = dict(reversed(block.fenced))
-    for shown in re.split(r"(?m)^(?=\*\*P\d)", block.prose):
-        if found := _MARK.match(shown):
-            kind, at_most, mark = _KIND.match(found[2]), AT_MOST.search(shown), found[1]
-            others = (one for label, one in texts.items() if label != mark.lower())
+    for piece in re.split(r"(?m)^(?=\*\*P\d)", block.prose):
+        if match := _MARK.match(piece):
+            kind, at_most, mark = _KIND.match(match[2]), AT_MOST.search(piece), match[1]
+            neighbours = (text for label, text in texts.items() if label != mark.lower())
             part = attrs.evolve(
                 question,
-                part=found[2][kind.start(1) :] if kind else found[2],
+                part=match[2][kind.start(1) :] if kind else match[2],
                 current=texts.get(mark.lower(), ""),
-                neighbours="\n\n".join((*others, question.neighbours)),
+                neighbours="\n\n".join((*neighbours, question.neighbours)),
                 max_chars=int(at_most[1]) if at_most else None,
                 refused=None,
             )

@@ -113,15 +113,15 @@ def names_in(text: str) -> tuple[Name, ...]:
     A name is in backticks or double quotes, or is spelled like one: with a slash, a file extension,
     an underscore, or a capital letter inside.
     """
-    found: dict[Name, None] = {}
+    names: dict[Name, None] = {}
     for match in _NAME.finditer(text[:LONGEST_TEXT]):
         value = match[match.lastgroup or 0].strip()
         if match.lastgroup == "number":
-            found[Name(value, "number")] = None
+            names[Name(value, "number")] = None
         elif value and (match.lastgroup != "word" or _JOINED.search(value)):
             kinds = (kind for kind, pattern in _KINDS.items() if pattern.fullmatch(value))
-            found[Name(value, next(kinds, "text"))] = None
-    return tuple(found)
+            names[Name(value, next(kinds, "text"))] = None
+    return tuple(names)
 
 
 def plain_words(text: str) -> list[str]:
@@ -151,15 +151,17 @@ def counterparts(pattern: str, text: str) -> dict[str, str]:
     names to the n-th of all.
     """
     before, after = names_in(pattern), names_in(text)
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for index, name in enumerate(before):
-        place = [other.value for other in before if other.kind == name.kind].index(name.value)
-        alike = [other.value for other in after if other.kind == name.kind]
+        place = [
+            name_before.value for name_before in before if name_before.kind == name.kind
+        ].index(name.value)
+        alike = [name_after.value for name_after in after if name_after.kind == name.kind]
         if place < len(alike):
-            found[name.value] = alike[place]
+            pairs[name.value] = alike[place]
         elif name.kind != "number" and index < len(after) and after[index].kind != "number":
-            found[name.value] = after[index].value
-    return found
+            pairs[name.value] = after[index].value
+    return pairs
 
 
 def replaced(text: str, pairs: Mapping[str, str]) -> str:
@@ -220,17 +222,17 @@ def read_pattern(text: str) -> Pattern:
 
 def read_calls(text: str) -> Iterator[Call]:
     """Yield the calls in a log or in the steps of a worked example; other lines are skipped."""
-    tool = description = given = ""
+    tool = description = arguments = ""
     for line in text.split("\n"):
         if head := _CALL.fullmatch(line):
-            tool, description, given = head[1] or head[2], head[3] or "", ""
+            tool, description, arguments = head[1] or head[2], head[3] or "", ""
         elif value := _VALUE.fullmatch(line):
             if value[1] in {"params", "input"}:
-                given = value[2]
-            elif tool and given:
+                arguments = value[2]
+            elif tool and arguments:
                 output = None if value[1] == "error" else read_json(value[2])
-                found = read_json(given)
-                yield Call(tool=tool, input=found, output=output, description=description)
+                parsed = read_json(arguments)
+                yield Call(tool=tool, input=parsed, output=output, description=description)
                 tool = ""
 
 
@@ -251,19 +253,19 @@ def object_in(text: str) -> dict[str, Json]:
 def leaves(value: Json) -> Iterator[tuple[Place, Json]]:
     """Yield the strings, numbers and booleans of a JSON value with their places, in order."""
     waiting: list[tuple[Place, Json]] = [((), value)]
-    left = _MOST_LEAVES
-    while waiting and left:
-        path, found = waiting.pop()
-        if isinstance(found, dict):
+    leaves_left = _MOST_LEAVES
+    while waiting and leaves_left:
+        path, node = waiting.pop()
+        if isinstance(node, dict):
             # Reversed, because the last one added is taken first. No recursion: depth is not
             # bounded.
-            waiting.extend(((*path, key), item) for key, item in reversed(found.items()))
-        elif isinstance(found, list):
-            places = range(min(len(found), _MOST_LEAVES) - 1, -1, -1)
-            waiting.extend(((*path, place), found[place]) for place in places)
-        elif found is not None:
-            left -= 1
-            yield path, found
+            waiting.extend(((*path, key), item) for key, item in reversed(node.items()))
+        elif isinstance(node, list):
+            places = range(min(len(node), _MOST_LEAVES) - 1, -1, -1)
+            waiting.extend(((*path, place), node[place]) for place in places)
+        elif node is not None:
+            leaves_left -= 1
+            yield path, node
 
 
 def texts_in(value: Json) -> Iterator[str]:
@@ -290,7 +292,7 @@ class Nearness:
 
     def nearest(self, text: str, others: Sequence[str]) -> tuple[int, float]:
         """Return index and similarity of the nearest of ``others``; 0 and 0 if none is related."""
-        values = [self.between(text, other) for other in others]
+        values = [self.between(text, text_of_other) for text_of_other in others]
         best = max(values, default=0.0)
         return (values.index(best) if best else 0), best
 

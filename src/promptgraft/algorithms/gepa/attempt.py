@@ -240,34 +240,38 @@ class Step(PipelineStep[Attempt]):
         attempts = sorted(self.better, key=lambda one: -_gain(one))
         parent = pool.best if self.is_incumbent else self.parent
         is_parent = pool.candidates[parent].digest == self.candidate.digest
-        first, *others = [attempt.child for attempt in attempts]
+        first, *children = [attempt.child for attempt in attempts]
         # The best child is the base while its parent still leads; otherwise all are applied anew.
         onto = pool.candidates[parent]
         if is_parent:
             onto = attrs.evolve(first, parents=(parent,))
         else:
-            others = [first, *others]
-        candidate, contributes = onto, (False,) * len(others)
-        if others:
+            children = [first, *children]
+        candidate, contributes = onto, (False,) * len(children)
+        if children:
             combination = combined(
                 kit.target,
                 onto,
-                others,
+                children,
                 base=self.candidate,
                 parents=(parent,),
                 examples=kit.validation,
                 is_child=is_parent,
             )
             # It may equal one of the children, none of which has been validated yet.
-            alike = {child.digest for child in others}
+            alike = {child.digest for child in children}
             if combination.candidate.digest not in seen or combination.candidate.digest in alike:
                 candidate, contributes = combination.candidate, combination.contributes
         seen.add(candidate.digest)
         if is_parent:
             contributes = (True, *contributes)
-        kept = [one for one, is_in in zip(attempts, contributes, strict=True) if is_in]
-        left_out = [one for one, is_in in zip(attempts, contributes, strict=True) if not is_in]
-        return Result(self, candidate, kept, left_out)
+        contributing = [
+            attempt for attempt, is_in in zip(attempts, contributes, strict=True) if is_in
+        ]
+        left_out = [
+            attempt for attempt, is_in in zip(attempts, contributes, strict=True) if not is_in
+        ]
+        return Result(self, candidate, contributing, left_out)
 
 
 def _gain(attempt: Attempt) -> float:
@@ -296,7 +300,11 @@ class Result:
 
         Each child was selected for its gain, so the sum would be biased upwards.
         """
-        gains = [_gain(one) * len(one.compared.batches[0]) for one in self.attempts if one.compared]
+        gains = [
+            _gain(attempt) * len(attempt.compared.batches[0])
+            for attempt in self.attempts
+            if attempt.compared
+        ]
         return sum(gains) / max(1, len(gains))
 
     def refuse_others(self) -> list[MutationRejected]:
@@ -338,7 +346,10 @@ class Result:
 
     def _new_examples(self, kit: Kit, pool: Pool) -> Mapping[tuple[str, ...], str]:
         """Return its examples that neither parent has, with their objectives, by path."""
-        parents = (self.step.candidate, *(pool.candidates[one] for one in self.candidate.parents))
+        parents = (
+            self.step.candidate,
+            *(pool.candidates[parent] for parent in self.candidate.parents),
+        )
         old = {path for parent in parents for path in kit.target.additions(parent)}
         added = kit.target.additions(self.candidate)
         return {path: objective for path, objective in added.items() if path not in old}

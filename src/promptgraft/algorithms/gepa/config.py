@@ -43,17 +43,17 @@ class GepaConfig(GepaSettings):
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
         baseline, record, refused = target.baseline(), _record(sizes), "x" * sizes.refused
-        shown = questions_of(questions, as_published=self.strategy.published_question)
+        all_questions = questions_of(questions, as_published=self.strategy.published_question)
         described = [target.describe(module, baseline) for module in target.modules]
-        asked = (
-            shown[one.meta_prompt].bind(
+        rendered_prompts = (
+            all_questions[module.meta_prompt].bind(
                 reflection_params(
-                    one, [record] * self.batch_size, problem=refused, previous=refused
+                    module, [record] * self.batch_size, problem=refused, previous=refused
                 )
             )
-            for one in described
+            for module in described
         )
-        return [sent_chars(question.render()) for question in asked]
+        return [sent_chars(question.render()) for question in rendered_prompts]
 
 
 def _record(sizes: Sizes) -> RolloutRecord:

@@ -53,14 +53,14 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         return recorded
     former = {name: recorded[f"strategy.{name}"] for name in FORMER}
     additions = additions_of(former)
-    kept = {
+    settings = {
         name: value
         for name, value in recorded.items()
         if name.removeprefix("strategy.") not in FORMER
     }
     choice = "turns" if former["module_choice"] == "blamed" else former["module_choice"]
     return {
-        **kept,
+        **settings,
         "strategy.module_choice": choice,
         "additions": [[name, dict(settings)] for name, settings in additions.items()],
     }
@@ -98,7 +98,7 @@ def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Seq
     if not former:
         return written, ()
     additions = additions_of({name: value for name, value in strategy.items() if value is not None})
-    kept = {name: value for name, value in strategy.items() if name not in former}
+    settings = {name: value for name, value in strategy.items() if name not in former}
     listed: list[Json] = [
         {name: dict(settings)} if settings else name for name, settings in additions.items()
     ]
@@ -107,4 +107,4 @@ def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Seq
         f"{json.dumps(listed)}`; write that instead"
         for name in former
     ]
-    return {**written, "strategy": kept, "additions": listed}, notes
+    return {**written, "strategy": settings, "additions": listed}, notes

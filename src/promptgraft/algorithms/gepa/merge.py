@@ -72,9 +72,9 @@ class Merger:
         if self._attempts == most:
             self.largest = 0
         self._seen.add(merged.digest)
-        better, other = merged.parents
+        better, worse = merged.parents
         self._kit.emit(
-            MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
+            MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=worse)
         )
         yield from self._try(pool, merged, step)
 
@@ -89,14 +89,16 @@ class Merger:
             pair = pool.estimate(triple.first), pool.estimate(triple.second)
             if not have_gained(pool.estimate(triple.ancestor), pair):
                 continue
-            better, other = self._ranked(pool, triple)
-            common = self._validator.common(pool.scores[better], pool.scores[other])
+            better, worse = self._ranked(pool, triple)
+            common = self._validator.common(pool.scores[better], pool.scores[worse])
             if len(common) < self._config.strategy.merge_overlap:
                 continue
-            base, first, second = (pool.candidates[one] for one in (triple.ancestor, better, other))
+            base, first, second = (
+                pool.candidates[index] for index in (triple.ancestor, better, worse)
+            )
             try:
                 merged = self._kit.target.merge(
-                    base, first, second, parents=(better, other), examples=self._kit.validation
+                    base, first, second, parents=(better, worse), examples=self._kit.validation
                 )
             except InvalidProposalError:
                 continue
@@ -112,28 +114,28 @@ class Merger:
         return triple.first, triple.second
 
     def _try(self, pool: Pool, merged: Candidate, step: int) -> Asking[None]:
-        better, other = merged.parents
-        known = (pool.scores[better], pool.scores[other])
-        common = self._validator.common(*known)
-        first = self._subsample(common, *known)
+        better, worse = merged.parents
+        parent_scores = (pool.scores[better], pool.scores[worse])
+        common = self._validator.common(*parent_scores)
+        first = self._subsample(common, *parent_scores)
         rest = [position for position in common if position not in first]
         records: dict[int, RolloutRecord] = {}
-        for name, where, tried, shown in (
+        for name, where, tried, basis in (
             ("merge", first, first, "a first few"),
             ("merge/rest", rest, common, "all"),
         ):
             examples = [self._kit.validation[place] for place in where]
-            made = yield from Rollouts(
+            tried_records = yield from Rollouts(
                 position=f"step/{step}/{name}", candidate=merged, examples=examples
             )
-            records.update(zip(where, made, strict=True))
-            if not self._keeps_up([records[place] for place in tried], known, tried):
+            records.update(zip(where, tried_records, strict=True))
+            if not self._keeps_up([records[place] for place in tried], parent_scores, tried):
                 self._kit.emit(
                     MergeRejected(
                         step=step,
-                        parents=(better, other),
+                        parents=(better, worse),
                         reason=RejectionReason.NOT_BETTER,
-                        detail=f"worse than the better parent on {shown} examples",
+                        detail=f"worse than the better parent on {basis} examples",
                     )
                 )
                 return
@@ -145,7 +147,7 @@ class Merger:
             MergeAccepted(
                 step=step,
                 candidate=position,
-                parents=(better, other),
+                parents=(better, worse),
                 pareto_mean=pool.estimate(position),
                 best_pareto_mean=pool.estimate(pool.best),
             )
@@ -160,8 +162,8 @@ class Merger:
         for group in (wins, losses, ties):
             free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))
             chosen += self._drawn(group, free)
-        others = [position for position in common if position not in chosen]
-        chosen += self._drawn(others, _SUBSAMPLE - len(chosen))
+        unchosen = [position for position in common if position not in chosen]
+        chosen += self._drawn(unchosen, _SUBSAMPLE - len(chosen))
         return sorted(chosen)
 
     def _drawn(self, places: Sequence[int], size: int) -> list[int]:
@@ -175,9 +177,9 @@ class Merger:
         where: Sequence[int],
     ) -> bool:
         """Return whether neither parent beats the merge where both have scores."""
-        own = self._kit.population.scores(records)
-        return any(score is not None for score in own) and not any(
-            beats([parent[index] for index in where], own) for parent in parents
+        child_scores = self._kit.population.scores(records)
+        return any(score is not None for score in child_scores) and not any(
+            beats([parent[index] for index in where], child_scores) for parent in parents
         )
 
 
@@ -202,14 +204,14 @@ class Triple:
 
 def ancestors_of(candidates: Sequence[Candidate], position: int) -> frozenset[int]:
     """Return the positions of all ancestors, without the candidate itself."""
-    found: set[int] = set()
+    ancestors: set[int] = set()
     waiting = list(candidates[position].parents)
     while waiting:
         ancestor = waiting.pop()
-        if ancestor not in found:
-            found.add(ancestor)
+        if ancestor not in ancestors:
+            ancestors.add(ancestor)
             waiting.extend(candidates[ancestor].parents)
-    return frozenset(found)
+    return frozenset(ancestors)
 
 
 def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Iterator[Triple]:
@@ -238,8 +240,10 @@ def won_lost_tied(
 
     Both have a score for each of ``places``.
     """
-    found: tuple[list[int], list[int], list[int]] = ([], [], [])
+    places_of_outcomes: tuple[list[int], list[int], list[int]] = ([], [], [])
     for place in places:
-        one, other = first[place] or 0.0, second[place] or 0.0
-        found[0 if one > other else 1 if one < other else 2].append(place)
-    return found
+        first_score, second_score = first[place] or 0.0, second[place] or 0.0
+        places_of_outcomes[
+            0 if first_score > second_score else 1 if first_score < second_score else 2
+        ].append(place)
+    return places_of_outcomes

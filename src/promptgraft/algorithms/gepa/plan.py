@@ -187,13 +187,13 @@ def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> Non
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"{path}: expected a list of additions, found {shown(value)}")
     names = []
-    for one in value:
-        if isinstance(one, type) or not isinstance(one, str | Addition):
+    for item in value:
+        if isinstance(item, type) or not isinstance(item, str | Addition):
             raise ConfigError(
                 f"{path}: expected the name of an addition or an object of its class, "
-                f"found {shown(one)}"
+                f"found {shown(item)}"
             )
-        names.append((addition_named(one) if isinstance(one, str) else one).name)
+        names.append((addition_named(item) if isinstance(item, str) else item).name)
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{path}: `{name}` is named twice")
@@ -250,17 +250,20 @@ class GepaSettings(RunConfig):
     @property
     def used_additions(self) -> tuple[Addition, ...]:
         """The additions of the search, each with its settings."""
-        given: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
+        additions: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
         if self.strategy.module_choice is not None:
-            given = [name for name in given if name not in CHOOSING]
-        given = given if self.additions is None else self.additions
-        return tuple(addition_named(one) if isinstance(one, str) else one for one in given)
+            additions = [name for name in additions if name not in CHOOSING]
+        additions = additions if self.additions is None else self.additions
+        return tuple(
+            addition_named(addition) if isinstance(addition, str) else addition
+            for addition in additions
+        )
 
     @property
     def copied_words(self) -> int:
         """How many consecutive words of an answer an instruction may not contain; 0: no guard."""
-        given = self.guards.max_copied_words
-        return COPIED_WORDS[self.strategy.preset] if given is None else given
+        guards_words = self.guards.max_copied_words
+        return COPIED_WORDS[self.strategy.preset] if guards_words is None else guards_words
 
     @property
     def _needs_means(self) -> bool:
@@ -307,7 +310,9 @@ class GepaSettings(RunConfig):
         """The settings that decide the path of a run, each by its path."""
         of_strategy = attrs.asdict(self.strategy, recurse=False)
         del of_strategy["preset"]  # only says what the others are
-        additions: list[Json] = [[one.name, dict(one.settings)] for one in self.used_additions]
+        additions: list[Json] = [
+            [addition.name, dict(addition.settings)] for addition in self.used_additions
+        ]
         versions = {one.name: one.version for one in self.used_additions if one.version > 1}
         return {
             "minibatch_size": self.minibatch_size,
@@ -376,15 +381,15 @@ class GepaSettings(RunConfig):
         """
         each = self.strategy.proposals_per_step
         ends = self._finals + self.following_size + self._reserve_at(rollouts)
-        left = rollouts - self.baseline_size - ends
-        if left < self.step_size:
+        remaining = rollouts - self.baseline_size - ends
+        if remaining < self.step_size:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
         accepted = bisect_right(
             range(1, rollouts + 1), rollouts, key=lambda count: self.rollouts_for(each * count)
         )
         for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
         # If little is accepted, additions need little and return the rest to the search.
-        most = left + self._reserve_at(rollouts) - self.step_size
+        most = remaining + self._reserve_at(rollouts) - self.step_size
         return Affordable(
             if_accepted=each * accepted,
             if_refused=each * (most // (each * (for_parent + self.batch_size)) + 1),
@@ -418,8 +423,8 @@ class GepaSettings(RunConfig):
     def warnings(self) -> tuple[str, ...]:
         if self.batch_size == self.minibatch_size:
             return ()
-        said = f"{self.minibatch_size} is more than the {self.batch_size} training examples"
-        return (f"minibatch_size: {said}, so every step takes all of them; lower it",)
+        size_text = f"{self.minibatch_size} is more than the {self.batch_size} training examples"
+        return (f"minibatch_size: {size_text}, so every step takes all of them; lower it",)
 
     @property
     def trial_size(self) -> int:
@@ -453,7 +458,8 @@ class GepaSettings(RunConfig):
         """Return what so many rollouts keep for additions."""
         least, validation = self.least_budget, self.pareto_set_size
         return sum(
-            one.reserve(rollouts, least=least, validation=validation) for one in self.used_additions
+            addition.reserve(rollouts, least=least, validation=validation)
+            for addition in self.used_additions
         )
 
     @property

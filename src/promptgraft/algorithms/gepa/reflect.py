@@ -100,10 +100,10 @@ class Reflector:
 
     def is_worth(self, attempt: Attempt, module: Module) -> bool:
         """Return whether a module was shown to the model and has room for more."""
-        shown = module.owner is None or any(
+        is_shown = module.owner is None or any(
             module.owner not in record.hidden for record in attempt.records
         )
-        return shown and self.kit.target.has_room(module, attempt.candidate)
+        return is_shown and self.kit.target.has_room(module, attempt.candidate)
 
     def reflect_on(
         self,
@@ -154,11 +154,12 @@ class Reflector:
         draft = partial(self.draft, attempt, ((module, description),))
         if module.is_example or (questions == 1 and module.name not in failures):
             return [draft(attempt.records, number=place)]
-        shown = failures.get(module.name, self.parted(attempt)[0]) or attempt.records
-        shares = parts_of(len(shown), questions)
+        examples_shown = failures.get(module.name, self.parted(attempt)[0]) or attempt.records
+        shares = parts_of(len(examples_shown), questions)
         apart = max(MOST_AT_ONCE, len(attempt.modules))
         return [
-            draft(shown[share::shares], number=place + apart * share) for share in range(shares)
+            draft(examples_shown[share::shares], number=place + apart * share)
+            for share in range(shares)
         ]
 
     def draft(
@@ -200,8 +201,10 @@ class Reflector:
             ended = not any(draft.changes for draft in drafts)
         finally:
             refused = [(draft, *refusal) for draft in drafts for refusal in draft.refusals]
-            for left, (draft, error, text) in zip(range(len(refused))[::-1], refused, strict=True):
-                final = ended and not left
+            for attempts_left, (draft, error, text) in zip(
+                range(len(refused))[::-1], refused, strict=True
+            ):
+                final = ended and not attempts_left
                 attempt.rejections.add(draft.name, draft.before, error, text=text, final=final)
 
     def graft(
@@ -244,11 +247,11 @@ class Reflector:
 
     def _merged(self, attempt: Attempt, proposed: Sequence[Change]) -> Change:
         """Return one change that merges what several replies proposed for a module."""
-        chosen, *others = proposed
+        chosen, *following = proposed
         target = self.kit.target
-        for other in others:
+        for proposal in following:
             # The texts as the target shows them, since replies may differ in form only.
-            sides = (target.text(chosen.module, one.candidate) for one in (chosen, other))
+            sides = (target.text(chosen.module, side.candidate) for side in (chosen, proposal))
             text = merge3(chosen.before.text, *sides)
             if text is None:
                 continue

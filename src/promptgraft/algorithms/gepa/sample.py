@@ -117,13 +117,13 @@ class Minibatches:
         minibatch = tuple(self._examples[name] for name in names)
         if self._choice == "teaching":
             self._known.choose(candidate, minibatch)
-        known = self.known(candidate, minibatch[:-1])
-        return minibatch, known
+        cached = self.known(candidate, minibatch[:-1])
+        return minibatch, cached
 
     def known(self, candidate: Candidate, examples: Iterable[GepaExample]) -> Rollouts:
         """Return the rollouts of a candidate on some examples that are reused."""
         rollouts = self._known.of(candidate) if self._reuses else {}
-        return {one.id: rollouts[one.id] for one in examples if one.id in rollouts}
+        return {example.id: rollouts[example.id] for example in examples if example.id in rollouts}
 
     def learn(
         self,

@@ -60,21 +60,21 @@ class Parts:
     @classmethod
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
-        strategy, seen = config.strategy, Seen()
-        reflector = _reflector(config, kit, seen)
+        strategy, seen_texts = config.strategy, Seen()
+        reflector = _reflector(config, kit, seen_texts)
         validator = validator_of(config.validation, kit, config.seed)
         tools = Tools(
             config=config,
             kit=kit,
             reflector=reflector,
             validator=validator,
-            seen=seen,
+            seen=seen_texts,
             trial_size=config.trial_size,
         )
         return cls(
             config=config,
             kit=kit,
-            seen=seen,
+            seen=seen_texts,
             patience=Patience(
                 max_idle_steps=config.limits.max_idle_steps,
                 max_failed_reflections=config.limits.max_failed_reflections,
@@ -97,7 +97,7 @@ class Parts:
                 max_rollout_cost=config.guards.max_rollout_cost,
             ),
             validator=validator,
-            merger=Merger(config=config, kit=kit, seen=seen, validator=validator),
+            merger=Merger(config=config, kit=kit, seen=seen_texts, validator=validator),
             additions=[addition.started(tools) for addition in config.used_additions],
         )
 
@@ -153,8 +153,8 @@ class Parts:
 
     def learn(self, attempt: Attempt) -> None:
         """Learn from an attempt that has ended. Call in the order of the steps."""
-        known = attempt.known
-        self.minibatches.learn(attempt.candidate, attempt.records, known=known)
+        records = attempt.known
+        self.minibatches.learn(attempt.candidate, attempt.records, known=records)
         self.reflector.learn(attempt)
         for addition in self.additions:
             addition.learn(attempt)

@@ -41,7 +41,7 @@ _ASKED_TWICE = 2
 def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
     """Check texts by name."""
     pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
-    if not all(isinstance(one, str) for pair in pairs for one in pair):
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
         path = path_of(owner, field)
         raise ConfigError(f"{path}: expected texts by name of the part, found {shown(value)}")
 
@@ -114,8 +114,8 @@ class GradientConfig(RunConfig):
     @property
     def copied_words(self) -> int:
         """Consecutive words of an answer for which a text is refused; 0 for no guard."""
-        given = self.guards.max_copied_words
-        return COPIED_WORDS if given is None else given
+        guards_words = self.guards.max_copied_words
+        return COPIED_WORDS if guards_words is None else guards_words
 
     @property
     def train_size(self) -> int:
@@ -148,13 +148,13 @@ class GradientConfig(RunConfig):
     def pays_for(self, rollouts: int) -> Affordable:
         # A round begins only if the budget covers all of it. A refused one takes at least one
         # rollout, and one without a usable text takes none.
-        left = rollouts - self.baseline_size - self.reserved_size
-        if left < self.step_size:
+        remaining = rollouts - self.baseline_size - self.reserved_size
+        if remaining < self.step_size:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
         least = 1 if self.first_try else self.pareto_set_size
         return Affordable(
-            if_accepted=min(self.max_rounds, left // self.step_size),
-            if_refused=min(self.max_rounds, 1 + (left - self.step_size) // least),
+            if_accepted=min(self.max_rounds, remaining // self.step_size),
+            if_refused=min(self.max_rounds, 1 + (remaining - self.step_size) // least),
             steps=self.max_rounds,
         )
 
@@ -179,31 +179,32 @@ class GradientConfig(RunConfig):
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
         baseline, refused = target.baseline(), "x" * sizes.refused
-        shown = "x" * (sizes.input + sizes.answer + sizes.trace)
+        filler = "x" * (sizes.input + sizes.answer + sizes.trace)
         chars = []
         for module in target.modules:
             described = target.describe(module, baseline)
-            others = "".join(text for _, text in described.neighbours)
-            said = "x" * min(MAX_PROBLEM_CHARS, sizes.feedback) * self.max_gradients
+            neighbours = "".join(text for _, text in described.neighbours)
+            problems = "x" * min(MAX_PROBLEM_CHARS, sizes.feedback) * self.max_gradients
             key = Asked.TRACE if self.attribution == "trace" else Asked.STEP
-            asked = {
+            rendered_prompts = {
                 key: BlameParams(
-                    steps=shown,
+                    steps=filler,
                     parts=described.text,
-                    others=others,
+                    others=neighbours,
                     losses="x" * sizes.feedback,
                     previous=refused,
                 ),
                 Asked.MERGE: MergeParams(
-                    part=described.name, current=described.text, said=said, previous=refused
+                    part=described.name, current=described.text, said=problems, previous=refused
                 ),
                 Asked.PATCH: attrs.evolve(
-                    patch_params(described, [Problem(severity=Severity.P1, text=said)]),
+                    patch_params(described, [Problem(severity=Severity.P1, text=problems)]),
                     previous=refused,
                 ),
             }
             chars += [
-                sent_chars(questions[name].bind(params).render()) for name, params in asked.items()
+                sent_chars(questions[name].bind(params).render())
+                for name, params in rendered_prompts.items()
             ]
         return chars
 

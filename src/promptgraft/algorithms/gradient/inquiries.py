@@ -47,12 +47,12 @@ def read_blame(
     Raises:
         InvalidProposalError: naming the entry, what was expected and what was found.
     """
-    asked = ("blame",) if before is None else ("blame", "hand_on")
-    found = fields_in(_object(reply), asked)
-    blamed = tuple(_blames(found["blame"], "blame", "text", parts))
+    expected_fields = ("blame",) if before is None else ("blame", "hand_on")
+    fields = fields_in(_object(reply), expected_fields)
+    blamed = tuple(_blames(fields["blame"], "blame", "text", parts))
     if before is None:
         return blamed, ()
-    return blamed, tuple(_blames(found["hand_on"], "hand_on", "step", before))
+    return blamed, tuple(_blames(fields["hand_on"], "hand_on", "step", before))
 
 
 def read_problems(reply: Reply) -> tuple[Problem, ...]:
@@ -66,8 +66,8 @@ def read_problems(reply: Reply) -> tuple[Problem, ...]:
         raise _unreadable("problems: expected at least one, found none")
     problems = []
     for where, entry in entries:
-        found = fields_in(entry, ("severity", "problem"), where=f"{where}: ")
-        severity, text = _severity(found, where), _problem(found, where)
+        fields = fields_in(entry, ("severity", "problem"), where=f"{where}: ")
+        severity, text = _severity(fields, where), _problem(fields, where)
         problems.append(Problem(severity=severity, text=text))
     return tuple(sorted(problems, key=lambda one: one.severity))
 
@@ -82,8 +82,8 @@ def read_patch(reply: Reply, *, as_json: bool) -> tuple[str, str]:
     Raises:
         InvalidProposalError: naming the field, what was expected and what was found.
     """
-    found = fields_in(_object(reply), ("text", "why"))
-    text, why = found["text"], text_in(found["why"], "why")
+    fields = fields_in(_object(reply), ("text", "why"))
+    text, why = fields["text"], text_in(fields["why"], "why")
     if as_json and isinstance(text, dict):
         text = json.dumps(text, ensure_ascii=False)
     written = text_in(text, "text").strip("\n")
@@ -100,13 +100,13 @@ def _object(reply: Reply) -> Json:
 
 def _blames(value: Json, name: str, handle: str, known: Mapping[str, str]) -> Iterator[Blame]:
     for where, entry in _entries(value, name):
-        found = fields_in(entry, (handle, "severity", "problem"), where=f"{where}: ")
-        said = text_in(found[handle], f"{where}: {handle}")
-        if said not in known:
+        fields = fields_in(entry, (handle, "severity", "problem"), where=f"{where}: ")
+        handle_text = text_in(fields[handle], f"{where}: {handle}")
+        if handle_text not in known:
             there = f"there are {listed(known)}" if known else "there is none"
-            raise _unreadable(f"{where}: {handle}: no handle {_shown(said)}; {there}")
-        severity, text = _severity(found, where), _problem(found, where)
-        yield Blame(to=known[said], severity=severity, text=text)
+            raise _unreadable(f"{where}: {handle}: no handle {_shown(handle_text)}; {there}")
+        severity, text = _severity(fields, where), _problem(fields, where)
+        yield Blame(to=known[handle_text], severity=severity, text=text)
 
 
 def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
@@ -119,12 +119,12 @@ def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
 
 
 def _severity(found: Mapping[str, Json], where: str) -> Severity:
-    said = found["severity"]
+    severity_text = found["severity"]
     try:
-        return Severity(text_in(said, f"{where}: severity"))
+        return Severity(text_in(severity_text, f"{where}: severity"))
     except ValueError:
         raise _unreadable(
-            f"{where}: severity: expected one of {listed(Severity)}, found {_shown(said)}"
+            f"{where}: severity: expected one of {listed(Severity)}, found {_shown(severity_text)}"
         ) from None
 
 
@@ -228,7 +228,9 @@ class Outcome(Generic[T]):
         """Whether there is no usable reply yet, and the provider has not failed."""
         # A repair cannot help a provider that failed in spite of its retries.
         silent = RejectionReason.REFLECTION_FAILED
-        return self.found is None and all(one.error.reason is not silent for one in self.refusals)
+        return self.found is None and all(
+            refusal.error.reason is not silent for refusal in self.refusals
+        )
 
     @property
     def failed(self) -> bool:
@@ -259,17 +261,19 @@ class Inquiries:
         # All questions first, then all repairs, because those of an attempt are asked in parallel.
         for attempt in (0, 1):
             waiting = [pair for pair in pairs if pair[1].may_be_asked]
-            asked = [
-                one.question(attempt, self._questions, told.refusals[-1] if attempt else None)
-                for one, told in waiting
+            questions = [
+                inquiry.question(
+                    attempt, self._questions, outcome.refusals[-1] if attempt else None
+                )
+                for inquiry, outcome in waiting
             ]
-            replies = yield from self._replies(asked)
-            for (one, told), question in zip(waiting, asked, strict=True):
+            replies = yield from self._replies(questions)
+            for (inquiry, outcome), question in zip(waiting, questions, strict=True):
                 reply = replies[question.position]
                 try:
-                    told.found = one.read(reply)
+                    outcome.found = inquiry.read(reply)
                 except InvalidProposalError as error:
-                    told.refusals.append(Refusal(error, reply.text))
+                    outcome.refusals.append(Refusal(error, reply.text))
                 else:
                     # Usable replies only: a later round asks again where one was refused.
                     self._answered[question.digest] = reply
@@ -277,19 +281,21 @@ class Inquiries:
         return outcomes
 
     def _replies(self, asked: Sequence[Question]) -> Asking[dict[str, Reply]]:
-        known = {
-            one.position: self._answered[one.digest]
-            for one in asked
-            if one.digest in self._answered
+        cached = {
+            question.position: self._answered[question.digest]
+            for question in asked
+            if question.digest in self._answered
         }
-        new = [one for one in asked if one.position not in known]
+        new = [question for question in asked if question.position not in cached]
         replies: Sequence[Reply] = (yield from Together(new)) if new else ()
-        return known | {one.position: reply for one, reply in zip(new, replies, strict=True)}
+        return cached | {
+            question.position: reply for question, reply in zip(new, replies, strict=True)
+        }
 
     def _watch(self, outcomes: Sequence[Outcome[T]]) -> None:
-        self._stretch.add([[told.failed for told in outcomes]])
+        self._stretch.add([[outcome.failed for outcome in outcomes]])
         if self._stretch.is_too_faulty:
-            latest = next(told for told in reversed(outcomes) if told.failed)
+            latest = next(outcome for outcome in reversed(outcomes) if outcome.failed)
             raise RunStoppedError(
                 StopReason.REFLECTION_FAILED,
                 f"{self._stretch.unscored} of the latest {self._stretch.rollouts} questions have "

@@ -46,16 +46,16 @@ class Attempt:
     @property
     def compared(self) -> Compared:
         """The comparison that decides."""
-        found = self.validated or self.tried
-        assert found is not None  # noqa: S101 - one of them was made
-        return found
+        measured = self.validated or self.tried
+        assert measured is not None  # noqa: S101 - one of them was made
+        return measured
 
     @property
     def means(self) -> dict[str, Means | None]:
         """The means of both comparisons, by their names in events."""
         both = {"tried": self.tried, "validated": self.validated}
         return {
-            name: None if one is None else (one.before, one.after) for name, one in both.items()
+            name: None if pair is None else (pair.before, pair.after) for name, pair in both.items()
         }
 
 
@@ -70,7 +70,7 @@ class Judge:
     def __init__(self, config: GradientConfig, kit: Kit) -> None:
         self._kit = kit
         self._perfect = config.objectives.perfect_score
-        self._examples = {one.id: one for one in kit.training}
+        self._examples = {example.id: example for example in kit.training}
         self._known: dict[HexDigest, dict[str, RolloutRecord]] = {}
         self._trial, self._comparer = (
             Comparer(
@@ -97,15 +97,18 @@ class Judge:
         if record.fault:
             return (_loss(example, "", record.fault, Severity.P0),)
         if record.verdicts:
-            failed = [one for one in record.verdicts if one.passed is False]
+            failed = [verdict for verdict in record.verdicts if verdict.passed is False]
             return tuple(
-                replace(_loss(example, one.metric, one.reason, _severity(one)), node=one.node)
-                for one in failed
+                replace(
+                    _loss(example, verdict.metric, verdict.reason, _severity(verdict)),
+                    node=verdict.node,
+                )
+                for verdict in failed
             )
         if score >= self._perfect:
             return ()
-        said = record.feedback.feedback, record.feedback.eval_trace
-        return (_loss(example, "", "\n".join(filter(None, said)), Severity.P1),)
+        feedback = record.feedback.feedback, record.feedback.eval_trace
+        return (_loss(example, "", "\n".join(filter(None, feedback)), Severity.P1),)
 
     def forget(self, candidate: Candidate) -> None:
         """Forget the rollouts of a candidate that no later round begins with."""
@@ -115,13 +118,13 @@ class Judge:
         self, candidate: Candidate, examples: Sequence[GepaExample], position: str
     ) -> Asking[Records]:
         """Return rollouts on training cases, in their order."""
-        known = self._known.setdefault(candidate.digest, {})
-        new = [one for one in examples if one.id not in known]
-        made = yield from Rollouts(position=position, candidate=candidate, examples=new)
-        found = known | {record.example_id: record for record in made}
+        cached = self._known.setdefault(candidate.digest, {})
+        new = [example for example in examples if example.id not in cached]
+        records = yield from Rollouts(position=position, candidate=candidate, examples=new)
+        by_example = cached | {record.example_id: record for record in records}
         # Unscored answers are not kept, so that they are repeated when their turn comes.
-        known |= {record.example_id: record for record in made if record.feedback is not None}
-        return tuple(found[one.id] for one in examples)
+        cached |= {record.example_id: record for record in records if record.feedback is not None}
+        return tuple(by_example[example.id] for example in examples)
 
     def judge(
         self, base: Base, attempt: Attempt, validated: Records, *, tries: bool
@@ -137,7 +140,7 @@ class Judge:
         child, where = attempt.child, f"round/{base.number}"
         if tries:
             cases = {case for patch in attempt.patches for case in patch.cases}
-            examples = [one for one in base.examples if one.id in cases]
+            examples = [example for example in base.examples if example.id in cases]
             # Answers that failed are scored and therefore known: nothing is evaluated again.
             before = yield from self.train(base.candidate, examples, f"{where}/train")
             after = yield from self.train(child, examples, f"{where}/try")
@@ -145,15 +148,15 @@ class Judge:
             attempt = attrs.evolve(attempt, tried=tried)
             if tried is None or tried.refusal is not None:
                 return attempt
-        found = yield from self._comparer.compare(
+        comparison = yield from self._comparer.compare(
             f"{where}/validate", (base.candidate, child), self._kit.validation, validated
         )
-        if found.refusal is None and not self._kit.population.may_join_as_best(
-            dict(enumerate(found.batches[1]))
+        if comparison.refusal is None and not self._kit.population.may_join_as_best(
+            dict(enumerate(comparison.batches[1]))
         ):
             detail = "it may not win: too much is unscored, or a required objective is missed"
-            found = attrs.evolve(found, refusal=(RejectionReason.UNSCORED, detail))
-        return attrs.evolve(attempt, validated=found)
+            comparison = attrs.evolve(comparison, refusal=(RejectionReason.UNSCORED, detail))
+        return attrs.evolve(attempt, validated=comparison)
 
 
 _HINT = re.compile(r"(P[0-3]):\s*(.*)", re.DOTALL)
@@ -173,19 +176,19 @@ def _loss(example: GepaExample, metric: str, reason: str, severity: Severity) ->
     A hint such as ``P1: too long`` also decides the severity. Feedback without metrics includes
     the hints of a case already.
     """
-    said = [reason]
+    texts = [reason]
     case = example.label
     hints = case.hints if isinstance(case, Case) and metric else {}
     for name in dict.fromkeys((metric, "")):
         if hint := hints.get(name):
-            found = _HINT.fullmatch(hint)
-            severity = Severity(found[1]) if found else severity
-            said.append(found[2] if found else hint)
+            hint_match = _HINT.fullmatch(hint)
+            severity = Severity(hint_match[1]) if hint_match else severity
+            texts.append(hint_match[2] if hint_match else hint)
     if isinstance(case, TaughtCase) and metric:
-        said.append(case.remark)
+        texts.append(case.remark)
     return Loss(
         case=example.id,
         metric=metric,
         severity=severity,
-        reason="\n".join(filter(None, said)) or "no reason is given",
+        reason="\n".join(filter(None, texts)) or "no reason is given",
     )

@@ -108,50 +108,57 @@ class Patcher:
             gradients: the gradients.
             share: share of the parts that are considered, those blamed by most cases first.
         """
-        said: dict[Module, list[Gradient]] = {}
-        for one in sorted(gradients, key=lambda one: one.severity):
-            said.setdefault(one.module, []).append(one)
+        by_module: dict[Module, list[Gradient]] = {}
+        for gradient in sorted(gradients, key=lambda one: one.severity):
+            by_module.setdefault(gradient.module, []).append(gradient)
         # The sort is stable: of equals, the part with the more severe gradient stays first.
-        by_blame = sorted(said, key=lambda module: -len({one.case for one in said[module]}))
-        kept = by_blame[: max(1, round(share * len(said)))]
-        blamed = [module for module in self.target.modules if module in kept]
-        chosen = {module: said[module][: self.most] for module in blamed}
-        several = [module for module, those in chosen.items() if len(those) > 1]
+        by_blame = sorted(
+            by_module, key=lambda module: -len({gradient.case for gradient in by_module[module]})
+        )
+        most_blamed = by_blame[: max(1, round(share * len(by_module)))]
+        blamed = [module for module in self.target.modules if module in most_blamed]
+        chosen = {module: by_module[module][: self.most] for module in blamed}
+        several = [
+            module for module, gradients_of_module in chosen.items() if len(gradients_of_module) > 1
+        ]
         outcomes = yield from self.inquiries.ask(
             [self._merge_inquiry(base, module, chosen[module]) for module in several]
         )
         merged = dict(zip(several, outcomes, strict=True))
-        found = []
-        for module, those in chosen.items():
-            problems = tuple(Problem(severity=one.severity, text=one.text) for one in those)
+        merged_problems = []
+        for module, gradients_of_module in chosen.items():
+            problems = tuple(
+                Problem(severity=gradient.severity, text=gradient.text)
+                for gradient in gradients_of_module
+            )
             if module in merged:
                 # Without a usable reply the gradients are used unmerged.
                 self._emit_unanswered(base, module, "aggregate", merged[module])
                 problems = merged[module].found or problems
-            cases = tuple(dict.fromkeys(one.case for one in those))
+            cases = tuple(dict.fromkeys(gradient.case for gradient in gradients_of_module))
             merge = GradientsMerged(
                 step=base.number, module=module.name, cases=cases, problems=problems
             )
             self.emit(merge)
-            found.append(merge)
-        return found
+            merged_problems.append(merge)
+        return merged_problems
 
     def write(self, base: Base, merged: Sequence[GradientsMerged]) -> Asking[list[Patch]]:
         """Return the usable new texts, at most one per part."""
-        modules = {one.name: one for one in self.target.modules}
-        asked = []
-        for one in merged:
-            module = modules[one.module]
-            asked.append((one, module, self.target.describe(module, base.candidate)))
+        modules = {module.name: module for module in self.target.modules}
+        pairs = []
+        for pair in merged:
+            module = modules[pair.module]
+            pairs.append((pair, module, self.target.describe(module, base.candidate)))
         outcomes = yield from self.inquiries.ask(
-            [self._patch_inquiry(base, *those) for those in asked]
+            [self._patch_inquiry(base, *pair) for pair in pairs]
         )
         patches = []
-        for (one, module, before), outcome in zip(asked, outcomes, strict=True):
+        for (pair, module, before), outcome in zip(pairs, outcomes, strict=True):
             for refusal in outcome.refusals:
                 final = outcome.found is None and refusal is outcome.refusals[-1]
                 base.rejections.add(
-                    one.module, before.text, refusal.error, text=refusal.text, final=final
+                    pair.module, before.text, refusal.error, text=refusal.text, final=final
                 )
             if outcome.found is None:
                 self._emit_unanswered(base, module, "optimize", outcome)
@@ -160,18 +167,18 @@ class Patcher:
             self.emit(
                 PatchWritten(
                     step=base.number,
-                    module=one.module,
+                    module=pair.module,
                     before=before.text,
                     text=outcome.found.change.text,
                     why=outcome.found.why,
-                    cases=one.cases,
+                    cases=pair.cases,
                 )
             )
         return patches
 
     def together(self, base: Base, patches: Sequence[Patch]) -> tuple[list[Patch], Candidate]:
         """Return the patches that fit together, and the current candidate with all of them."""
-        kept: list[Patch] = []
+        compatible: list[Patch] = []
         candidate = base.candidate
         for patch in patches:
             change = patch.change
@@ -185,7 +192,7 @@ class Patcher:
                         parents=(base.position,),
                         examples=base.examples,
                     )
-                    if kept
+                    if compatible
                     else change.candidate
                 )
             except InvalidProposalError as error:
@@ -193,7 +200,7 @@ class Patcher:
                     change.module.name, change.before.text, error, text=change.text, final=False
                 )
                 continue
-            kept.append(patch)
+            compatible.append(patch)
             self.emit(
                 MutationProposed(
                     step=base.number,
@@ -203,15 +210,15 @@ class Patcher:
                     after=change.text,
                 )
             )
-        modules = tuple(patch.change.module for patch in kept)
-        return kept, attrs.evolve(candidate, modules=modules)
+        modules = tuple(patch.change.module for patch in compatible)
+        return compatible, attrs.evolve(candidate, modules=modules)
 
     def remember(self, patches: Sequence[Patch], before: Score, after: Score) -> None:
         """Remember texts that were evaluated and refused."""
         for patch in patches:
-            held = self._refused.setdefault(patch.change.module.name, [])
-            held.append((patch.change.text, before, after))
-            del held[:-REMEMBERED]
+            refused = self._refused.setdefault(patch.change.module.name, [])
+            refused.append((patch.change.text, before, after))
+            del refused[:-REMEMBERED]
 
     def forget(self, patches: Sequence[Patch]) -> None:
         """Forget the refused texts of parts that have changed."""
@@ -235,8 +242,9 @@ class Patcher:
                 part=in_one_line(module.name),
                 current=fenced(self.target.text(module, base.candidate)),
                 said="\n\n".join(
-                    f"**{one.severity}:** of case {in_one_line(one.case)}\n\n{fenced(one.text)}"
-                    for one in said
+                    f"**{gradient.severity}:** of case {in_one_line(gradient.case)}\n\n"
+                    f"{fenced(gradient.text)}"
+                    for gradient in said
                 ),
             ),
             role=Role.AGGREGATE,
@@ -285,7 +293,9 @@ def patch_params(
         neighbours="\n\n".join(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in before.neighbours
         ),
-        problems="\n\n".join(f"**{one.severity}:**\n\n{fenced(one.text)}" for one in problems),
+        problems="\n\n".join(
+            f"**{problem.severity}:**\n\n{fenced(problem.text)}" for problem in problems
+        ),
         refused="\n\n".join(
             f"**Score:** {score(after)}, the present text has {score(now)}\n\n{fenced_part(text)}"
             for text, now, after in refused

@@ -83,11 +83,11 @@ class Round:
         assert isinstance(trained, RoundTrained)  # noqa: S101 - the first event of a round
         return cls(
             trained=trained,
-            blamed=tuple(one for one in events if isinstance(one, StepBlamed)),
-            merged=tuple(one for one in events if isinstance(one, GradientsMerged)),
-            patches=tuple(one for one in events if isinstance(one, PatchWritten)),
-            unanswered=tuple(one for one in events if isinstance(one, QuestionUnanswered)),
-            ended=next((one for one in events if isinstance(one, RoundEnded)), None),
+            blamed=tuple(event for event in events if isinstance(event, StepBlamed)),
+            merged=tuple(event for event in events if isinstance(event, GradientsMerged)),
+            patches=tuple(event for event in events if isinstance(event, PatchWritten)),
+            unanswered=tuple(event for event in events if isinstance(event, QuestionUnanswered)),
+            ended=next((event for event in events if isinstance(event, RoundEnded)), None),
         )
 
 
@@ -162,8 +162,8 @@ class GradientSearch(BaseSearch):
             self._validated = yield from Rollouts(
                 position="initial", candidate=self._initial, examples=kit.validation
             )
-            found = dict(enumerate(self._validated))
-            self._current = self.population.join(self._initial, found, step=0)
+            records = dict(enumerate(self._validated))
+            self._current = self.population.join(self._initial, records, step=0)
             self._seen.add(self._initial.digest)
 
     def _reason_to_stop(self) -> Asking[RunStoppedError | None]:
@@ -186,10 +186,10 @@ class GradientSearch(BaseSearch):
 
     def _open_round(self) -> Base:
         number, candidate = self.steps + 1, self.population.pool.candidates[self._current]
-        known = self._judge.known(candidate)
-        failing = {name for name, record in known.items() if self._judge.losses(record)}
+        by_example = self._judge.known(candidate)
+        failing = {name for name, record in by_example.items() if self._judge.losses(record)}
         examples = self._batches.next(failing)
-        new = sum(one.id not in known for one in examples)
+        new = sum(example.id not in by_example for example in examples)
         # Before the round is counted, because it may not begin.
         self.kit.budget.require(new + self._config.judging_size, f"round {number}")
         self.steps = number
@@ -238,13 +238,13 @@ class GradientSearch(BaseSearch):
         position = f"round/{base.number}/train"
         records = yield from self._judge.train(base.candidate, base.examples, position)
         scorer = self.kit.scorer
-        found = [(record, self._judge.losses(record)) for record in records]
-        failures = [(record, losses) for record, losses in found if losses]
+        trained = [(record, self._judge.losses(record)) for record in records]
+        failures = [(record, losses) for record, losses in trained if losses]
         self._emit(
             RoundTrained(
                 step=base.number,
                 current=base.position,
-                cases=tuple(one.id for one in base.examples),
+                cases=tuple(example.id for example in base.examples),
                 scores=tuple(scorer.score(record) for record in records),
                 losses=tuple(loss for _, losses in failures for loss in losses),
             )
@@ -254,9 +254,9 @@ class GradientSearch(BaseSearch):
     def _refuse(
         self, base: Base, attempt: Attempt, reason: RejectionReason, detail: str
     ) -> RoundEnded:
-        found, changes = attempt.compared, [patch.change for patch in attempt.patches]
-        base.rejections.add_all(changes, reason, detail, compared=found)
-        self._patcher.remember(attempt.patches, found.before, found.after)
+        comparison, changes = attempt.compared, [patch.change for patch in attempt.patches]
+        base.rejections.add_all(changes, reason, detail, compared=comparison)
+        self._patcher.remember(attempt.patches, comparison.before, comparison.after)
         self._judge.forget(attempt.child)
         self._share /= 2
         return replace(_ended(base, Decided.REFUSED, detail), **attempt.means)
@@ -264,8 +264,8 @@ class GradientSearch(BaseSearch):
     def _accept(self, base: Base, attempt: Attempt) -> RoundEnded:
         pool, child, judged = self.population.pool, attempt.child, attempt.compared
         self._validated = judged.batches[1]
-        found = dict(enumerate(self._validated))
-        self._current = self.population.join(child, found, step=base.number)
+        records = dict(enumerate(self._validated))
+        self._current = self.population.join(child, records, step=base.number)
         self._judge.forget(base.candidate)
         self._patcher.forget(attempt.patches)
         self._without_gain = 0
@@ -338,16 +338,16 @@ class Batches:
         """
         if self.count == 1:
             return tuple(self._training)
-        known = [at for at, one in enumerate(self._training) if one.id in failing]
+        places = [at for at, example in enumerate(self._training) if example.id in failing]
         self._epoch += 1
         # A generator for each round: its draw does not depend on how much earlier rounds drew.
         chance = random.Random(f"{self._seed}/round/{self._epoch}")
-        chosen = set(chance.sample(known, min(len(known), int(KNOWN_SHARE * self._size))))
+        chosen = set(chance.sample(places, min(len(places), int(KNOWN_SHARE * self._size))))
         while len(chosen) < self._size:
             if not self._waiting:
                 self._waiting = chance.sample(range(len(self._training)), len(self._training))
             chosen.add(self._waiting.pop())
-        return tuple(self._training[one] for one in sorted(chosen))
+        return tuple(self._training[place] for place in sorted(chosen))
 
 
 def with_initial(
@@ -358,7 +358,7 @@ def with_initial(
     Raises:
         ConfigError: naming an unknown part, or why a text cannot be used.
     """
-    modules = {one.name: one for one in target.modules if not one.is_new}
+    modules = {module.name: module for module in target.modules if not module.is_new}
     candidate = None
     for name, text in initial.items():
         if name not in modules:

@@ -67,7 +67,7 @@ class _Trace:
     incoming: dict[str, list[_Signal]] = attrs.field(factory=lambda: defaultdict(list))
 
     def before(self, step: Step) -> list[Step]:
-        return [self.steps[one] for one in step.after if one in self.steps]
+        return [self.steps[earlier] for earlier in step.after if earlier in self.steps]
 
 
 _Asked = tuple[_Trace, StepBlamed, Inquiry[Blames]]
@@ -100,62 +100,66 @@ class Tracer:
             candidate: the candidate that failed.
             failures: the failed rollouts.
         """
-        shown = _Parts(self.target, candidate)
-        traces = [_trace_of(failure, shown) for failure in failures]
+        all_parts = _Parts(self.target, candidate)
+        traces = [_trace_of(failure, all_parts) for failure in failures]
         if self.by_trace:
-            inquiries = [_trace_inquiry(number, one, shown) for one in traces]
-            told = [StepBlamed(step=number, case=one.case) for one in traces]
-            return (yield from self._ask(list(zip(traces, told, inquiries, strict=True)), shown))
+            inquiries = [_trace_inquiry(number, trace, all_parts) for trace in traces]
+            blames = [StepBlamed(step=number, case=trace.case) for trace in traces]
+            return (
+                yield from self._ask(list(zip(traces, blames, inquiries, strict=True)), all_parts)
+            )
         gradients: list[Gradient] = []
         # From the ends: a step is asked about once all later ones have passed problems back.
-        for wave in range(1 + max((max(one.heights.values()) for one in traces), default=-1)):
+        for wave in range(1 + max((max(trace.heights.values()) for trace in traces), default=-1)):
             waiting = [
-                (one, step)
-                for one in traces
-                for step in one.steps.values()
-                if one.heights[step.id] == wave and step.id in one.incoming
+                (trace, step)
+                for trace in traces
+                for step in trace.steps.values()
+                if trace.heights[step.id] == wave and step.id in trace.incoming
             ]
-            gradients += yield from self._ask_wave(number, waiting, shown)
+            gradients += yield from self._ask_wave(number, waiting, all_parts)
         return gradients
 
     def _ask_wave(
         self, number: int, waiting: Sequence[tuple[_Trace, Step]], shown: _Parts
     ) -> Asking[list[Gradient]]:
         """Ask about steps of all cases in parallel, and pass problems back to preceding steps."""
-        asked: list[_Asked] = []
+        questions: list[_Asked] = []
         for trace, step in waiting:
             before = trace.before(step)
             if not shown.of(step) and len(before) == 1:
                 # It has no text to blame, so the problem belongs to the only preceding step.
                 trace.incoming[before[0].id] += trace.incoming[step.id]
             elif shown.of(step) or before:
-                told = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
+                blame = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
                 inquiry = _step_inquiry(f"round/{number}", trace, step, shown)
-                asked.append((trace, told, inquiry))
-        return (yield from self._ask(asked, shown))
+                questions.append((trace, blame, inquiry))
+        return (yield from self._ask(questions, shown))
 
     def _ask(self, asked: Sequence[_Asked], shown: _Parts) -> Asking[list[Gradient]]:
         outcomes = yield from self.inquiries.ask([inquiry for _, _, inquiry in asked])
         gradients: list[Gradient] = []
-        for (trace, told, inquiry), outcome in zip(asked, outcomes, strict=True):
+        for (trace, blame, inquiry), outcome in zip(asked, outcomes, strict=True):
             if outcome.found is None:
                 place, detail = inquiry.positions[0], outcome.refusals[-1].error.detail
-                self.emit(QuestionUnanswered(step=told.step, position=place, detail=detail))
+                self.emit(QuestionUnanswered(step=blame.step, position=place, detail=detail))
                 continue
             blamed, handed_on = outcome.found
-            self.emit(replace(told, blamed=blamed, handed_on=handed_on))
-            for one in handed_on:
-                source = f"step {told.node}"
-                signal = _Signal(severity=one.severity, source=source, text=one.text)
-                trace.incoming[one.to].append(signal)
+            self.emit(replace(blame, blamed=blamed, handed_on=handed_on))
+            for handed_signal in handed_on:
+                source = f"step {blame.node}"
+                signal = _Signal(
+                    severity=handed_signal.severity, source=source, text=handed_signal.text
+                )
+                trace.incoming[handed_signal.to].append(signal)
             gradients += [
                 Gradient(
                     case=trace.case,
-                    module=shown.modules[one.to],
-                    severity=one.severity,
-                    text=one.text,
+                    module=shown.modules[signal.to],
+                    severity=signal.severity,
+                    text=signal.text,
                 )
-                for one in blamed
+                for signal in blamed
             ]
         return gradients
 
@@ -165,10 +169,12 @@ class _Parts:
 
     def __init__(self, target: Target, candidate: Candidate) -> None:
         self.node = target.identity.name
-        self.modules = {one.name: one for one in target.modules if not one.is_new}
-        described = {name: target.describe(one, candidate) for name, one in self.modules.items()}
-        self.texts = {name: one.text for name, one in described.items()}
-        self._others = {name: one.neighbours for name, one in described.items()}
+        self.modules = {module.name: module for module in target.modules if not module.is_new}
+        described = {
+            name: target.describe(module, candidate) for name, module in self.modules.items()
+        }
+        self.texts = {name: description.text for name, description in described.items()}
+        self._others = {name: description.neighbours for name, description in described.items()}
 
     def of(self, step: Step) -> list[str]:
         """Return the parts of a step that may change."""
@@ -177,20 +183,20 @@ class _Parts:
     def show(self, names: Sequence[str]) -> tuple[dict[str, str], str, str]:
         """Return names of parts by handle, the texts to show, and the other texts."""
         handles = {f"T{number}": name for number, name in enumerate(names, start=1)}
-        shown = "\n\n".join(
+        shown_parts = "\n\n".join(
             f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
             for handle, name in handles.items()
         )
-        others = {
-            other: text
+        neighbours = {
+            neighbour: text
             for name in names
-            for other, text in self._others[name]
-            if other not in names
+            for neighbour, text in self._others[name]
+            if neighbour not in names
         }
         beside = "\n\n".join(
-            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in others.items()
+            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in neighbours.items()
         )
-        return handles, shown, beside
+        return handles, shown_parts, beside
 
 
 def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
@@ -199,13 +205,13 @@ def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
     A loss enters at the last step of the judged node, or else at every step that none follows.
     """
     record, losses = failure
-    steps = {one.id: one for one in record.steps or (_only_step(record, shown),)}
+    steps = {step.id: step for step in record.steps or (_only_step(record, shown),)}
     trace = _Trace(case=record.example_id, steps=steps, heights=_heights(steps))
     ends = [step for step, height in trace.heights.items() if height == 0]
     for loss in losses:
         source = f"metric {loss.metric}" if loss.metric else "the judgement"
         signal = _Signal(severity=loss.severity, source=source, text=loss.reason)
-        judged = [one.id for one in steps.values() if loss.node and one.node == loss.node]
+        judged = [step.id for step in steps.values() if loss.node and step.node == loss.node]
         for step in judged[-1:] or ends:
             trace.incoming[step].append(signal)
     return trace
@@ -213,7 +219,7 @@ def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
 
 def _only_step(record: RolloutRecord, shown: _Parts) -> Step:
     """Return the rollout of a target without steps as a single step."""
-    hidden = [name for name, one in shown.modules.items() if one.owner in record.hidden]
+    hidden = [name for name, module in shown.modules.items() if module.owner in record.hidden]
     return Step(
         id="1",
         node=shown.node,
@@ -237,8 +243,11 @@ def _heights(steps: Mapping[str, Step]) -> dict[str, int]:
 
 
 def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inquiry[Blames]:
-    handles, parts, others = shown.show(shown.of(step))
-    earlier = {f"S{number}": one for number, one in enumerate(trace.before(step), start=1)}
+    handles, parts, neighbours = shown.show(shown.of(step))
+    earlier = {
+        f"S{number}": earlier_step
+        for number, earlier_step in enumerate(trace.before(step), start=1)
+    }
     position = f"{where}/backward/{named(trace.case)}/{step.id}"
     return Inquiry(
         positions=(position, f"{position}/repair"),
@@ -246,11 +255,11 @@ def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inqui
         params=BlameParams(
             steps=_shown_step(step, _MAX_STEP_CHARS),
             parts=parts,
-            others=others,
+            others=neighbours,
             before="\n\n".join(
-                f"**{handle}:** {in_one_line(one.node)}\n\n"
-                f"{fenced(clip(one.error or one.output, _MAX_STEP_CHARS))}"
-                for handle, one in earlier.items()
+                f"**{handle}:** {in_one_line(step.node)}\n\n"
+                f"{fenced(clip(step.error or step.output, _MAX_STEP_CHARS))}"
+                for handle, step in earlier.items()
             ),
             losses=_shown_signals(trace.incoming[step.id]),
         ),
@@ -258,25 +267,27 @@ def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inqui
         read=partial(
             read_blame,
             parts=handles,
-            before={handle: one.id for handle, one in earlier.items()},
+            before={handle: step.id for handle, step in earlier.items()},
         ),
     )
 
 
 def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]:
     applied = {name for step in trace.steps.values() for name in shown.of(step)}
-    handles, parts, others = shown.show([name for name in shown.modules if name in applied])
+    handles, parts, neighbours = shown.show([name for name in shown.modules if name in applied])
     by_name = {name: handle for handle, name in handles.items()}
     shown_steps = []
-    for one in trace.steps.values():
-        texts = ", ".join(by_name[name] for name in shown.of(one)) or "none that may change"
-        after = ", ".join(one.after) or "nothing"
+    for step in trace.steps.values():
+        texts = ", ".join(by_name[name] for name in shown.of(step)) or "none that may change"
+        after = ", ".join(step.after) or "nothing"
         shown_steps.append(
-            f"### Step {one.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
-            f"{_shown_step(one, _MAX_STEP_OF_TRACE_CHARS)}"
+            f"### Step {step.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
+            f"{_shown_step(step, _MAX_STEP_OF_TRACE_CHARS)}"
         )
     # A loss that enters at several steps is shown once.
-    signals = {one: None for those in trace.incoming.values() for one in those}
+    signals = {
+        signal: None for signals_of_step in trace.incoming.values() for signal in signals_of_step
+    }
     position = f"round/{number}/backward/{named(trace.case)}"
     return Inquiry(
         positions=(position, f"{position}/repair"),
@@ -284,7 +295,7 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
         params=BlameParams(
             steps="\n\n".join(shown_steps),
             parts=parts,
-            others=others,
+            others=neighbours,
             losses=_shown_signals(list(signals)),
         ),
         role=Role.BACKWARD,
@@ -293,22 +304,22 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
 
 
 def _shown_step(step: Step, limit: int) -> str:
-    shown = [
+    lines = [
         f"**Node:** {in_one_line(step.node)}, {in_one_line(step.kind)}",
         f"**Input:**\n\n{fenced(clip(step.input, limit))}",
         f"**Output:**\n\n{fenced(clip(step.output, limit))}",
     ]
     if step.tools:
-        shown.append(f"**Tools:**\n\n{fenced(clip(chr(10).join(step.tools), limit))}")
+        lines.append(f"**Tools:**\n\n{fenced(clip(chr(10).join(step.tools), limit))}")
     if step.error:
-        shown.append(f"**Error:**\n\n{fenced(clip(step.error, limit))}")
-    return "\n\n".join(shown)
+        lines.append(f"**Error:**\n\n{fenced(clip(step.error, limit))}")
+    return "\n\n".join(lines)
 
 
 def _shown_signals(signals: Sequence[_Signal]) -> str:
     ordered = sorted(signals, key=lambda one: one.severity)
     return "\n\n".join(
-        f"**{one.severity}:** from {in_one_line(one.source)}\n\n"
-        f"{fenced(clip(one.text, _MAX_STEP_CHARS))}"
-        for one in ordered
+        f"**{signal.severity}:** from {in_one_line(signal.source)}\n\n"
+        f"{fenced(clip(signal.text, _MAX_STEP_CHARS))}"
+        for signal in ordered
     )

@@ -212,19 +212,19 @@ class _Reader:
         search = known_members(top["optimize"], _SEARCH, aliases={})
         if "algorithm" not in search:
             top["optimize"].fault("expected the key `algorithm`, found none")
-        given = _ALGORITHM.read(search["algorithm"]) if "algorithm" in search else None
+        algorithm = _ALGORITHM.read(search["algorithm"]) if "algorithm" in search else None
         cases = search.get("eval_case_parallelism")
         workers = _WORKERS if cases is None else COUNT.read(cases)
         evaluate, runs = self._evaluate(top["evaluate"])
         self._source.raise_all()
         metrics = self._metrics(Node(evaluate, top["evaluate"].path, self._source))
-        thresholds = {one.name: one.threshold for one in metrics}
+        thresholds = {metric.name: metric.threshold for metric in metrics}
         required = self._required(search.get("stop"), thresholds)
-        assert given is not None  # noqa: S101 - what has no fault is read
+        assert algorithm is not None  # noqa: S101 - what has no fault is read
         assert workers is not None  # noqa: S101
         members = known_members(search["algorithm"], attrs.fields_dict(_Algorithm), aliases={})
-        model = self._model(given.reflection_lm, members["reflection_lm"], "reflection")
-        optimizer = self._optimizer(given, members, required=required, runs=runs)
+        model = self._model(algorithm.reflection_lm, members["reflection_lm"], "reflection")
+        optimizer = self._optimizer(algorithm, members, required=required, runs=runs)
         self._source.raise_all()
         judges: dict[str, Json] = {"judges": self._judges} if self._judges else {}
         return Imported(
@@ -232,7 +232,7 @@ class _Reader:
             models={"reflection": model, **judges},
             optimizer=optimizer,
             workers=workers,
-            tracks_outputs=given.track_best_outputs,
+            tracks_outputs=algorithm.track_best_outputs,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
@@ -262,8 +262,10 @@ class _Reader:
         runs = COUNT.read(members["num_runs"]) if "num_runs" in members else 1
         if "user_simulator_config" in members:
             self._note(members["user_simulator_config"], _SIMULATOR)
-        kept = {name: self._judged(members[name]) for name in _EVALUATE[:2] if name in members}
-        return kept, runs or 1
+        members_read = {
+            name: self._judged(members[name]) for name in _EVALUATE[:2] if name in members
+        }
+        return members_read, runs or 1
 
     def _judged(self, node: Node) -> Json:
         """Return a copy of a value in which models of judges are replaced by their names."""
@@ -271,27 +273,33 @@ class _Reader:
             return [self._judged(item) for item in node.items()]
         if not isinstance(node.value, dict):
             return node.value
-        found: dict[str, Json] = {}
+        settings: dict[str, Json] = {}
         for key, member in node.members().items():
             match snake_case(key):
                 case "judge_model":
-                    found[key] = self._judge(member)
+                    settings[key] = self._judge(member)
                 case "judge_models" if isinstance(member.value, list):
-                    found[key] = [self._judge(item) for item in member.items()]
+                    settings[key] = [self._judge(item) for item in member.items()]
                 case _:
-                    found[key] = self._judged(member)
-        return found
+                    settings[key] = self._judged(member)
+        return settings
 
     def _judge(self, node: Node) -> Json:
-        given = _MODEL.read(node)
-        if given is None:
+        model_config = _MODEL.read(node)
+        if model_config is None:
             return node.value
-        model = self._model(given, node, f"judge-{len(self._judges) + 1}")
-        named = (name for name, known in self._judges.items() if known == model)
+        model = self._model(model_config, node, f"judge-{len(self._judges) + 1}")
+        named = (name for name, judge_model in self._judges.items() if judge_model == model)
         name = next(named, f"judge-{len(self._judges) + 1}")
         self._judges[name] = model
-        of_panel: dict[str, Json] = {"num_samples": given.num_samples, "weight": given.weight}
-        return {"model_name": name, **{key: one for key, one in of_panel.items() if one != 1}}
+        of_panel: dict[str, Json] = {
+            "num_samples": model_config.num_samples,
+            "weight": model_config.weight,
+        }
+        return {
+            "model_name": name,
+            **{key: weight for key, weight in of_panel.items() if weight != 1},
+        }
 
     def _metrics(self, node: Node) -> tuple[Metric, ...]:
         def never() -> NoReturn:
@@ -306,9 +314,9 @@ class _Reader:
         """Return the stopper for required metrics; empty if none are required."""
         if node is not None:
             known_members(node, _STOP, aliases={})
-        said = node.value if node is not None and isinstance(node.value, dict) else {}
-        keys = [key for key in said if snake_case(key) in _STOP]
-        if node is None or not keys or said[keys[0]] == "all":
+        required_names = node.value if node is not None and isinstance(node.value, dict) else {}
+        keys = [key for key in required_names if snake_case(key) in _STOP]
+        if node is None or not keys or required_names[keys[0]] == "all":
             return [_reaching(thresholds)]
         chosen = node.member(keys[0])
         if chosen.value is not None and not isinstance(chosen.value, list):
@@ -318,8 +326,8 @@ class _Reader:
                 near = did_you_mean(str(item.value), list(thresholds))
                 item.fault(f"expected one of {listed(thresholds)}, found {shown(item.value)}{near}")
         names = [item.value for item in chosen.items()]
-        found = {name: one for name, one in thresholds.items() if name in names}
-        return [_reaching(found)] if found else []
+        required = {name: threshold for name, threshold in thresholds.items() if name in names}
+        return [_reaching(required)] if required else []
 
     def _model(self, given: _Model, node: Node, name: str) -> dict[str, Json]:
         """Convert a model; a plain key is not copied."""
@@ -328,31 +336,31 @@ class _Reader:
                 f"provider_name: expected `openai` or `anthropic`, found {given.provider_name!r}; "
                 "write an adapter for it and name that as `python: file.py:NAME` in the project"
             )
-        found: dict[str, Json] = {
+        settings: dict[str, Json] = {
             "provider": given.provider_name or "openai",
             "model": given.model_name,
         }
         if given.base_url:
-            found["base_url"] = given.base_url
+            settings["base_url"] = given.base_url
         if given.api_key and not SECRET.fullmatch(given.api_key):
             variable = f"{name.upper().replace('-', '_')}_API_KEY"
             # The new files may be committed; a plain key in them would be leaked.
-            found["api_key"] = f"${{{variable}}}"
+            settings["api_key"] = f"${{{variable}}}"
             self._note(node, f"a key is not copied into a file: export it as {variable}")
         elif given.api_key or given.base_url:
-            found["api_key"] = given.api_key or NO_KEY
+            settings["api_key"] = given.api_key or NO_KEY
         body = dict(given.extra_fields)
         for key, value in given.generation_config.items():
             if (ours := GENERATION.get(snake_case(key))) is not None:
-                found[ours] = value
+                settings[ours] = value
             else:
                 body[key] = value
         if body:
-            found["extra_body"] = body
+            settings["extra_body"] = body
         for key in ("variant", "think"):
             if getattr(given, key) not in ("", None):
                 self._note(node, f"`{key}` is left out: `effort` and `extra_body` say as much")
-        return found
+        return settings
 
     def _optimizer(
         self, given: _Algorithm, members: Mapping[str, Node], *, required: list[Json], runs: int

@@ -143,8 +143,10 @@ def _means(
     means: dict[str, float | None] = {}
     for name in thresholds:
         scores = [_score(attempt, name) for attempt in attempts]
-        known = [score for score in scores if score is not None]
-        means[name] = sum(known) / len(known) if len(known) == len(scores) else None
+        known_scores = [score for score in scores if score is not None]
+        means[name] = (
+            sum(known_scores) / len(known_scores) if len(known_scores) == len(scores) else None
+        )
     return means
 
 

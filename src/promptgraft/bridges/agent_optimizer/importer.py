@@ -80,23 +80,23 @@ def _inside(file: Path, folder: Path) -> str:
 
 
 def _named_texts(prompts: tuple[str, ...], folder: Path) -> Iterator[tuple[str, Json]]:
-    for given in prompts:
-        name, sign, file = given.partition("=")
+    for text_option in prompts:
+        name, sign, file = text_option.partition("=")
         if not sign:
-            raise ConfigError(f"--prompt: expected NAME=FILE, found {given!r}")
+            raise ConfigError(f"--prompt: expected NAME=FILE, found {text_option!r}")
         yield name, _inside(Path(file), folder)
 
 
 def _texts_below(folder: Path) -> Iterator[tuple[str, Json]]:
-    found = sorted(
+    paths = sorted(
         path for path in folder.rglob("prompts/*.md") if ".promptgraft" not in path.parts
     )
-    if not found:
+    if not paths:
         raise ConfigError(
             f"there is no file prompts/*.md below {folder}; name the texts of the agent: "
             "`--prompt system=FILE`"
         )
-    for path in found:
+    for path in paths:
         yield re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_"), _inside(path, folder)
 
 
@@ -118,8 +118,12 @@ def _definition(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef
         module = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return None
-    made = [one for one in module.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return next((one for one in made if one.name == name), None)
+    functions = [
+        statement
+        for statement in module.body
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return next((function for function in functions if function.name == name), None)
 
 
 def _agent(given: str, folder: Path) -> dict[str, Json]:
@@ -132,7 +136,9 @@ def _agent(given: str, folder: Path) -> dict[str, Json]:
         delivery = "folder" if "{folder}" in given else "live"
         return {"agent": {"command": list(shlex.split(given))}, "delivery": delivery}
     # Parsed and not imported: an import must not run code of the project.
-    found = _definition(folder / file, name) if (folder / file).is_file() else None
+    definition = _definition(folder / file, name) if (folder / file).is_file() else None
     # After the query comes the call, which holds the texts.
-    takes_texts = found is not None and len(found.args.args + found.args.kwonlyargs) > 1
+    takes_texts = (
+        definition is not None and len(definition.args.args + definition.args.kwonlyargs) > 1
+    )
     return {"agent": {"python": given}, **({} if takes_texts else {"delivery": "live"})}

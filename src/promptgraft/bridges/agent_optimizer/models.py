@@ -22,9 +22,9 @@ from promptgraft.project.python_source import PythonSource
 def read_as(kind: Kind[Any], value: Json) -> Any:
     """Return plain data that an import has made, read as a part of a project."""
     source = Source.of(value)
-    made = kind.read(source.root)
+    value_read = kind.read(source.root)
     source.raise_all()
-    return made
+    return value_read
 
 
 def adapter_of(model: Json, what: str, *, path: Path) -> ProviderAdapter:

@@ -123,7 +123,7 @@ class AgentOptimizer:
         data = Path(train_dataset_path), Path(validation_dataset_path)
         if data[0].resolve() == data[1].resolve():
             raise ConfigError(f"train and validation are the same file, {data[0]}; give two")
-        given = _Given(
+        settings = _Given(
             path=Path(config_path),
             agent=call_agent,
             target=target_prompt,
@@ -136,12 +136,12 @@ class AgentOptimizer:
         )
         name = algorithm_name(config_path, OPTIMIZER_REGISTRY.names)
         if (registered := OPTIMIZER_REGISTRY.get(name)) is not None:
-            return await given.run_registered(registered, name)
-        warn_of_unheard(given.listeners)
+            return await settings.run_registered(registered, name)
+        warn_of_unheard(settings.listeners)
         stop = Cancellation()
         with _stopped_by_ctrl_c(stop):
             # In a worker thread: the caller's event loop stays free for the agent's coroutines.
-            return await beside(partial(given.optimize, stop), stop=stop)
+            return await beside(partial(settings.optimize, stop), stop=stop)
 
 
 @contextlib.contextmanager
@@ -201,8 +201,8 @@ class _Given:
             job = self._job(imported, sources, context)
             folder = self._begin(job, sources)
             try:
-                with recorded(folder, job) as (kept, _), self._listening(bus, folder):
-                    kept.run()
+                with recorded(folder, job) as (recorded_job, _), self._listening(bus, folder):
+                    recorded_job.run()
             except RunCancelledError:
                 pass  # the run directory says so, and the result too
             except PromptgraftError as failure:
@@ -313,8 +313,8 @@ class _Given:
         limits = settings["limits"]
         assert isinstance(limits, Limits)  # noqa: S101 - every import has some
         by_file = StopFile(self.output / "optimize.stop")
-        asked = [partial(_asked_to_stop, stop) for stop in self.stops]
-        stoppers: tuple[Stopper, ...] = (*limits.stoppers, by_file, *asked)
+        stop_conditions = [partial(_asked_to_stop, stop) for stop in self.stops]
+        stoppers: tuple[Stopper, ...] = (*limits.stoppers, by_file, *stop_conditions)
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
         make: Callable[..., RunConfig] = algorithm(optimizer.algorithm)
         return OptimizationJob(subject, context, make(**settings))

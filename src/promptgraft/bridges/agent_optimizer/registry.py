@@ -68,9 +68,15 @@ class OptimizerRegistry:
             TypeError: it is not a subclass of :class:`BaseOptimizer`.
             ConfigError: the name is taken.
         """
-        given: object = optimizer  # users may pass anything, whatever the annotation says
-        if not isinstance(given, type) or not issubclass(given, BaseOptimizer):
-            raise TypeError(f"expected a subclass of BaseOptimizer, found {shown(given)}")
+        optimizer_object: object = (
+            optimizer  # users may pass anything, whatever the annotation says
+        )
+        if not isinstance(optimizer_object, type) or not issubclass(
+            optimizer_object, BaseOptimizer
+        ):
+            raise TypeError(
+                f"expected a subclass of BaseOptimizer, found {shown(optimizer_object)}"
+            )
         if name == PUBLISHED or self._classes.get(name, optimizer) is not optimizer:
             raise ConfigError(f"there already is an algorithm `{name}`; choose another name")
         self._classes[name] = optimizer

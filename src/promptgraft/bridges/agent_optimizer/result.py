@@ -129,8 +129,8 @@ def rounds_of(
             by_step[event.step].append(event)
     rounds = _Rounds(record, names or Names())
     for step in range(1, record.steps + 1 if until is None else until):
-        merges = [one for one in by_step[step] if _is_merge(one)]
-        yield rounds.reflection(step, [one for one in by_step[step] if one not in merges])
+        merges = [event for event in by_step[step] if _is_merge(event)]
+        yield rounds.reflection(step, [event for event in by_step[step] if event not in merges])
         if merges:
             yield rounds.merge(merges)
 
@@ -152,41 +152,45 @@ class _Rounds:
         self._usage = question_tokens(record.folder)
         self._failed: dict[int, list[str]] = defaultdict(list)
         self._tried: Counter[int] = Counter()
-        for one in transcripts(record):
-            verdicts = one.record.verdicts
+        for transcript in transcripts(record):
+            verdicts = transcript.record.verdicts
             fails = not verdicts or not all(verdict.passed for verdict in verdicts)
-            if one.phase == Phase.PARENT:
-                self._tried[one.step] += 1
-            elif one.candidate is not None and one.phase in _ON_VALIDATION_SET and fails:
-                self._failed[one.candidate].append(one.case)
+            if transcript.phase == Phase.PARENT:
+                self._tried[transcript.step] += 1
+            elif (
+                transcript.candidate is not None
+                and transcript.phase in _ON_VALIDATION_SET
+                and fails
+            ):
+                self._failed[transcript.candidate].append(transcript.case)
 
     def reflection(self, step: int, events: Sequence[_RoundEvent]) -> RoundRecord:
         usage = self._usage.get(step, [])
-        made = replace(
+        round_made = replace(
             self._begun("reflective", events),
             train_minibatch_size=self._tried[step],
             reflection_lm_calls=len(usage),
             round_token_usage=tokens_of(usage),
         )
-        accepted = [one for one in events if isinstance(one, MutationAccepted)]
-        refused = [one for one in events if isinstance(one, MutationRejected)]
+        accepted = [event for event in events if isinstance(event, MutationAccepted)]
+        refused = [event for event in events if isinstance(event, MutationRejected)]
         if accepted:
             last = accepted[-1]
             scores = last.parent_score, last.child_score
             return replace(
-                self._joined(made, last.candidate),
+                self._joined(round_made, last.candidate),
                 optimized_field_names=self._names.several(last.module),
                 acceptance_reason=f"better on the minibatch: {change(*scores)}",
                 train_subsample_parent_score=scores[0],
                 train_subsample_candidate_score=scores[1],
             )
         if not refused:
-            return replace(made, skip_reason="subsample perfect")
+            return replace(round_made, skip_reason="subsample perfect")
         final = refused[-1]
         tried, failed = final.child_score is not None, final.reason == "reflection failed"
         parent = self._record.candidates[final.parent].texts
         return replace(
-            made,
+            round_made,
             optimized_field_names=self._names.several(final.module),
             candidate_prompts=self._names.texts({**parent, final.module: final.text})
             if final.text
@@ -200,12 +204,12 @@ class _Rounds:
         )
 
     def merge(self, events: Sequence[_RoundEvent]) -> RoundRecord:
-        made, last = self._begun("merge", events), events[-1]
+        round_made, last = self._begun("merge", events), events[-1]
         if isinstance(last, MergeRejected):
-            return replace(made, acceptance_reason=f"{last.reason}: {last.detail}")
-        joined = next(one.candidate for one in events if isinstance(one, CandidateAdded))
+            return replace(round_made, acceptance_reason=f"{last.reason}: {last.detail}")
+        joined = next(event.candidate for event in events if isinstance(event, CandidateAdded))
         reason = "as good as the better parent"
-        return replace(self._joined(made, joined), acceptance_reason=reason)
+        return replace(self._joined(round_made, joined), acceptance_reason=reason)
 
     def _begun(
         self, kind: Literal["reflective", "merge"], events: Sequence[_RoundEvent]
@@ -222,15 +226,15 @@ class _Rounds:
         )
 
     def _joined(self, made: RoundRecord, candidate: int) -> RoundRecord:
-        one = self._record.candidates[candidate]
+        candidate_record = self._record.candidates[candidate]
         return replace(
             made,
             accepted=True,
-            candidate_prompts=self._names.texts(one.texts),
-            validation_pass_rate=one.figures.pass_rate or 0.0,
-            metric_breakdown=dict(one.figures.means),
+            candidate_prompts=self._names.texts(candidate_record.texts),
+            validation_pass_rate=candidate_record.figures.pass_rate or 0.0,
+            metric_breakdown=dict(candidate_record.figures.means),
             failed_case_ids=self._failed[candidate],
-            budget_used=one.rollouts,
+            budget_used=candidate_record.rollouts,
         )
 
 
@@ -241,7 +245,7 @@ def _time(event: _RoundEvent) -> datetime:
 
 def question_tokens(folder: RunFolder) -> dict[int, list[tuple[int, int]]]:
     """Return the tokens that each question of a step sent and received, by step."""
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    tokens_by_step: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for line in folder.journal.read_bytes().splitlines(keepends=True):
         try:
             record = decode_record(line)
@@ -250,14 +254,20 @@ def question_tokens(folder: RunFolder) -> dict[int, list[tuple[int, int]]]:
         if record.kind != Role.REFLECTION or not isinstance(record.answer, dict):
             continue
         spent = spent_from_json(record.answer.get("spent"), record.key)
-        tokens = sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent)
-        found[Place.parse(record.key).step].append(tokens)
-    return found
+        tokens = (
+            sum(spending.input_tokens for spending in spent),
+            sum(spending.output_tokens for spending in spent),
+        )
+        tokens_by_step[Place.parse(record.key).step].append(tokens)
+    return tokens_by_step
 
 
 def tokens_of(pairs: Sequence[tuple[int, int]]) -> dict[str, int]:
     """Return the total tokens of several questions: sent, received and both."""
-    sent, received = sum(one for one, _ in pairs), sum(other for _, other in pairs)
+    sent, received = (
+        sum(sent_tokens for sent_tokens, _ in pairs),
+        sum(received_tokens for _, received_tokens in pairs),
+    )
     return {"prompt": sent, "completion": received, "total": sent + received}
 
 
@@ -338,7 +348,7 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
         """Return a summary of the run as plain text."""
-        accepted = sum(one.accepted for one in self.rounds)
+        accepted = sum(round_record.accepted for round_record in self.rounds)
         gained = "improved" if self.pass_rate_improvement > 0 else "not improved"
         rates = change(self.baseline_pass_rate, self.best_pass_rate)
         lines = [
@@ -353,7 +363,7 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
             f"duration      : {self.duration_seconds:.2f}s",
             f"stop_reason   : {self.stop_reason or self.finish_reason}",
             f"update_source : {str(update_source).lower()}",
-            *(f"error         : {one}" for one in [self.error_message] if one),
+            *(f"error         : {message}" for message in [self.error_message] if message),
             *(f"best prompt   : {name}, {len(t)} chars" for name, t in self.best_prompts.items()),
             f"artifacts     : {output_dir}",
         ]
@@ -391,15 +401,23 @@ def best_outputs(record: RunRecord) -> dict[str, Json]:
     Each has the position of its ``candidate``, its ``score`` and its ``answer``.
     """
     best: dict[str, tuple[float, Json]] = {}
-    for one in transcripts(record):
-        score = one.record.score
-        if one.candidate is None or score is None or one.phase not in _ON_VALIDATION_SET:
+    for transcript in transcripts(record):
+        score = transcript.record.score
+        if (
+            transcript.candidate is None
+            or score is None
+            or transcript.phase not in _ON_VALIDATION_SET
+        ):
             continue
-        if one.case not in best or score > best[one.case][0]:
-            answer = one.record.output_repr
-            told: Json = {"candidate": one.candidate, "score": score, "answer": answer}
-            best[one.case] = score, told
-    return {case: told for case, (_, told) in best.items()}
+        if transcript.case not in best or score > best[transcript.case][0]:
+            answer = transcript.record.output_repr
+            best_answer: Json = {
+                "candidate": transcript.candidate,
+                "score": score,
+                "answer": answer,
+            }
+            best[transcript.case] = score, best_answer
+    return {case: best_answer for case, (_, best_answer) in best.items()}
 
 
 def result_of(
@@ -418,14 +436,14 @@ def result_of(
     reason = StopReason(ended.stop_reason) if ended is not None else StopReason.FAILED
     failed = reason in _FAILED or bool(error)
     best = record.candidates[ended.best] if ended is not None and not failed else baseline
-    rates = [one.figures.pass_rate or 0.0 for one in (baseline, best)]
+    rates = [candidate_record.figures.pass_rate or 0.0 for candidate_record in (baseline, best)]
     finish: FinishReason = "completed" if best is not baseline else "no_improvement"
     if reason is StopReason.PERFECT:
         finish = "perfect_pass_rate"
     rounds = list(rounds_of(record, names))
     usage = question_tokens(record.folder)
     times = [event.time for _, event in read_lines(record.folder.events)]
-    known = [time for time in times if isinstance(time, datetime)]
+    times_known = [time for time in times if isinstance(time, datetime)]
     return OptimizeResult(
         status="FAILED" if failed else _ENDED.get(reason, "SUCCEEDED"),
         finish_reason="error" if failed else finish,
@@ -442,11 +460,11 @@ def result_of(
         best_prompts=names.texts(best.texts),
         total_rounds=len(rounds),
         rounds=rounds,
-        total_reflection_lm_calls=sum(one.reflection_lm_calls for one in rounds),
+        total_reflection_lm_calls=sum(round_record.reflection_lm_calls for round_record in rounds),
         total_token_usage=tokens_of([pair for pairs in usage.values() for pair in pairs]),
-        duration_seconds=(known[-1] - known[0]).total_seconds(),
-        started_at=known[0].isoformat(),
-        finished_at=known[-1].isoformat(),
+        duration_seconds=(times_known[-1] - times_known[0]).total_seconds(),
+        started_at=times_known[0].isoformat(),
+        finished_at=times_known[-1].isoformat(),
     )
 
 
@@ -457,8 +475,10 @@ def _stopped(reason: StopReason, *, requires: bool) -> str:
 
 
 def _leaders(candidates: Sequence[CandidateAdded]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    leaders: dict[str, list[int]] = {}
     for name in candidates[0].figures.means:
-        means = [one.figures.means.get(name, -1.0) for one in candidates]  # -1 never leads
-        found[name] = [at for at, mean in enumerate(means) if mean == max(means)]
-    return found
+        means = [
+            candidate_record.figures.means.get(name, -1.0) for candidate_record in candidates
+        ]  # -1 never leads
+        leaders[name] = [at for at, mean in enumerate(means) if mean == max(means)]
+    return leaders

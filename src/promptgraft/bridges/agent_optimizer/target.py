@@ -58,9 +58,9 @@ class TargetPrompt:
         return self._add(name, CallbackSource(read, write), placeholders)
 
     def _add(self, name: str, source: Source, placeholders: Sequence[str]) -> Self:
-        given: object = name  # users may pass anything, whatever the annotation says
-        if not isinstance(given, str) or not name.strip():
-            raise ConfigError(f"name of a text: expected a text, found {shown(given)}")
+        name_object: object = name  # users may pass anything, whatever the annotation says
+        if not isinstance(name_object, str) or not name.strip():
+            raise ConfigError(f"name of a text: expected a text, found {shown(name_object)}")
         if name in self._sources:
             raise ConfigError(f"two texts have the name `{name}`; rename one")
         if isinstance(placeholders, str):
@@ -80,7 +80,11 @@ class TargetPrompt:
     @property
     def placeholders(self) -> Mapping[str, tuple[str, ...]]:
         """The strings that candidates must keep, by identifier of the text."""
-        return {self._keys[name]: kept for name, kept in self._placeholders.items() if kept}
+        return {
+            self._keys[name]: names_kept
+            for name, names_kept in self._placeholders.items()
+            if names_kept
+        }
 
     def names(self) -> list[str]:
         """Return the names of the texts in the order of their addition."""

@@ -50,8 +50,8 @@ class BamlAgent:
     def identity(self) -> str:
         # Without the texts, so that applying a winner does not change the identity.
         blank = {part.key: part.key.replace("-", "_") for part in self.function.parts}
-        asked = f" {model.identity}" if (model := self._made()) else ""
-        return f"{self.name} {digest(self.function.sources(blank))[:_DIGITS]}{asked}"
+        model_identity = f" {model.identity}" if (model := self._made()) else ""
+        return f"{self.name} {digest(self.function.sources(blank))[:_DIGITS]}{model_identity}"
 
     @property
     def reports_tools(self) -> bool:
@@ -79,8 +79,8 @@ class BamlAgent:
         except AgentFaultError as error:
             yield f"{self.function.folder}: {error}"
             return
-        found = [line for test in self.tests.values() for line in self._faults_of(test, compiled)]
-        yield from found or self._refused_tests()
+        lines = [line for test in self.tests.values() for line in self._faults_of(test, compiled)]
+        yield from lines or self._refused_tests()
 
     def _faults_of(self, test: BamlTest, compiled: Compiled) -> Iterator[str]:
         yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
@@ -106,15 +106,15 @@ class BamlAgent:
         Raises what :meth:`Agent.ask` does, and ``ConfigError`` if the arguments do not fit.
         """
         del query
-        asked = BamlCall(
+        baml_call = BamlCall(
             function=self.function,
             compiled=self._candidate(call.texts),
             test=self.tests[call.example],
             asked=call,
         )
         if model := self._made():
-            return asked.by_model(model)
-        return asked.by_own_client(self._environment, self.policy)
+            return baml_call.by_model(model)
+        return baml_call.by_own_client(self._environment, self.policy)
 
     def messages(
         self, texts: Mapping[str, str], test: str, *, provider: str = "openai-generic"
@@ -131,31 +131,35 @@ class BamlAgent:
     def answers(self, texts: Mapping[str, str]) -> str:
         """Return what the function declares of its answers, and how its prompt describes them."""
         declared = self.function.declared(texts)
-        said = self._output_format(texts)
-        return f"{declared}\nThe prompt describes it as:\n\n{said}\n" if said else declared
+        output_format = self._output_format(texts)
+        return (
+            f"{declared}\nThe prompt describes it as:\n\n{output_format}\n"
+            if output_format
+            else declared
+        )
 
     def _output_format(self, texts: Mapping[str, str]) -> str:
         """Return the output format as BAML writes it; empty if the prompt does not show it."""
         prompt = self.function.parts[0]
-        tag = next((one for one in prompt.tags if _OUTPUT_FORMAT.match(one)), "")
+        tag = next((tag_text for tag_text in prompt.tags if _OUTPUT_FORMAT.match(tag_text)), "")
         if not tag or not self.tests:
             return ""
         try:
-            said = self.messages({**texts, prompt.key: tag}, next(iter(self.tests)))
+            messages = self.messages({**texts, prompt.key: tag}, next(iter(self.tests)))
         except (AgentFaultError, ConfigError):  # rollouts of the texts say why
             return ""
-        match said.get("messages"):
+        match messages.get("messages"):
             case [{"content": str(text)}] | [{"content": [{"text": str(text)}]}]:
                 return text.strip()
         return ""
 
     def _made(self) -> ModelAdapter | None:
-        made = None if self.model is None else self.model()
-        if made is None or isinstance(made, ModelAdapter):
-            return made
+        adapter = None if self.model is None else self.model()
+        if adapter is None or isinstance(adapter, ModelAdapter):
+            return adapter
         raise ConfigError(
             f"models.task: expected a model over HTTP in place of the client of {self.name}, found "
-            f"{adapter_identity(made)}"
+            f"{adapter_identity(adapter)}"
         )
 
     @cached_property
@@ -177,15 +181,17 @@ class BamlAgent:
             return self._compiled(frozenset(texts.items()))
         except DataFormatError as error:
             # File names are of no use to the reflection model.
-            said = error.faults[0].partition(": ")[2]
-            raise AgentFaultError(f"BAML does not compile the texts: {said}") from error
+            message = error.faults[0].partition(": ")[2]
+            raise AgentFaultError(f"BAML does not compile the texts: {message}") from error
 
     def _check_aliases(self, texts: Mapping[str, str]) -> None:
         """Refuse two members with the same alias, which BAML accepts silently."""
-        seen: dict[tuple[str, str], str] = {}
+        owners: dict[tuple[str, str], str] = {}
         for part in self.function.parts:
             if not part.own:
                 continue
             text = texts.get(part.key, part.text)
-            if (other := seen.setdefault((part.owner, text), part.key)) != part.key:
-                raise AgentFaultError(f"`{part.key}` and `{other}` are the same alias, `{text}`")
+            if (other_key := owners.setdefault((part.owner, text), part.key)) != part.key:
+                raise AgentFaultError(
+                    f"`{part.key}` and `{other_key}` are the same alias, `{text}`"
+                )

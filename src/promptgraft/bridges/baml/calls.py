@@ -55,8 +55,8 @@ def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
     Raises:
         ConfigError: a file cannot be read, or is outside the parent folder of the BAML project.
     """
-    types, given = function.block.inputs, _Arguments(function, test)
-    return {name: given.value(value, types.get(name, "")) for name, value in test.args.items()}
+    types, arguments = function.block.inputs, _Arguments(function, test)
+    return {name: arguments.value(value, types.get(name, "")) for name, value in test.args.items()}
 
 
 class _Arguments:
@@ -66,41 +66,43 @@ class _Arguments:
     def value(self, value: Json, kind: str) -> object:
         """Convert a value to a type, which is recognized by the words in it."""
         if isinstance(value, list):
-            return [self.value(one, kind) for one in value]
+            return [self.value(item, kind) for item in value]
         if not isinstance(value, dict):
             return value
         words = self._words(kind)
-        media = next((one for one in _MEDIA if one in words), "")
+        media = next((word for word in _MEDIA if word in words), "")
         if media and len([way for way in _WAYS if way in value]) == 1:
             return self._media(value, media)
         fields = self._fields(words)
-        return {name: self.value(one, fields.get(name, kind)) for name, one in value.items()}
+        return {name: self.value(item, fields.get(name, kind)) for name, item in value.items()}
 
     def _words(self, kind: str) -> frozenset[str]:
         """Return the words in a type, with those of the types that it is an alias of."""
         words = words_of(kind)
-        return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
+        return words.union(
+            *(type_block.words for type_block in self._named(words) if type_block.kind == "type")
+        )
 
     def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
-        classes = (one for one in self._named(words) if one.kind == "class")
-        return {one.name: one.type for block in classes for one in block.members}
+        classes = (class_block for class_block in self._named(words) if class_block.kind == "class")
+        return {member.name: member.type for block in classes for member in block.members}
 
     def _named(self, words: frozenset[str]) -> list[Declaration]:
-        return [one for name, one in self._function.types.items() if name in words]
+        return [type_block for name, type_block in self._function.types.items() if name in words]
 
     def _media(self, value: Mapping[str, Json], kind: str) -> object:
         import baml_py
 
         name_of_class, usual = _MEDIA[kind]
         make = getattr(baml_py, name_of_class)
-        given = value.get("media_type")
+        media_type_value = value.get("media_type")
         if isinstance(url := value.get("url"), str):
             return make.from_url(url)
         if isinstance(name := value.get("file"), str):
             content, named = self._content(name), mimetypes.guess_type(name)[0]
         else:
             content, named = str(value.get("base64")), None
-        media_type = given if isinstance(given, str) else named or usual
+        media_type = media_type_value if isinstance(media_type_value, str) else named or usual
         # A PDF of `baml_py` takes no media type.
         return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
 
@@ -254,12 +256,12 @@ class BamlCall:
             ConfigError: the arguments do not fit.
         """
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
-        said = messages_of(self.function, self.compiled, self.test, provider=provider)
+        messages = messages_of(self.function, self.compiled, self.test, provider=provider)
         began = time.perf_counter()
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
-        asked = {**model.wire.open(_NO_SECTIONS), **said}
-        turn = model.ask(asked, session=self.asked.session, deadline=self.asked.deadline)
+        request = {**model.wire.open(_NO_SECTIONS), **messages}
+        turn = model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
     def refusal(self, said: str) -> ConfigError:
@@ -267,7 +269,7 @@ class BamlCall:
         return _refusal(self.test, said)
 
     def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
-        value, fault, found = None, "", tuple[Judged, ...]()
+        value, fault, judged_rules = None, "", tuple[Judged, ...]()
         try:
             if result is not None and result.is_ok():
                 value = self.compiled.output(result)
@@ -277,16 +279,16 @@ class BamlCall:
             fault = str(error)
         else:
             args = self.test.args
-            found = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
+            judged_rules = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
         rules: list[Json] = [
             {
-                "name": one.rule.name,
-                "rule": one.rule.expression,
-                "assert": one.rule.is_assert,
-                "held": one.held,
-                "why": one.why,
+                "name": judged_rule.rule.name,
+                "rule": judged_rule.rule.expression,
+                "assert": judged_rule.rule.is_assert,
+                "held": judged_rule.held,
+                "why": judged_rule.why,
             }
-            for one in found
+            for judged_rule in judged_rules
         ]
         output: Json = {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
         return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
@@ -331,7 +333,7 @@ class _OwnClient:
         if (text := log.raw_llm_response) is None:
             return _refused(calls[-1], len(calls))
         self.text = text
-        self.milliseconds = max(one.timing.duration_ms or 0 for one in calls)
+        self.milliseconds = max(call.timing.duration_ms or 0 for call in calls)
         content = msgspec.json.encode(_AnswerBody(text=text, usage=_usage(log))).decode()
         return Received(status=_OK, headers={}, content=content, requests=len(calls))
 
@@ -346,8 +348,10 @@ def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
         raise NothingReceivedError(text, unreachable="Connect" in text)
     if response.status < _NO_SUCCESS:
         raise NothingReceivedError("a reply that BAML cannot read")
-    told = {name.lower(): str(value) for name, value in headers.items()}
-    return Received(status=response.status, headers=told, content=text, requests=requests)
+    headers_by_name = {name.lower(): str(value) for name, value in headers.items()}
+    return Received(
+        status=response.status, headers=headers_by_name, content=text, requests=requests
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -368,12 +372,12 @@ def _usage(log: FunctionLog) -> Usage:
 
 
 def _read(body: JsonObject) -> Turn:
-    said = read_as(_AnswerBody, body)
+    answer_body = read_as(_AnswerBody, body)
     return Turn(
-        text=said.text,
+        text=answer_body.text,
         finish=Finish.DONE,
         finish_reason="stop",
-        usage=said.usage,
+        usage=answer_body.usage,
         model="",
         messages=(body,),
     )

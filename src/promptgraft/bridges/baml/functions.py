@@ -75,22 +75,24 @@ class BamlFunction:
     @cached_property
     def types(self) -> Mapping[str, Declaration]:
         """The types of the project by name."""
-        return {name: one for name, (_, one) in self._named.items() if one.kind in _TYPES}
+        return {name: block for name, (_, block) in self._named.items() if block.kind in _TYPES}
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The texts that may change, the prompt first."""
-        found = [self._named[name] for name in self._named if name in self.needed]
+        blocks = [self._named[name] for name in self._named if name in self.needed]
         returned = self._types(self.block.output)
-        given = self._types(" ".join(self.block.inputs.values()))
+        input_types = self._types(" ".join(self.block.inputs.values()))
         types = [
-            one
-            for one in found
-            if one[1].kind in ("class", "enum")
-            and one[1].name in returned
-            and (self.with_inputs or one[1].name not in given)
+            named_block
+            for named_block in blocks
+            if named_block[1].kind in ("class", "enum")
+            and named_block[1].name in returned
+            and (self.with_inputs or named_block[1].name not in input_types)
         ]
-        templates = [one for one in found if one[1].kind == "template_string"]
+        templates = [
+            named_block for named_block in blocks if named_block[1].kind == "template_string"
+        ]
         return tuple(parts_of(self._named[self.name], templates, types))
 
     def _types(self, written: str) -> frozenset[str]:
@@ -100,8 +102,8 @@ class BamlFunction:
     @cached_property
     def tests(self) -> tuple[BamlTest, ...]:
         """Its tests, in the order of the files."""
-        found = (one for file in self.files for one in tests_in(file))
-        return tuple(one for one in found if self.name in one.functions)
+        tests_declared = (test for file in self.files for test in tests_in(file))
+        return tuple(test for test in tests_declared if self.name in test.functions)
 
     @cached_property
     def client(self) -> str:
@@ -111,16 +113,16 @@ class BamlFunction:
     @cached_property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that its clients need."""
-        found = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
+        names = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
         for name in self.needed:
             _, block = self._named[name]
             # A server at another address may need no key.
             if block.kind == "client" and block.words.isdisjoint(("api_key", "base_url")):
-                found |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
+                names |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
             # Without texts and comments, which may mention a variable that no client reads.
-            named = "".join(one.text for one in block.tokens if one.kind in _NO_TEXT)
-            found |= dict.fromkeys(_VARIABLE.findall(named))
-        return tuple(sorted(found))
+            named = "".join(token.text for token in block.tokens if token.kind in _NO_TEXT)
+            names |= dict.fromkeys(_VARIABLE.findall(named))
+        return tuple(sorted(names))
 
     def sources(
         self, texts: Mapping[str, str], *, tests: Collection[BamlTest] = ()
@@ -131,14 +133,14 @@ class BamlFunction:
         kept, so that line numbers stay the same. Tests are kept only if they are given, with the
         other functions that they test.
         """
-        kept = {(one.file, one.name) for one in tests}
+        tests_kept = {(test.file, test.name) for test in tests}
         blocks = {name: block for name, (_, block) in self._named.items()}
-        others = [name for one in tests for name in one.functions if name in blocks]
-        needed = _reached([self.name, *others], blocks) if tests else self.needed
-        used = {self._named[name][0].path for name in needed} | {path for path, _ in kept}
+        function_names = [name for test in tests for name in test.functions if name in blocks]
+        needed = _reached([self.name, *function_names], blocks) if tests else self.needed
+        used = {self._named[name][0].path for name in needed} | {path for path, _ in tests_kept}
         return {
             file.path.relative_to(self.folder).as_posix(): edited(
-                file.source, [*self._changes(file, texts), *_left_out(file, needed, kept)]
+                file.source, [*self._changes(file, texts), *_left_out(file, needed, tests_kept)]
             )
             for file in self.files
             if file.path in used
@@ -165,16 +167,20 @@ class BamlFunction:
 
     def _written(self, names: Collection[str], texts: Mapping[str, str]) -> str:
         """Return the source of declarations with new texts."""
-        blocks = (one for name, one in self._named.items() if name in names)
+        blocks = (block for name, block in self._named.items() if name in names)
         written = (
             edited(
                 # No edit lies before the block, so it still begins at its place.
                 file.source[: block.end],
-                [one for one in self._changes(file, texts) if block.start <= one[0] < block.end],
+                [
+                    change
+                    for change in self._changes(file, texts)
+                    if block.start <= change[0] < block.end
+                ],
             )[block.start :]
             for file, block in blocks
         )
-        return "".join(f"{one.rstrip()}\n\n" for one in written).removesuffix("\n")
+        return "".join(f"{text.rstrip()}\n\n" for text in written).removesuffix("\n")
 
     def _changes(self, file: BamlFile, texts: Mapping[str, str]) -> list[Edit]:
         line_break = "\r\n" if "\r\n" in file.source else "\n"
@@ -211,18 +217,18 @@ def _left_out(
             gone = file.source[block.start : block.end]
             yield (block.start, block.end, "\n" * gone.count("\n"))
         elif block.kind == "client":
-            for found in _RETRIES.finditer(file.source, block.start, block.end):
-                yield (*found.span(), "")
+            for retry in _RETRIES.finditer(file.source, block.start, block.end):
+                yield (*retry.span(), "")
 
 
 def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozenset[str]:
-    found, waiting = set[str](), list(first)
+    reached, waiting = set[str](), list(first)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting.extend(blocks[name].words & blocks.keys())
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def tested_functions(folder: Path) -> tuple[str, ...]:
@@ -230,11 +236,13 @@ def tested_functions(folder: Path) -> tuple[str, ...]:
     paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
     files = [BamlFile(path, _read(path)) for path in paths]
     tested = {name for file in files for test in tests_in(file) for name in test.functions}
-    declared = (one for file in files for one in file.declarations)
+    declared = (declaration for file in files for declaration in file.declarations)
     return tuple(
-        one.name
-        for one in declared
-        if one.kind == "function" and one.prompt is not None and one.name in tested
+        declaration.name
+        for declaration in declared
+        if declaration.kind == "function"
+        and declaration.prompt is not None
+        and declaration.name in tested
     )
 
 
@@ -252,9 +260,14 @@ def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> Baml
         raise ConfigError(f"expected a folder of BAML files, found none at {folder}")
     paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
     files = tuple(BamlFile(path, _read(path)) for path in paths)
-    found = {one.name: one for file in files for one in file.declarations if one.kind == "function"}
-    if name not in found:
-        there = [one for one, block in found.items() if block.prompt]
+    functions = {
+        declaration.name: declaration
+        for file in files
+        for declaration in file.declarations
+        if declaration.kind == "function"
+    }
+    if name not in functions:
+        there = [name for name, block in functions.items() if block.prompt]
         near = did_you_mean(name, there) or f"; there: {listed(there) if there else 'none'}"
         raise ConfigError(f"no function `{name}` in {folder}{near}")
     function = BamlFunction(name=name, files=files, folder=folder, with_inputs=with_inputs)
@@ -283,16 +296,17 @@ def chosen_tests(function: BamlFunction, patterns: Iterable[str]) -> tuple[BamlT
     Raises:
         ConfigError: there are none.
     """
-    wanted = tuple(patterns)
-    found = tuple(
-        one
-        for one in function.tests
-        if not wanted or any(_fits(pattern, function.name, one.name) for pattern in wanted)
+    patterns_wanted = tuple(patterns)
+    tests_chosen = tuple(
+        test
+        for test in function.tests
+        if not patterns_wanted
+        or any(_fits(pattern, function.name, test.name) for pattern in patterns_wanted)
     )
-    if not found:
-        said = f" that matches {listed(wanted)}" if wanted else ""
-        raise ConfigError(f"function `{function.name}` in {function.folder} has no test{said}")
-    return found
+    if not tests_chosen:
+        condition = f" that matches {listed(patterns_wanted)}" if patterns_wanted else ""
+        raise ConfigError(f"function `{function.name}` in {function.folder} has no test{condition}")
+    return tests_chosen
 
 
 def _fits(pattern: str, function: str, test: str) -> bool:

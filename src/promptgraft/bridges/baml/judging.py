@@ -76,15 +76,15 @@ def judged(
     A rule sees ``this``, the arguments of the test, and ``_`` with ``result``, ``latency_ms`` and
     the ``checks`` before it.
     """
-    found: list[Judged] = []
+    judged_rules: list[Judged] = []
     checks: dict[str, bool] = {}
     for group in _groups(rules):
         data = {"result": value, "latency_ms": latency_ms, "checks": checks, "args": args}
-        for one in _judged_group(group, data, frozenset(args)):
-            found.append(one)
-            if not one.rule.is_assert and not one.why:
-                checks[one.rule.name] = one.held
-    return tuple(found)
+        for judged_rule in _judged_group(group, data, frozenset(args)):
+            judged_rules.append(judged_rule)
+            if not judged_rule.rule.is_assert and not judged_rule.why:
+                checks[judged_rule.rule.name] = judged_rule.held
+    return tuple(judged_rules)
 
 
 def check_rules(rules: Sequence[Rule], args: Mapping[str, Json]) -> Iterator[str]:
@@ -99,11 +99,11 @@ def _never(rule: Rule, args: Mapping[str, Json]) -> str:
     if not rule.expression:
         return "expected an expression"
     try:
-        [found] = judged([rule], None, args=args, latency_ms=0)
+        [judged_rule] = judged([rule], None, args=args, latency_ms=0)
     except DataFormatError as error:
-        said = error.faults[0].partition("template: ")[2].partition(" (in ")[0]
-        return said or error.faults[0]
-    return found.why if any(one in found.why for one in _NEVER) else ""
+        message = error.faults[0].partition("template: ")[2].partition(" (in ")[0]
+        return message or error.faults[0]
+    return judged_rule.why if any(text in judged_rule.why for text in _NEVER) else ""
 
 
 def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
@@ -123,14 +123,14 @@ def _judged_group(
     rules: Sequence[Rule], data: dict[str, object], names: frozenset[str]
 ) -> list[Judged]:
     try:
-        said = _said(_compiled(tuple(rules), names), data)
+        verdicts = _said(_compiled(tuple(rules), names), data)
     except ConfigError as error:
         if len(rules) == 1:
             why = str(error).partition("prompt: ")[2].partition(" (in prompt:")[0]
             return [Judged(rule=rules[0], held=False, why=why or str(error))]
         # One rule that fails makes the whole prompt fail, so judge them separately.
-        return [one for rule in rules for one in _judged_group([rule], data, names)]
-    return list(map(_of, rules, said))
+        return [judged_rule for rule in rules for judged_rule in _judged_group([rule], data, names)]
+    return list(map(_of, rules, verdicts))
 
 
 def _said(compiled: Compiled, data: dict[str, object]) -> str:
@@ -154,12 +154,12 @@ def _compiled(rules: tuple[Rule, ...], names: frozenset[str]) -> Compiled:
 
 def written(expression: str, args: frozenset[str]) -> str:
     """Translate the variables of a rule to the arguments of the judging function."""
-    known = {name: f"args.{name}" for name in _UNKNOWN}
-    known |= {"this": "result", "_": _REQUEST, **{name: f"args.{name}" for name in args}}
+    replacements = {name: f"args.{name}" for name in _UNKNOWN}
+    replacements |= {"this": "result", "_": _REQUEST, **{name: f"args.{name}" for name in args}}
 
     def as_known(found: re.Match[str]) -> str:
         is_variable = found["name"] and not found["other"] and not found["given"]
-        return known.get(found["name"], found[0]) if is_variable else found[0]
+        return replacements.get(found["name"], found[0]) if is_variable else found[0]
 
     return _NAMES.sub(as_known, expression)
 
@@ -181,15 +181,17 @@ class AssertsMetric(BaseMetric):
     def assess(self, case: Case, answer: Answer) -> Verdict:
         del case
         output = _output(answer)
-        counted = [one for one in _rules(output) if one["assert"] or one["why"]]
-        failed = [one for one in counted if not one["held"]]
+        counted = [rule for rule in _rules(output) if rule["assert"] or rule["why"]]
+        failed = [rule for rule in counted if not rule["held"]]
         share = 1.0 if not counted else 1 - len(failed) / len(counted)
         if not failed:
             return self.verdict(1.0, f"all {len(counted)} asserts hold")
-        said = "; ".join(_failure(one) for one in failed)
-        if held := listed(str(one["rule"]) for one in counted if one["held"]):
-            said += f"; holds: {held}"
-        return self.verdict(share, f"prompt: {said}; BAML read {brief(output.get('value'), 600)}")
+        failures = "; ".join(_failure(rule) for rule in failed)
+        if rules_held := listed(str(rule["rule"]) for rule in counted if rule["held"]):
+            failures += f"; holds: {rules_held}"
+        return self.verdict(
+            share, f"prompt: {failures}; BAML read {brief(output.get('value'), 600)}"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -200,7 +202,7 @@ class PassMetric(BaseMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         del case
-        failed = [one for one in _rules(_output(answer)) if not one["held"]]
+        failed = [rule for rule in _rules(_output(answer)) if not rule["held"]]
         return self.verdict(
             0.0 if failed else 1.0, f"{len(failed)} of its rules fail" if failed else "passes"
         )
@@ -220,16 +222,16 @@ class CheckMetric(BaseMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         del case
-        found = [
-            one
-            for one in _rules(_output(answer))
-            if not one["assert"] and one["name"] == self.check_name
+        checks = [
+            rule
+            for rule in _rules(_output(answer))
+            if not rule["assert"] and rule["name"] == self.check_name
         ]
-        failed = [one for one in found if not one["held"]]
-        if not found:
+        failed = [rule for rule in checks if not rule["held"]]
+        if not checks:
             return self.unscored("the test has no such check")
-        held = f"holds: {listed(str(one['rule']) for one in found)}"
-        return self.verdict(float(not failed), "; ".join(map(_failure, failed)) or held)
+        reason = f"holds: {listed(str(rule['rule']) for rule in checks)}"
+        return self.verdict(float(not failed), "; ".join(map(_failure, failed)) or reason)
 
 
 def metrics_of(tests: Iterable[BamlTest]) -> tuple[Metric, ...]:
@@ -239,7 +241,10 @@ def metrics_of(tests: Iterable[BamlTest]) -> tuple[Metric, ...]:
     return (
         AssertsMetric(),
         PassMetric(),
-        *(CheckMetric(name=f"{CHECK}{one}", check_name=one, required=False) for one in checks),
+        *(
+            CheckMetric(name=f"{CHECK}{check}", check_name=check, required=False)
+            for check in checks
+        ),
     )
 
 
@@ -256,7 +261,7 @@ def _output(answer: Answer) -> Mapping[str, Json]:
 
 def _rules(output: Mapping[str, Json]) -> list[dict[str, Json]]:
     rules = output.get("rules")
-    return [one for one in rules if isinstance(one, dict)] if isinstance(rules, list) else []
+    return [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
 
 
 def _failure(rule: Mapping[str, Json]) -> str:

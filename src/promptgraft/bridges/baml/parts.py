@@ -111,8 +111,8 @@ class Part:
 def _split(tags: tuple[str, ...], text: str) -> list[str]:
     """Split a text into literal pieces and, between them, tags that the source has."""
     # The longest first, because one tag may be the beginning of another.
-    known = "|".join(map(re.escape, sorted(set(tags), key=len, reverse=True)))
-    return re.split(f"({known})", text) if known else [text]
+    tag_pattern = "|".join(map(re.escape, sorted(set(tags), key=len, reverse=True)))
+    return re.split(f"({tag_pattern})", text) if tag_pattern else [text]
 
 
 def _literal(text: str, *, before_tag: bool) -> str:
@@ -122,22 +122,22 @@ def _literal(text: str, *, before_tag: bool) -> str:
 
 def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
     pieces = _split(wanted, text)
-    found = tuple(pieces[1::2])
+    tags_present = tuple(pieces[1::2])
     added = [tag for piece in pieces[::2] for tag in _TAGS.findall(piece)]
-    added += (Counter(found) - Counter(wanted)).elements()
-    if lost := Counter(wanted) - Counter(found):
+    added += (Counter(tags_present) - Counter(wanted)).elements()
+    if lost := Counter(wanted) - Counter(tags_present):
         return f"the prompt lost {listed(lost)}; keep it"
     if added:
         return f"the prompt added {listed(added)}, which the source does not have; leave it out"
     # Expressions alone may move; a block that ends before it begins would not compile.
-    if found != wanted and any(tag.startswith("{%") for tag in wanted):
+    if tags_present != wanted and any(tag.startswith("{%") for tag in wanted):
         return f"the expressions and blocks changed their order; keep it: {listed(wanted)}"
     return ""
 
 
 def _hashes(text: str) -> int:
     """Return the number of ``#`` needed to quote a text."""
-    return 1 + max((len(found) for found in re.findall('"(#+)', text)), default=0)
+    return 1 + max((len(hashes) for hashes in re.findall('"(#+)', text)), default=0)
 
 
 def between(text: str) -> str:
@@ -198,9 +198,11 @@ def _of_type(file: BamlFile, block: Declaration, keys: set[str]) -> Iterator[Par
             literal=_said(block.attributes, "description", block.end - 1, _new_line(file, block)),
         )
     # The name of a member with an alias may be used by others.
-    named = {one.name: _of_member(one, "alias").text or one.name for one in block.members}
+    named = {
+        member.name: _of_member(member, "alias").text or member.name for member in block.members
+    }
     for member in block.members:
-        if any(one.name == "skip" for one in member.attributes):  # it is in no request
+        if any(attribute.name == "skip" for attribute in member.attributes):  # it is in no request
             continue
         what = f"{'field' if is_class else 'value'} {member.name} of {block.name}"
         kind = f" ({member.type})" if member.type else ""
@@ -229,8 +231,12 @@ def _of_member(member: Member, name: str) -> Literal:
 
 def _said(attributes: Iterable[Attribute], name: str, at: int, around: tuple[str, str]) -> Literal:
     """Return the literal of an attribute, or else the place and syntax to write it."""
-    found = (one.literal for one in attributes if one.name == name and one.literal)
-    return next(found, Literal(at, at, "", around=around))
+    literals = (
+        attribute.literal
+        for attribute in attributes
+        if attribute.name == name and attribute.literal
+    )
+    return next(literals, Literal(at, at, "", around=around))
 
 
 def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:
@@ -247,6 +253,6 @@ def _key(taken: set[str], *words: str) -> str:
     """Return an unused key; numbered, because declarations may differ only in case."""
     plain = "-".join(re.sub("[^a-z0-9_]", "-", word.lower()) for word in words)[:56]
     numbered = (f"{plain}-{number}" for number in count(2))
-    key = next(one for one in chain([plain], numbered) if one not in taken)
+    key = next(key for key in chain([plain], numbered) if key not in taken)
     taken.add(key)
     return key

@@ -70,7 +70,7 @@ class BamlSource(ForeignSource):
 
     def agent(self, model: Callable[[], ProviderAdapter] | None = None) -> BamlAgent:
         """Return the agent that runs the function on ``model``, or else on its own client."""
-        tests = {one.name: one for one in self.tests}
+        tests = {test.name: test for test in self.tests}
         return BamlAgent(function=self.function, tests=tests, model=model)
 
     def adapter(
@@ -85,8 +85,13 @@ class BamlSource(ForeignSource):
         """The tests as cases; their field ``file`` is the stem of their file's name."""
         return Dataset.of(
             [
-                Case(id=one.name, input=one.args, fields={"file": one.file.stem}, origin=one.origin)
-                for one in self.tests
+                Case(
+                    id=test.name,
+                    input=test.args,
+                    fields={"file": test.file.stem},
+                    origin=test.origin,
+                )
+                for test in self.tests
             ]
         )
 
@@ -94,10 +99,10 @@ class BamlSource(ForeignSource):
     def warnings(self) -> tuple[str, ...]:
         """A line for each test without rules, which every readable answer passes."""
         return tuple(
-            f"{one.origin}: test {one.name} has neither an @@assert nor a @@check, so every answer "
-            "that BAML can read passes it"
-            for one in self.tests
-            if not one.rules
+            f"{test.origin}: test {test.name} has neither an @@assert nor a @@check, so every "
+            "answer that BAML can read passes it"
+            for test in self.tests
+            if not test.rules
         )
 
     def messages(
@@ -120,7 +125,7 @@ class BamlSource(ForeignSource):
 
     def aggregation(self, metrics: Iterable[Metric]) -> Aggregation:
         """Return the mean of the required metrics except ``pass``, which is only reported."""
-        named = [one.name for one in metrics if is_required(one) and one.name != PASS]
+        named = [metric.name for metric in metrics if is_required(metric) and metric.name != PASS]
         return WeightedMean(dict.fromkeys(named, 1.0))
 
 

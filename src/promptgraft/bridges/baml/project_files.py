@@ -36,10 +36,10 @@ def baml_projects(
     """
     names = list(dict.fromkeys(given["function"])) or _with_tests(folder)
     parent = folder.resolve().parent
-    shown = parent.relative_to(Path.cwd()) if parent.is_relative_to(Path.cwd()) else parent
+    folder_shown = parent.relative_to(Path.cwd()) if parent.is_relative_to(Path.cwd()) else parent
     files = [FILE_NAME] if len(names) == 1 else [f"{name}.{FILE_NAME}" for name in names]
     return [
-        _project_of(shown / file, folder, name, given, budget=auto or "light")
+        _project_of(folder_shown / file, folder, name, given, budget=auto or "light")
         for name, file in zip(names, files, strict=True)
     ]
 
@@ -69,11 +69,11 @@ def _check_same(path: Path, folder: Path, name: str, given: FormatOptions) -> No
     """Refuse options that an existing project file contradicts or would ignore."""
     from promptgraft.project import open_project
 
-    found = open_project(path).config.baml
-    if found is None or (path.parent / found.baml).resolve() != folder.resolve():
+    baml_config = open_project(path).config.baml
+    if baml_config is None or (path.parent / baml_config.baml).resolve() != folder.resolve():
         raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
-    if found.function != name:
-        raise ConfigError(f"--function: {path} names `{found.function}`; change it there")
+    if baml_config.function != name:
+        raise ConfigError(f"--function: {path} names `{baml_config.function}`; change it there")
     others = [option for option in named_options(given) if option != "--function"]
     if others:
         raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
@@ -108,21 +108,21 @@ def _weights(written: str | None, tests: tuple[BamlTest, ...]) -> dict[str, Json
     """Return weights by objective; a check may be named alone."""
     from promptgraft.search.scores import weights_of
 
-    checks = {rule.name for one in tests for rule in one.rules if not rule.is_assert}
-    known = {*_OWN, *_AMOUNTS, *(f"check:{name}" for name in checks)}
-    found: dict[str, Json] = {}
+    checks = {rule.name for test in tests for rule in test.rules if not rule.is_assert}
+    weight_names = {*_OWN, *_AMOUNTS, *(f"check:{name}" for name in checks)}
+    weights: dict[str, Json] = {}
     for name, weight in (weights_of(written, "--weights") if written else {}).items():
         objective = _OBJECTIVES.get(name, name)
-        if objective not in known and name in checks:
+        if objective not in weight_names and name in checks:
             objective = f"check:{name}"
-        if objective not in known:
-            names = sorted({*known, *_OBJECTIVES, *checks})
+        if objective not in weight_names:
+            names = sorted({*weight_names, *_OBJECTIVES, *checks})
             raise ConfigError(
                 f"--weights: there is no objective `{name}`{did_you_mean(name, names)}; "
                 f"expected {', '.join(names)}"
             )
-        found[objective] = weight
-    return found
+        weights[objective] = weight
+    return weights
 
 
 def _model(written: str) -> dict[str, Json]:

@@ -131,16 +131,16 @@ def _faults(text: str, folder: Path) -> list[str]:
     faults = []
     for block in _BLOCK.findall(_traceless(text)):
         place = _PLACE.search(block)
-        said = block[: place.start()] if place else block
+        head = block[: place.start()] if place else block
         where = f"{folder / place[1]}:{place[2]}" if place else str(folder)
-        faults.append(f"{where}: {_clipped(said.removeprefix('Error validating: '))}")
+        faults.append(f"{where}: {_clipped(head.removeprefix('Error validating: '))}")
     return list(dict.fromkeys(faults)) or [f"{folder}: {_clipped(text)}"]
 
 
 def _reasons(text: str) -> str:
-    found = [one.replace('\\"', '"') for one in _REASON.findall(text)]
+    reasons = [reason.replace('\\"', '"') for reason in _REASON.findall(text)]
     # The first reason is that of the whole answer, which the others explain.
-    return _clipped("; ".join(dict.fromkeys(found[1:] or found or [_traceless(text)])))
+    return _clipped("; ".join(dict.fromkeys(reasons[1:] or reasons or [_traceless(text)])))
 
 
 class _AnyClass(dict[str, object]):
@@ -162,9 +162,9 @@ _AS_DATA = (_ENUMS, _CLASSES, _CLASSES, False)
 
 def _plain(value: object) -> Json:
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     return str(value)

@@ -94,7 +94,7 @@ class Declaration:
     def prompt(self) -> Literal | None:
         """The prompt of a function, or the text of a template string; None without one."""
         if self.kind in TEMPLATES:
-            raw = [one for one in self.tokens if one.kind is Kind.RAW]
+            raw = [token for token in self.tokens if token.kind is Kind.RAW]
             return read_literal(raw[-1]) if raw else None
         value = _without(self.value("prompt")[:2], SPACING)
         return read_literal(value[0]) if value and value[0].kind is Kind.RAW else None
@@ -149,13 +149,13 @@ def _declarations(source: str) -> Iterator[Declaration]:
     tokens = tokens_of(source)
     at, line = 0, 1
     while at < len(tokens):
-        found = _declaration(tokens, at, line) if _begins_line(tokens, at) else None
-        if found is not None:
-            yield found
-        taken = len(found.tokens) if found else 1
+        declaration = _declaration(tokens, at, line) if _begins_line(tokens, at) else None
+        if declaration is not None:
+            yield declaration
+        size = len(declaration.tokens) if declaration else 1
         # Counted while reading, so that a file of many declarations takes linear time.
-        line += sum(len(_BREAK.findall(one.text)) for one in tokens[at : at + taken])
-        at += taken
+        line += sum(len(_BREAK.findall(token.text)) for token in tokens[at : at + size])
+        at += size
 
 
 def _declaration(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
@@ -214,12 +214,12 @@ def _inputs(tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
     if begin >= len(tokens) or tokens[begin].text != "(":
         return {}, at
     end = closing(tokens, begin)
-    found: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     for part in _parted(tokens[begin + 1 : end]):
         name, _, kind = _text(part).partition(":")
         if name.strip():
-            found[name.strip()] = kind.strip()
-    return found, min(end + 1, len(tokens))
+            inputs[name.strip()] = kind.strip()
+    return inputs, min(end + 1, len(tokens))
 
 
 def _parted(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
@@ -270,31 +270,31 @@ def _members(tokens: Sequence[Token], *, typed: bool) -> Iterator[Member]:
         name = tokens[at]
         stop = _type_end(tokens, at + 1) if typed else at + 1
         kind = _text(tokens[at + 1 : stop]).strip()
-        found: list[Attribute] = []
+        attributes: list[Attribute] = []
         end = tokens[stop - 1].end
         while (place := _next(tokens, stop)) < len(tokens) and tokens[place].text == "@":
             attribute, stop = _attribute(tokens, place + 1)
-            found.append(attribute)
+            attributes.append(attribute)
             end = tokens[stop - 1].end
-        yield Member(name=name.text, type=kind, attributes=tuple(found), end=end)
+        yield Member(name=name.text, type=kind, attributes=tuple(attributes), end=end)
         at = stop
 
 
 def _type_end(tokens: Sequence[Token], at: int) -> int:
     """Return the end of the type that begins at ``at``; ``|`` may begin or end a line of it."""
-    end, wanted = at, True
+    end, expects_more = at, True
     while (place := _next(tokens, end)) < len(tokens):
         text, kind = tokens[place].text, tokens[place].kind
-        is_new_line = any(one.kind is Kind.BREAK for one in tokens[end:place])
-        if is_new_line and not wanted and text != "|":
+        is_new_line = any(token.kind is Kind.BREAK for token in tokens[end:place])
+        if is_new_line and not expects_more and text != "|":
             break
-        if wanted and (kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("):
+        if expects_more and (kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("):
             end = closing(tokens, place) + 1 if text == "(" else place + 1
             if text == "map":
                 end = closing(tokens, _next(tokens, end), marks="<>") + 1
-            wanted = False
+            expects_more = False
         elif text in ("?", "[", "]", "|", "."):
-            end, wanted = place + 1, text in ("|", ".")
+            end, expects_more = place + 1, text in ("|", ".")
         else:
             break
     return min(end, len(tokens))
@@ -309,9 +309,11 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
     if end >= len(tokens) or tokens[end].text != "(":
         return Attribute(name=name), min(end, len(tokens))
     close = min(closing(tokens, end), len(tokens) - 1)
-    given = tokens[end + 1 : close]
-    rule = next((one.text[2:-2].strip() for one in given if one.kind is Kind.JINJA), "")
-    return Attribute(name=name, literal=_argument(given), rule=rule), close + 1
+    tokens_inside = tokens[end + 1 : close]
+    rule = next(
+        (token.text[2:-2].strip() for token in tokens_inside if token.kind is Kind.JINJA), ""
+    )
+    return Attribute(name=name, literal=_argument(tokens_inside), rule=rule), close + 1
 
 
 def _argument(given: Sequence[Token]) -> Literal | None:
@@ -322,7 +324,7 @@ def _argument(given: Sequence[Token]) -> Literal | None:
     if first[0].kind in STRINGS:
         return read_literal(first[0])
     start, end = first[0].start, first[-1].end
-    return Literal(start, end, "".join(one.text for one in given if start <= one.start < end))
+    return Literal(start, end, "".join(token.text for token in given if start <= token.start < end))
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
@@ -361,7 +363,7 @@ def _without(tokens: Sequence[Token], kinds: tuple[Kind, ...]) -> list[Token]:
 
 
 def _text(tokens: Sequence[Token]) -> str:
-    return "".join(" " if one.kind is Kind.COMMENT else one.text for one in tokens).strip()
+    return "".join(" " if token.kind is Kind.COMMENT else token.text for token in tokens).strip()
 
 
 def words_of(written: str) -> frozenset[str]:
@@ -375,4 +377,8 @@ def _words(tokens: Sequence[Token]) -> Iterator[str]:
             yield token.text
         # The Jinja of a prompt calls template strings by name.
         elif token.kind in (*STRINGS, Kind.JINJA):
-            yield from (one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))
+            yield from (
+                inner_token.text
+                for inner_token in tokens_of(token.text.strip('#"'))
+                if _is_word(inner_token)
+            )

@@ -61,9 +61,9 @@ class BamlTest:
 
 def tests_in(file: BamlFile) -> Iterator[BamlTest]:
     """Yield the tests of a file, in order."""
-    for found in file.declarations:
-        if found.kind == "test":
-            yield _test(found, file)
+    for declaration in file.declarations:
+        if declaration.kind == "test":
+            yield _test(declaration, file)
 
 
 def _test(block: Declaration, file: BamlFile) -> BamlTest:
@@ -74,7 +74,11 @@ def _test(block: Declaration, file: BamlFile) -> BamlTest:
         name=block.name,
         functions=tuple(map(str, functions)) if isinstance(functions, list) else (),
         args=args if isinstance(args, dict) else {},
-        rules=tuple(_rule(one) for one in block.attributes if one.name in ("assert", "check")),
+        rules=tuple(
+            _rule(attribute)
+            for attribute in block.attributes
+            if attribute.name in ("assert", "check")
+        ),
         types=_between_braces(builder),
         file=file.path,
         line=block.line,
@@ -87,8 +91,8 @@ def _rule(found: Attribute) -> Rule:
 
 
 def _between_braces(tokens: Sequence[Token]) -> str:
-    begin = next((place for place, one in enumerate(tokens) if one.text == "{"), len(tokens))
-    return "".join(one.text for one in tokens[begin + 1 : closing(tokens, begin)])
+    begin = next((place for place, token in enumerate(tokens) if token.text == "{"), len(tokens))
+    return "".join(token.text for token in tokens[begin + 1 : closing(tokens, begin)])
 
 
 def read_value(tokens: Sequence[Token]) -> Json:
@@ -125,20 +129,20 @@ class _Reader:
         return self._bare()
 
     def _map(self) -> Json:
-        found: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         while self._has_more("}"):
             key = read_literal(self._tokens[self._at]).text
             self._at += 1
             self.skip(SPACING, marks=":")
             ended = self.is_over() or self._tokens[self._at].kind is Kind.BREAK
-            found[key] = None if ended else self.value()
-        return found
+            members[key] = None if ended else self.value()
+        return members
 
     def _list(self) -> Json:
-        found: list[Json] = []
+        items: list[Json] = []
         while self._has_more("]"):
-            found.append(self.value())
-        return found
+            items.append(self.value())
+        return items
 
     def _has_more(self, end: str) -> bool:
         """Return whether another item follows; consume the closing bracket if none does."""
@@ -158,9 +162,9 @@ class _Reader:
             if is_end or token.text[0] in _ENDS:
                 break
             self._at += 1
-        taken = self._tokens[begin : self._at]
-        text = "".join(one.text for one in taken).strip()
-        words = [one for one in taken if one.kind is not Kind.SPACE]
+        tokens_taken = self._tokens[begin : self._at]
+        text = "".join(token.text for token in tokens_taken).strip()
+        words = [token for token in tokens_taken if token.kind is not Kind.SPACE]
         if len(words) == 1 and words[0].kind is Kind.NUMBER:
             return float(text) if "." in text else int(text)
         if text.startswith("env."):

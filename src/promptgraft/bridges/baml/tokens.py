@@ -66,7 +66,7 @@ _JINJA = re.compile(r"\{\{(?:(?!\{\{)(?:.|[\r\n]))*?\}\}")
 
 def tokens_of(source: str) -> tuple[Token, ...]:
     """Return the tokens of a BAML file."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     before, at = "", 0
     while at < len(source):
         # Only there: elsewhere, two braces open two maps.
@@ -74,11 +74,11 @@ def tokens_of(source: str) -> tuple[Token, ...]:
         match = rule or _TOKENS.match(source, at)
         assert match is not None  # noqa: S101 - a mark is any character
         kind = Kind.JINJA if rule else Kind(match.lastgroup or Kind.MARK)
-        found.append(Token(kind, match[0], at))
+        tokens.append(Token(kind, match[0], at))
         if kind not in SILENT:
             before = match[0]
         at = match.end()
-    return tuple(found)
+    return tuple(tokens)
 
 
 @attrs.frozen

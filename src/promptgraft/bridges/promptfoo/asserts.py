@@ -67,21 +67,21 @@ def row_as_test(row: Node) -> Node:
         elif text:
             test[name] = _number(text) if name == "threshold" else text
     metric = {"metric": test.pop("metric")} if "metric" in test else {}
-    told: list[Json] = [{**one, **metric} for one in asserts]
-    return Node({**test, "vars": values, "assert": told}, row.path, row.source)
+    tests: list[Json] = [{**entry, **metric} for entry in asserts]
+    return Node({**test, "vars": values, "assert": tests}, row.path, row.source)
 
 
 def _of_text(text: str) -> dict[str, Json]:
     """Convert a cell, such as ``contains: a``, to an assertion."""
-    found = _SHORT.fullmatch(text.strip())
-    kind = "" if found is None else _LEGACY.get(found[2], found[2])
-    if found is None or kind not in _KNOWN:
+    match = _SHORT.fullmatch(text.strip())
+    kind = "" if match is None else _LEGACY.get(match[2], match[2])
+    if match is None or kind not in _KNOWN:
         return {"type": "equals", "value": text}
-    value: Json = found[4]
-    if found[4] is not None and kind.endswith(("-all", "-any")):
-        value = [one.strip() for one in found[4].split(",")]
-    entry: dict[str, Json] = {"type": f"{found[1] or ''}{kind}", "value": value}
-    threshold = found[3] or (found[4] if kind in ("cost", "latency") else None)
+    value: Json = match[4]
+    if match[4] is not None and kind.endswith(("-all", "-any")):
+        value = [word.strip() for word in match[4].split(",")]
+    entry: dict[str, Json] = {"type": f"{match[1] or ''}{kind}", "value": value}
+    threshold = match[3] or (match[4] if kind in ("cost", "latency") else None)
     return entry if threshold is None else {**entry, "threshold": _number(threshold)}
 
 
@@ -112,8 +112,8 @@ class Asserting:
         for key, member in members.items():
             if key not in _READ:
                 notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
-        told = str(node.member("type").value)
-        kind = told.removeprefix("not-")
+        type_text = str(node.member("type").value)
+        kind = type_text.removeprefix("not-")
         weight = node.member("weight").value
         if kind == "assert-set":
             if "threshold" in members:
@@ -126,36 +126,36 @@ class Asserting:
             what = "an assertion of weight 0 is left out: it decides nothing"
             notes.add(node.member("weight"), what)
             return
-        found = list(
+        metrics = list(
             self._of_code(kind, node, values) if kind in _CODE else self._of(kind, node, values)
         )
-        if not found:
+        if not metrics:
             why = _NONE.get(kind, "no metric does the same")
-            notes.add(node.member("type"), f"`{told}` is left out: {why}")
+            notes.add(node.member("type"), f"`{type_text}` is left out: {why}")
         label = node.member("metric").value
-        for one in found:
+        for metric in metrics:
             yield attrs.evolve(
-                one,
-                name=name_of(str(label or one.name or told), joint="_"),
+                metric,
+                name=name_of(str(label or metric.name or type_text), joint="_"),
                 weight=float(weight) if isinstance(weight, (int, float)) else 1.0,
-                inverted=one.inverted is not (told != kind),
+                inverted=metric.inverted is not (type_text != kind),
             )
 
     def _of(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
         value = self._value(node.member("value"), values)
         threshold = node.member("threshold").value
         judge = partial(self.judge, node.member("provider"))
-        if (made := _metric(kind, value, threshold, judge=judge)) is not None:
-            yield made
+        if (metric := _metric(kind, value, threshold, judge=judge)) is not None:
+            yield metric
 
     def _of_code(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
         """Convert code to metrics, or else to a function that the user has to write."""
         value = node.member("value")
         text = self._value(value, values)
         conditions = conditions_of(kind, text) if isinstance(text, str) else None
-        made = [_of_condition(one, values) for one in conditions or ()]
-        if made and None not in made:
-            yield from (one for one in made if one is not None)
+        metrics = [_of_condition(condition, values) for condition in conditions or ()]
+        if metrics and None not in metrics:
+            yield from (metric for metric in metrics if metric is not None)
             return
         original = value.value if isinstance(value.value, str) else json.dumps(value.value)
         named = code_reference(original)
@@ -172,13 +172,13 @@ class Asserting:
         def change(text: str) -> str:
             if "{{" not in text and "{%" not in text:
                 return text
-            found = filled(as_jinja(text).text, values)
-            if found is None:
+            text_filled = filled(as_jinja(text).text, values)
+            if text_filled is None:
                 what = f"{shown(text)} cannot be rendered by Jinja, and is kept as it is"
                 self.files.notes.add(node, what)
                 return text
-            self.files.budget.spend("characters", len(found), node.source.line(node.path, ""))
-            return found
+            self.files.budget.spend("characters", len(text_filled), node.source.line(node.path, ""))
+            return text_filled
 
         value = node.value
         if (
@@ -250,11 +250,14 @@ def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]
         return _compared(kind, value, threshold)
     if kind in _JUDGED and value:
         text, least = _JUDGED[kind]
-        asked = value if isinstance(value, list) else [value]
-        told = [one if isinstance(one, str) else json.dumps(one) for one in asked]
+        criteria = value if isinstance(value, list) else [value]
+        texts = [
+            criterion if isinstance(criterion, str) else json.dumps(criterion)
+            for criterion in criteria
+        ]
         rubrics: list[Json] = [
-            {"id": f"r{number}", "text": text.format(one)}
-            for number, one in enumerate(told, start=1)
+            {"id": f"r{number}", "text": text.format(criterion)}
+            for number, criterion in enumerate(texts, start=1)
         ]
         passing = least if threshold is None else threshold
         return Asked(
@@ -288,8 +291,8 @@ def _compared(kind: str, value: Json, threshold: Json) -> Asked | None:
 def _reference(kind: str, value: Json) -> Json:
     """Return the value to compare answers with; None if it is unusable."""
     if kind.endswith(("-all", "-any")):
-        given = value.split(",") if isinstance(value, str) else value
-        texts = [str(one).strip() for one in given] if isinstance(given, list) else []
+        words = value.split(",") if isinstance(value, str) else value
+        texts = [str(word).strip() for word in words] if isinstance(words, list) else []
         return [text for text in texts if text]
     if value is None or isinstance(value, (bool, dict, list)):
         return None

@@ -50,32 +50,36 @@ def judged(
     is the text of all prompts.
     """
     notes = asserting.files.notes
-    kept = [test for test in tests if test.asked]
-    if not kept:
-        kept = [attrs.evolve(test, asked=(_quality(asserting, place),)) for test in tests]
+    asserted = [test for test in tests if test.asked]
+    if not asserted:
+        asserted = [attrs.evolve(test, asked=(_quality(asserting, place),)) for test in tests]
     for test in tests:
-        if not test.asked and len(kept) < len(tests):
+        if not test.asked and len(asserted) < len(tests):
             notes.add(test.node, "a test without an assertion is left out")
     names: dict[tuple[str, int], str] = {}
-    chosen = [_named(test.asked, names) for test in kept]
-    metrics = {name: one for found in chosen for name, one in found.items()}
-    if all(one.kind in _FORM for one in metrics.values()):
+    chosen = [_named(test.asked, names) for test in asserted]
+    metrics = {
+        name: metric for metrics_of_test in chosen for name, metric in metrics_of_test.items()
+    }
+    if all(metric.kind in _FORM for metric in metrics.values()):
         what = "the assertions that are left judge form, cost and time, not what an answer says"
         notes.add(place, f"{what}: add a metric to `metrics`")
-    compared = [name for name, one in metrics.items() if one.reference is not None]
+    compared = [name for name, metric in metrics.items() if metric.reference is not None]
     several = len(compared) > 1
-    differ = any(list(found) != list(chosen[0]) for found in chosen)
+    differ = any(list(metrics_of_test) != list(chosen[0]) for metrics_of_test in chosen)
     cases = list[dict[str, Json]]()
-    for number, (test, found) in enumerate(zip(kept, chosen, strict=True), start=1):
+    for number, (test, metrics_of_test) in enumerate(zip(asserted, chosen, strict=True), start=1):
         if not test.is_case:
             continue
-        references = {name: found[name].reference for name in found if name in compared}
-        unread = {name: one for name, one in test.values.items() if name not in reads}
+        references = {
+            name: metrics_of_test[name].reference for name in metrics_of_test if name in compared
+        }
+        unread = {name: value for name, value in test.values.items() if name not in reads}
         fields: dict[str, Json] = {**test.fields}
         if unread:
             fields["vars"] = unread
         if differ:
-            fields["asserts"] = [*found]
+            fields["asserts"] = [*metrics_of_test]
         case: dict[str, Json] = {
             "id": f"test-{number}",
             "input": {
@@ -88,9 +92,9 @@ def judged(
             "fields": fields or None,
         }
         cases.append({key: value for key, value in case.items() if value is not None})
-    thresholds = {test.threshold for test in kept}
+    thresholds = {test.threshold for test in asserted}
     if len(thresholds) > 1:
-        notes.add(kept[0].node, "a `threshold` that not all tests have is left out")
+        notes.add(asserted[0].node, "a `threshold` that not all tests have is left out")
     threshold = thresholds.pop() if len(thresholds) == 1 else None
     return cases, _judging(metrics, threshold, differ=differ, paths=several)
 
@@ -105,31 +109,31 @@ def _quality(asserting: Asserting, place: Node) -> Asked:
 
 def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[str, Asked]:
     """Return assertions by metric name; equal assertions of different tests share a name."""
-    found: dict[str, Asked] = {}
-    for one in asked:
-        slot = (one.key, sum(one.key == other.key for other in found.values()))
+    by_name: dict[str, Asked] = {}
+    for entry in asked:
+        slot = (entry.key, sum(entry.key == entry_named.key for entry_named in by_name.values()))
         if slot not in names:
-            names[slot] = name_of(one.name, list(names.values()), joint="_")
-        found[names[slot]] = one
-    return found
+            names[slot] = name_of(entry.name, list(names.values()), joint="_")
+        by_name[names[slot]] = entry
+    return by_name
 
 
 def _judging(
     metrics: Mapping[str, Asked], threshold: Json, *, differ: bool, paths: bool
 ) -> dict[str, Json]:
     entries: list[Json] = []
-    for name, one in metrics.items():
-        path = {"expected_path": name} if paths and one.reference is not None else {}
-        entries.append({"name": name, "kind": one.kind, **one.options, **path})
-    weights: dict[str, Json] = {name: one.weight for name, one in metrics.items()}
+    for name, metric in metrics.items():
+        path = {"expected_path": name} if paths and metric.reference is not None else {}
+        entries.append({"name": name, "kind": metric.kind, **metric.options, **path})
+    weights: dict[str, Json] = {name: metric.weight for name, metric in metrics.items()}
     weighted: dict[str, Json] = (
-        {"weights": weights} if any(one.weight != 1 for one in metrics.values()) else {}
+        {"weights": weights} if any(metric.weight != 1 for metric in metrics.values()) else {}
     )
-    inverted: list[Json] = [name for name, one in metrics.items() if one.inverted]
+    inverted: list[Json] = [name for name, metric in metrics.items() if metric.inverted]
     if not (differ or inverted) and threshold is None:
         return {"metrics": entries, **({"aggregation": weighted} if weighted else {})}
-    own: dict[str, Json] = {**weighted, "inverted": inverted or None, "threshold": threshold}
-    further = {key: value for key, value in own.items() if value is not None}
+    settings: dict[str, Json] = {**weighted, "inverted": inverted or None, "threshold": threshold}
+    further = {key: value for key, value in settings.items() if value is not None}
     return {"metrics": [{"name": "asserts", "kind": "by_case", **further, "metrics": entries}]}
 
 
@@ -147,11 +151,18 @@ def _bound(name: str, value: Json, text: str) -> Json:
 def choices_of(tests: Sequence[Test]) -> list[str]:
     """Return the possible answers, if all tests expect one of a few whole texts."""
     labels = [
-        {str(one.reference) for one in test.asked if one.kind == "exact" and not one.inverted}
+        {
+            str(entry.reference)
+            for entry in test.asked
+            if entry.kind == "exact" and not entry.inverted
+        }
         for test in tests
         if test.asked
     ]
-    found = sorted(set().union(*labels))
+    labels_sorted = sorted(set().union(*labels))
     # Labels repeat from test to test; expected texts that rarely do are free answers.
-    is_choice = all(len(one) == 1 for one in labels) and 1 < len(found) <= len(labels) / 2
-    return found if is_choice else []
+    is_choice = (
+        all(len(labels_of_test) == 1 for labels_of_test in labels)
+        and 1 < len(labels_sorted) <= len(labels) / 2
+    )
+    return labels_sorted if is_choice else []

@@ -39,8 +39,8 @@ _CODE = re.compile(
 
 def code_reference(text: str) -> tuple[str, str] | None:
     """Return the file and the function that a text names; None if it names no code."""
-    found = _CODE.match(text.strip())
-    return None if found is None else (found[1], found[2] or "")
+    match = _CODE.match(text.strip())
+    return None if match is None else (match[1], match[2] or "")
 
 
 @attrs.define
@@ -68,21 +68,25 @@ class Stubs:
     def _added(self, module: str, name: str, node: Node, original: str) -> str:
         key = module, name, original
         if key not in self._named:
-            taken = [one for (where, *_), one in self._named.items() if where == module]
-            made = name_of(name, joint="_")
-            is_name = made.isidentifier() and not keyword.iskeyword(made)
-            made = name_of(made if is_name else f"x_{made}", taken, joint="_")
-            self._named[key] = made
+            names_taken = [
+                name_in_module
+                for (where, *_), name_in_module in self._named.items()
+                if where == module
+            ]
+            new_name = name_of(name, joint="_")
+            is_name = new_name.isidentifier() and not keyword.iskeyword(new_name)
+            new_name = name_of(new_name if is_name else f"x_{new_name}", names_taken, joint="_")
+            self._named[key] = new_name
             arguments = "case, answer" if module == self.metrics else ""
             comments = [node.source.line(node.path, "").strip().rstrip(":")]
             comments += original[:_LONGEST_CODE].splitlines()
             lines = self._lines.setdefault(module, [])
-            lines += _stub(f"{made}({arguments})", comments, f"write `{made}` in {module}")
+            lines += _stub(f"{new_name}({arguments})", comments, f"write `{new_name}` in {module}")
         return f"{module}:{self._named[key]}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(f"{module}:{made}" for (module, *_), made in self._named.items())
+        return tuple(f"{module}:{name}" for (module, *_), name in self._named.items())
 
     @property
     def files(self) -> dict[str, str]:
@@ -108,8 +112,8 @@ def python_prompt(text: str, function: str) -> Messages | None:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    functions = [one for one in module.body if isinstance(one, ast.FunctionDef)]
-    named = [one for one in functions if one.name == function or not function]
+    functions = [statement for statement in module.body if isinstance(statement, ast.FunctionDef)]
+    named = [candidate for candidate in functions if candidate.name == function or not function]
     if len(named) != 1:
         return None
     names: dict[str, ast.expr] = {}

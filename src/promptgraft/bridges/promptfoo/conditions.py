@@ -53,12 +53,16 @@ def conditions_of(kind: str, code: str) -> list[Condition] | None:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         parts = _python_conjuncts(tree.body)
-        found = [_of_python(part) for part in parts]
+        conditions = [_of_python(part) for part in parts]
     else:
         bare = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE).strip()
         bare = re.sub(r"^return\b|;\s*$", "", bare).strip()
-        found = [_of_javascript(part.strip()) for part in _conjuncts(bare)]
-    return [one for one in found if one is not None] if None not in found else None
+        conditions = [_of_javascript(part.strip()) for part in _conjuncts(bare)]
+    return (
+        [condition for condition in conditions if condition is not None]
+        if None not in conditions
+        else None
+    )
 
 
 _STRING = r"""(?:"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)')"""
@@ -91,26 +95,26 @@ def _conjuncts(code: str) -> list[str]:
 
 
 def _of_javascript(code: str) -> Condition | None:
-    if found := _LENGTH.fullmatch(code):
-        return _length(found["sign"].replace("===", "=="), int(found["size"]))
-    if found := _SAME.fullmatch(code):
-        folded: dict[str, Json] = {"ignore_case": True} if found["lower"] else {}
-        return _compared(found, "exact", folded, inverted=found["sign"].startswith("!"))
-    if found := _HELD.fullmatch(code):
-        folded = {"ignore_case": True} if found["lower"] else {}
-        if found["call"] == "includes":
-            return _compared(found, "contains", folded, inverted=bool(found["sign"]))
-        prefix = _text_in(found)
+    if match := _LENGTH.fullmatch(code):
+        return _length(match["sign"].replace("===", "=="), int(match["size"]))
+    if match := _SAME.fullmatch(code):
+        folded: dict[str, Json] = {"ignore_case": True} if match["lower"] else {}
+        return _compared(match, "exact", folded, inverted=match["sign"].startswith("!"))
+    if match := _HELD.fullmatch(code):
+        folded = {"ignore_case": True} if match["lower"] else {}
+        if match["call"] == "includes":
+            return _compared(match, "contains", folded, inverted=bool(match["sign"]))
+        prefix = _text_in(match)
         if prefix is None or folded:
             return None
         pattern = rf"\A{re.escape(prefix)}"
-        return Condition(kind="regex", value=pattern, inverted=bool(found["sign"]))
-    if found := _TESTED.fullmatch(code):
-        flags = f"(?{found['flags']})" if found["flags"] else ""
-        pattern = flags + found["pattern"].replace(r"\/", "/")
-        return Condition(kind="regex", value=pattern, inverted=bool(found["sign"]))
-    if found := _MEMBER.fullmatch(code):
-        return _member(found)
+        return Condition(kind="regex", value=pattern, inverted=bool(match["sign"]))
+    if match := _TESTED.fullmatch(code):
+        flags = f"(?{match['flags']})" if match["flags"] else ""
+        pattern = flags + match["pattern"].replace(r"\/", "/")
+        return Condition(kind="regex", value=pattern, inverted=bool(match["sign"]))
+    if match := _MEMBER.fullmatch(code):
+        return _member(match)
     return None
 
 
@@ -184,20 +188,20 @@ _SIGNS: Mapping[type[ast.cmpop], str] = {
 def _of_python(node: ast.expr) -> Condition | None:
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return None
-    left, operator, right = ast.unparse(node.left), node.ops[0], node.comparators[0]
+    left_text, operator, right = ast.unparse(node.left), node.ops[0], node.comparators[0]
     held = right.value if isinstance(right, ast.Constant) else None
     constant = held if isinstance(held, str | int | float) else None
     variable = _python_variable(right)
     sign = _SIGNS.get(type(operator), "")
-    if left == "len(output)" and sign and type(constant) is int:
+    if left_text == "len(output)" and sign and type(constant) is int:
         return _length(sign, constant)
     if isinstance(operator, ast.In | ast.NotIn):
         return _python_contains(node, inverted=isinstance(operator, ast.NotIn))
     if not isinstance(operator, ast.Eq | ast.NotEq) or not (variable or constant is not None):
         return None
     inverted = isinstance(operator, ast.NotEq)
-    if left in ("output", "output.strip()", "output.lower()", "output.strip().lower()"):
-        folded: dict[str, Json] = {"ignore_case": True} if "lower" in left else {}
+    if left_text in ("output", "output.strip()", "output.lower()", "output.strip().lower()"):
+        folded: dict[str, Json] = {"ignore_case": True} if "lower" in left_text else {}
         value = constant if isinstance(constant, str) else None
         if not (value or variable):
             return None
@@ -236,8 +240,8 @@ def _python_contains(node: ast.Compare, *, inverted: bool) -> Condition | None:
 def _python_variable(node: ast.expr) -> str:
     """Return the name in `context["vars"]["name"]` or `context["vars"].get("name")`."""
     text = ast.unparse(node).replace('"', "'")
-    found = re.fullmatch(r"context\['vars'\](?:\['(\w+)'\]|\.get\('(\w+)'\))", text)
-    return "" if found is None else found[1] or found[2]
+    match = re.fullmatch(r"context\['vars'\](?:\['(\w+)'\]|\.get\('(\w+)'\))", text)
+    return "" if match is None else match[1] or match[2]
 
 
 def _python_keys(node: ast.expr) -> Iterator[str]:

@@ -123,18 +123,18 @@ def _resolved(whole: Json, files: Foreign, source: Source) -> Json:
     def resolved(value: Json, depth: int) -> Json:
         files.budget.spend("iterations", 1, where, "write fewer of them")
         if isinstance(value, list):
-            return [resolved(one, depth) for one in value]
+            return [resolved(item, depth) for item in value]
         if not isinstance(value, dict):
             return value
         place = value.get("$ref")
         is_reference = len(value) == 1 and isinstance(place, str) and place.startswith("#/")
         if is_reference and isinstance(place, str) and depth < _LONGEST_CHAIN:
-            found = whole
+            text = whole
             for step in place.removeprefix("#/").split("/"):
-                found = found.get(step) if isinstance(found, dict) else None
+                text = text.get(step) if isinstance(text, dict) else None
             # An unknown one is left as it is, so that a fault names it where it is used.
-            return value if found is None else resolved(found, depth + 1)
-        return {key: resolved(one, depth) for key, one in value.items()}
+            return value if text is None else resolved(text, depth + 1)
+        return {key: resolved(item, depth) for key, item in value.items()}
 
     return resolved(whole, 0)
 
@@ -162,7 +162,7 @@ class _Reader:
         self._files.raise_all()
         tests = tests or self._no_tests(place)
         variables = sorted({name for test in tests for name in test.values})
-        written = {name: self._written(one, variables) for name, one in prompts.items()}
+        written = {name: self._written(prompt, variables) for name, prompt in prompts.items()}
         texts = [text for messages in written.values() for _, text in messages]
         read = sorted(reads(written.values()) - {WRITE_HERE})
         if not read:
@@ -194,12 +194,12 @@ class _Reader:
             },
             files={
                 self._cases: lines_of(cases),
-                **{paths[name]: prompt_file(name, one, choices) for name, one in written.items()},
+                **{paths[name]: prompt_file(name, file, choices) for name, file in written.items()},
                 **self._stubs.files,
             },
             notes=self._notes.lines,
             unwritten=(
-                *(paths[name] for name, one in prompts.items() if one.why),
+                *(paths[name] for name, prompt in prompts.items() if prompt.why),
                 *self._stubs.names,
                 *((self._cases,) if few else ()),
             ),
@@ -222,17 +222,17 @@ class _Reader:
         self._note_keys(node, "maxConcurrency repeat")
         runs, workers = node.member("repeat").value, node.member("maxConcurrency").value
         repeated: dict[str, Json] = {"optimizer": {"objectives": {"num_runs": runs}}}
-        given = repeated if isinstance(runs, int) and runs > 1 else {}
+        repeats = repeated if isinstance(runs, int) and runs > 1 else {}
         is_count = isinstance(workers, int) and workers > 0
-        return {**given, **({"workers": workers} if is_count else {})}
+        return {**repeats, **({"workers": workers} if is_count else {})}
 
     def _prompts(self, node: Node) -> dict[str, Read]:
         values = self._root.member("env").members()
-        environment = {name: str(one.value) for name, one in values.items()}
-        found = Prompts(files=self._files, environment=environment).read(node)
-        if not found and node.is_right():
+        environment = {name: str(value.value) for name, value in values.items()}
+        prompts = Prompts(files=self._files, environment=environment).read(node)
+        if not prompts and node.is_right():
             node.fault("expected at least one prompt, found none that can be imported")
-        return found
+        return prompts
 
     def _written(self, prompt: Read, variables: Sequence[str]) -> list[tuple[str, str]]:
         if not prompt.why:
@@ -264,7 +264,9 @@ class _Reader:
         default = self._root.member("defaultTest")
         if not isinstance(default.value, str):
             return default
-        opened = (self._files.opened(one).root for one in self._files.named(default, default.value))
+        opened = (
+            self._files.opened(file).root for file in self._files.named(default, default.value)
+        )
         return next(opened, Node(None, default.path, default.source))
 
     def _no_tests(self, place: Node) -> list[Test]:
@@ -275,16 +277,18 @@ class _Reader:
 
     def _entries(self, node: Node) -> Iterator[Node]:
         """Yield the objects of a list, whose items may be files with further lists."""
-        for one in node.items() or ([node] if node.value else []):
-            if isinstance(one.value, dict) and ("path" not in one.value or "vars" in one.value):
-                yield one
-            elif isinstance(one.value, dict):
-                what = f"`{one.value['path']}` makes tests, and {_PROGRAM}"
-                self._notes.add(one, f"{what}: write them as lines of {self._cases}")
-            elif not isinstance(one.value, str):
-                one.expected("a test, or a file with tests")
+        for entry in node.items() or ([node] if node.value else []):
+            if isinstance(entry.value, dict) and (
+                "path" not in entry.value or "vars" in entry.value
+            ):
+                yield entry
+            elif isinstance(entry.value, dict):
+                what = f"`{entry.value['path']}` makes tests, and {_PROGRAM}"
+                self._notes.add(entry, f"{what}: write them as lines of {self._cases}")
+            elif not isinstance(entry.value, str):
+                entry.expected("a test, or a file with tests")
             else:
-                yield from self._of_file(one, one.value)
+                yield from self._of_file(entry, entry.value)
 
     def _of_file(self, node: Node, name: str) -> Iterator[Node]:
         if code_reference(name):
@@ -310,31 +314,33 @@ class _Reader:
         for level in levels:
             values |= self._values(level.member("vars"), missing)
         fixed = any(level.member("options").member("disableVarExpansion").value for level in levels)
-        several = {name: one for name, one in values.items() if isinstance(one, list) and not fixed}
+        several = {
+            name: value for name, value in values.items() if isinstance(value, list) and not fixed
+        }
         self._spend(levels[-1].member("vars"), math.prod(map(len, several.values())))
         for chosen in itertools.product(*several.values()):
             yield {**values, **dict(zip(several, chosen, strict=True))}, frozenset(missing)
 
     def _values(self, node: Node, missing: set[str]) -> dict[str, Json]:
         if not isinstance(node.value, (str, list)):
-            found: dict[str, Json] = {}
-            for name, one in node.members().items():
+            values: dict[str, Json] = {}
+            for name, member in node.members().items():
                 missing.discard(name)
-                if _is_code(one.value):
+                if _is_code(member.value):
                     what = f"`{name}` comes from code: write its values in {self._cases}"
-                    self._notes.add(one, f"{what}, in place of {one.value}")
+                    self._notes.add(member, f"{what}, in place of {member.value}")
                     missing.add(name)
-                found[name] = self._variable(one)
-            return found
+                values[name] = self._variable(member)
+            return values
         files = [
             path
-            for one in node.items() or [node]
-            for path in self._files.named(one, str(one.value))
+            for item in node.items() or [node]
+            for path in self._files.named(item, str(item.value))
         ]
         return {
-            name: one.value
+            name: member.value
             for path in files
-            for name, one in self._files.opened(path).root.members().items()
+            for name, member in self._files.opened(path).root.members().items()
         }
 
     def _variable(self, node: Node) -> Json:
@@ -346,46 +352,46 @@ class _Reader:
         if _NO_TEXTS.search(value):
             self._notes.add(node, f"{value} is kept as it is: only texts and data are read")
             return value
-        found: list[Json] = [
+        values: list[Json] = [
             self._files.opened(path).root.value
             if path.suffix in DATA
             else self._files.text(path, node)
             for path in self._files.named(node, value)
         ]
-        return found[0] if len(found) == 1 else found
+        return values[0] if len(values) == 1 else values
 
     def _test(
         self, levels: Sequence[Node], given: Mapping[str, Json], missing: frozenset[str]
     ) -> Test:
         options: dict[str, Node] = {}
-        known: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         for level in levels:
             self._note_keys(level, _TEST)
             self._note_keys(level.member("options"), _OPTIONS)
             options |= level.member("options").members()
-            known |= {key: one.value for key, one in level.members().items()}
+            members |= {key: member.value for key, member in level.members().items()}
         skips = "disableDefaultAsserts" in options and options["disableDefaultAsserts"].value
-        values = {name: self._filled(one, given, levels[-1]) for name, one in given.items()}
+        values = {name: self._filled(value, given, levels[-1]) for name, value in given.items()}
         default = options.get("provider", Node(None, (), self._root.source))
         asserting = attrs.evolve(
             self._asserting,
             judge=lambda node: self._models.judge(default if node.value is None else node),
         )
-        asked = [
-            one
+        asserts = [
+            entry
             for level in levels[1 if skips else 0 :]
             for item in level.member("assert").items()
-            for one in asserting.read(item, values)
+            for entry in asserting.read(item, values)
         ]
-        output = known.get("providerOutput")
+        output = members.get("providerOutput")
         return Test(
             node=levels[-1],
             values=values,
             missing=missing,
-            asked=asked,
-            fields={name: known[name] for name in ("description", "metadata") if name in known},
+            asked=asserts,
+            fields={name: members[name] for name in ("description", "metadata") if name in members},
             recorded=output if output is None or isinstance(output, str) else json.dumps(output),
-            threshold=known.get("threshold"),
+            threshold=members.get("threshold"),
         )
 
     def _filled(self, value: Json, given: Mapping[str, Json], node: Node) -> Json:
@@ -395,9 +401,9 @@ class _Reader:
         from promptgraft.prompt.sandbox import bounded
 
         with bounded() as work:
-            found = filled(as_jinja(value).text, given)
+            text = filled(as_jinja(value).text, given)
         where = node.source.line(node.path, "").rstrip(": ")
         # One step of a loop takes as long as many characters.
         unit: Unit = "iterations" if "{%" in value else "characters"
         self._files.budget.spend(unit, work[0], where, "shorten its loops")
-        return found or value
+        return text or value

@@ -84,17 +84,19 @@ def read_provider(node: Node, notes: Notes) -> dict[str, Json] | None:
     if not (kind in _OWN or kind in _COMPATIBLE) or _OTHERS.match(":".join(rest)):
         return None
     model = ":".join(rest[1:] if len(rest) > 1 and rest[0] in _INTERFACES else rest)
-    own = _OWN.get(kind, "openai")
-    if not model or (own in _CLAUDE_ONLY and "claude" not in model and own != "anthropic"):
+    own_provider = _OWN.get(kind, "openai")
+    if not model or (
+        own_provider in _CLAUDE_ONLY and "claude" not in model and own_provider != "anthropic"
+    ):
         return None
-    found: dict[str, Json] = {"provider": own}
+    model_read: dict[str, Json] = {"provider": own_provider}
     if kind in _COMPATIBLE:
         address, variable = _COMPATIBLE[kind]
-        found |= {"base_url": address, "api_key": f"${{{variable}}}" if variable else NO_KEY}
-    found["model"] = model
-    for key, value in _options(own, model, provider.config, notes):
-        found[key] = value
-    return found
+        model_read |= {"base_url": address, "api_key": f"${{{variable}}}" if variable else NO_KEY}
+    model_read["model"] = model
+    for key, value in _options(own_provider, model, provider.config, notes):
+        model_read[key] = value
+    return model_read
 
 
 def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[tuple[str, Json]]:
@@ -131,8 +133,8 @@ def _takes(provider: str, model: str, option: str, value: Json) -> bool:
     ):
         return False
     validator = fields[option].validator
-    given = tuple(value) if isinstance(value, list) else value
-    return not isinstance(validator, Check) or validator.fits(given) is not None
+    values = tuple(value) if isinstance(value, list) else value
+    return not isinstance(validator, Check) or validator.fits(values) is not None
 
 
 def _samples(provider: str, model: str) -> bool:
@@ -179,17 +181,21 @@ class Models:
         return self._known[key]
 
     def _converted(self, several: Sequence[Node], role: str) -> Json:
-        for other in several[1:]:
-            self.files.notes.add(other, "only the first provider is taken: a project has one model")
+        for provider in several[1:]:
+            self.files.notes.add(
+                provider, "only the first provider is taken: a project has one model"
+            )
         first = several[0]
         # Of a provider for each kind of question, the one that writes texts judges.
         first = self._in_files(first.member("text") if "text" in first.members() else first)
-        found = read_provider(first, self.files.notes)
-        if found is not None:
-            return found
-        told = named_provider(first, self.files.notes).id
-        where = self.stubs.model(role, first, f"in place of `{told}`")
-        what = f"no model here is `{told}`: write `{where}`, or name a model in `models.{role}`"
+        model = read_provider(first, self.files.notes)
+        if model is not None:
+            return model
+        provider_id = named_provider(first, self.files.notes).id
+        where = self.stubs.model(role, first, f"in place of `{provider_id}`")
+        what = (
+            f"no model here is `{provider_id}`: write `{where}`, or name a model in `models.{role}`"
+        )
         self.files.notes.add(first, what)
         return {"python": where}
 
@@ -204,9 +210,9 @@ class Models:
 
     def judge(self, node: Node) -> str:
         """Return the name of the judge for a provider, or else for the task's model."""
-        own = f"judge_{len(self.judges) + 1}"
-        model = self._task if node.value is None else self._model(node, own)
-        known = next((name for name, one in self.judges.items() if one == model), None)
-        name = known or f"judge-{len(self.judges) + 1}"
+        judge_name = f"judge_{len(self.judges) + 1}"
+        model = self._task if node.value is None else self._model(node, judge_name)
+        same_judge = next((name for name, judge in self.judges.items() if judge == model), None)
+        name = same_judge or f"judge-{len(self.judges) + 1}"
         self.judges[name] = model
         return name

@@ -52,7 +52,7 @@ def as_jinja(template: str, environment: Mapping[str, str] | None = None) -> Con
         return Converted(text=template, dropped=(), unset=())
     from promptgraft.prompt.sandbox import sandbox
 
-    known, values = sandbox().filters, environment or {}
+    filters, values = sandbox().filters, environment or {}
     dropped: list[str] = []
     unset: list[str] = []
 
@@ -63,7 +63,7 @@ def as_jinja(template: str, environment: Mapping[str, str] | None = None) -> Con
         return values.get(name, "")
 
     def filtered(found: re.Match[str]) -> str:
-        if found[1] in known:
+        if found[1] in filters:
             return found[0]
         dropped.append(found[1])
         return ""

@@ -53,24 +53,24 @@ class Prompts:
 
     def read(self, node: Node) -> dict[str, Read]:
         """Return the prompts by name, or the only one that the user has to write."""
-        found: dict[str, Read] = {}
+        by_name: dict[str, Read] = {}
         unwritten: dict[str, Read] = {}
         for entry in _entries(node):
             for prompt in self._prompt(entry):
-                names = {*found, *unwritten}
+                names = {*by_name, *unwritten}
                 if prompt.why:
                     unwritten[name_of(prompt.name, list(names))] = prompt
                     self.files.notes.add(entry, prompt.why)
-                elif found and reads([prompt.messages]) != reads(
-                    p.messages for p in found.values()
+                elif by_name and reads([prompt.messages]) != reads(
+                    p.messages for p in by_name.values()
                 ):
                     why = "is left out: prompts of a project have the same placeholders"
                     text = f"the prompt `{prompt.name}` {why}; import it by itself"
                     self.files.notes.add(entry, text)
                 else:
-                    found[name_of(prompt.name, list(names))] = prompt
+                    by_name[name_of(prompt.name, list(names))] = prompt
         # Beside a prompt that can be asked, one that cannot would stop everything.
-        return found or dict(list(unwritten.items())[:1])
+        return by_name or dict(list(unwritten.items())[:1])
 
     def _prompt(self, node: Node) -> Iterator[Read]:
         """Yield the prompts of an entry."""
@@ -125,11 +125,11 @@ class Prompts:
             yield self._of_text(name, text, node)
             return
         opened = self.files.opened(path).root
-        if any("role" in one.members() for one in opened.items() or [opened]):
+        if any("role" in item.members() for item in opened.items() or [opened]):
             yield Read(name=name, messages=list(self._chat(opened)))
         else:
-            for one in opened.items():
-                yield from self._prompt(one)
+            for item in opened.items():
+                yield from self._prompt(item)
 
     def _made_by_code(self, node: Node, code: tuple[str, str], label: str) -> Read:
         file, function = code
@@ -137,10 +137,10 @@ class Prompts:
         what = f"`{file}{':' if function else ''}{function}` is a function, which is not run here"
         if file.endswith(".py") and self.files.has(node, file):
             for path in self.files.named(node, file):
-                made = python_prompt(self.files.text(path, node), function)
-                if made is not None:
+                text = python_prompt(self.files.text(path, node), function)
+                if text is not None:
                     self.files.notes.add(node, f"{what}: the text that it returns is the prompt")
-                    return Read(name=name, messages=made)
+                    return Read(name=name, messages=text)
         return Read(name=name, messages=[], why=f"{what}: {_unwritten()}")
 
     def _of_text(self, name: str, text: str, node: Node) -> Read:
@@ -202,7 +202,10 @@ def unwritten_text(why: str, variables: Iterable[str]) -> str:
 def _entries(node: Node) -> list[Node]:
     if isinstance(node.value, dict):
         named = node.members().items()
-        return [Node({"id": key, "label": one.value}, one.path, one.source) for key, one in named]
+        return [
+            Node({"id": key, "label": value.value}, value.path, value.source)
+            for key, value in named
+        ]
     if node.value is None:
         return [Node("{{prompt}}", node.path, node.source)]
     return node.items() or ([node] if isinstance(node.value, str) else [])
@@ -230,4 +233,6 @@ def _as_chat(text: str, budget: WorkBudget) -> Json:
 
 def _is_chat(value: Json) -> bool:
     messages = value if isinstance(value, list) else [value]
-    return bool(messages) and all(isinstance(one, dict) and "role" in one for one in messages)
+    return bool(messages) and all(
+        isinstance(message, dict) and "role" in message for message in messages
+    )

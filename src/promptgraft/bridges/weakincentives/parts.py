@@ -62,8 +62,8 @@ def sources_of(prompt: Any, parts: Sequence[str] | None) -> Mapping[Part, str]:
     Raises:
         ConfigError: a name is unknown, or no part accepts overrides.
     """
-    found = dict(_overridable(prompt))
-    by_name = {part.name: part for part in found}
+    sources = dict(_overridable(prompt))
+    by_name = {part.name: part for part in sources}
     for name in parts or ():
         if name not in by_name:
             if _EXAMPLES.search(name):
@@ -74,7 +74,7 @@ def sources_of(prompt: Any, parts: Sequence[str] | None) -> Mapping[Part, str]:
                 )
             near = did_you_mean(name, list(by_name))
             raise ConfigError(f"parts: no part `{name}`{near}; there are {listed(by_name)}")
-    chosen = {part: text for part, text in found.items() if parts is None or part.name in parts}
+    chosen = {part: text for part, text in sources.items() if parts is None or part.name in parts}
     if not chosen:
         raise ConfigError("parts: expected a part that accepts overrides, found none")
     return chosen
@@ -138,15 +138,17 @@ def _put_section(
 ) -> None:
     from weakincentives.prompt.overrides import SectionOverride
 
-    kept = sections.pop(part.path, None)
+    removed = sections.pop(part.path, None)
     if text is not None:
-        [found] = [one.content_hash for one in descriptor.sections if one.path == part.path]
+        [content_hash] = [
+            section.content_hash for section in descriptor.sections if section.path == part.path
+        ]
         sections[part.path] = SectionOverride(
             path=part.path,
-            expected_hash=found,
+            expected_hash=content_hash,
             body=text,
-            summary=kept and kept.summary,
-            visibility=kept and kept.visibility,
+            summary=removed and removed.summary,
+            visibility=removed and removed.visibility,
         )
 
 
@@ -155,14 +157,16 @@ def _put_tool(
 ) -> None:
     from weakincentives.prompt.overrides import ToolOverride
 
-    kept = tools.pop(part.tool, None)
-    parameters = dict(kept.param_descriptions) if kept else {}
+    removed = tools.pop(part.tool, None)
+    parameters = dict(removed.param_descriptions) if removed else {}
     # Descriptions of parameters are not ours to change, so they outlive the description.
     if text is not None or parameters:
-        [found] = [one.contract_hash for one in descriptor.tools if one.name == part.tool]
+        [contract_hash] = [
+            tool.contract_hash for tool in descriptor.tools if tool.name == part.tool
+        ]
         tools[part.tool] = ToolOverride(
             name=part.tool,
-            expected_contract_hash=found,
+            expected_contract_hash=contract_hash,
             description=text,
             param_descriptions=parameters,
         )
@@ -170,8 +174,8 @@ def _put_tool(
 
 def placeholders_in(template: str) -> tuple[str, ...]:
     """Return the placeholders of a template as written, each once."""
-    found = {_named(match): match[0] for match in Template.pattern.finditer(template)}
-    return tuple(marker for name, marker in found.items() if name)
+    placeholders = {_named(match): match[0] for match in Template.pattern.finditer(template)}
+    return tuple(marker for name, marker in placeholders.items() if name)
 
 
 def fitting(part: Part, source: str, proposal: str) -> str:
@@ -194,20 +198,20 @@ def fitting(part: Part, source: str, proposal: str) -> str:
 
 def _literal_but(text: str, placeholders: Sequence[str]) -> str:
     names = {marker.strip("${}"): marker for marker in placeholders}
-    kept = set()
+    names_kept = set()
 
     def literal(match: Any) -> str:
         name = _named(match)
         if name in names:
-            kept.add(name)
+            names_kept.add(name)
         return str(match[0] if name in names or match["escaped"] else f"${match[0]}")
 
-    found = Template.pattern.sub(literal, text)
-    if lost := [marker for name, marker in names.items() if name not in kept]:
+    escaped = Template.pattern.sub(literal, text)
+    if lost := [marker for name, marker in names.items() if name not in names_kept]:
         raise InvalidProposalError(
             RejectionReason.LOST_PLACEHOLDER, f"the text has lost {listed(lost)}"
         )
-    return found
+    return escaped
 
 
 def _named(match: Any) -> str:
@@ -217,7 +221,7 @@ def _named(match: Any) -> str:
 def _in_ascii(text: str) -> str:
     # Typographic characters are what models write unasked; others need a new text.
     folded = unicodedata.normalize("NFKC", text.translate(_ASCII))
-    if odd := sorted({one for one in folded if not one.isascii()}):
+    if odd := sorted({char for char in folded if not char.isascii()}):
         raise InvalidProposalError(
             RejectionReason.UNUSABLE_TEXT,
             f"the description of a tool is ASCII; write it without {' '.join(odd[:10])}",

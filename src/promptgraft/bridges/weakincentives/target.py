@@ -171,33 +171,33 @@ class WeakIncentivesTarget(TextTarget):
             deadline.check()
         session = Session(tags={"scope": "rollout", "example": example.id})
         # A copy, because handlers of tools may change the parameters.
-        own = example.copy()
-        prompt = self._with(candidate).bind(*own.params)
+        copied = example.copy()
+        prompt = self._with(candidate).bind(*copied.params)
         try:
             with prompt.resources:
                 response = self._adapter.evaluate(
                     prompt, session=session, deadline=_deadline_of(deadline)
                 )
         except PromptError as error:
-            return self._record(own, None, session, _unusable(error), fault=_line(error))
+            return self._record(copied, None, session, _unusable(error), fault=_line(error))
         except (DeadlineExceededError, PromptEvaluationError) as error:
             if deadline is not None:
                 deadline.check()
             # Before a model has answered, a fault says nothing about the candidate.
             answered = getattr(error, "phase", "request") != "request"
             feedback = _unusable(error) if answered else None
-            return self._record(own, None, session, feedback, fault=_line(error))
+            return self._record(copied, None, session, feedback, fault=_line(error))
         try:
             feedback = feedback_from(
-                lambda: self._feedback_fn(own, response, session), own, deadline=deadline
+                lambda: self._feedback_fn(copied, response, session), copied, deadline=deadline
             )
         except (TransientProviderError, RejectedRequestError) as error:
             # A failure of a judge says nothing about the answer.
-            return self._record(own, response, session, None, fault=_line(error))
+            return self._record(copied, response, session, None, fault=_line(error))
         except PromptgraftError as error:
             spent = _spent(session, self._adapter.adapter_name)
             raise AbandonedRolloutError(error, spent) from error
-        return self._record(own, response, session, feedback)
+        return self._record(copied, response, session, feedback)
 
     def persist(
         self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
@@ -205,15 +205,15 @@ class WeakIncentivesTarget(TextTarget):
         del provenance  # their files have no place for it
         if self._store is None:
             return False
-        kept = self._kept()
-        texts = self._texts_with(kept)
+        kept_changes = self._kept()
+        texts = self._texts_with(kept_changes)
         # A resumed run may find a candidate there that it has written itself.
-        if texts != self.texts and not any(texts == dict(one.changes) for one in pool):
+        if texts != self.texts and not any(texts == dict(candidate.changes) for candidate in pool):
             raise StoreError(
                 f"{self.identity.name}: tag `{self._tag}` was changed by another process during "
                 "the run; the winner is in the result"
             )
-        self._store.upsert(self._prompt.descriptor, self._override(candidate, kept))
+        self._store.upsert(self._prompt.descriptor, self._override(candidate, kept_changes))
         return True
 
     def _record(
@@ -239,8 +239,8 @@ class WeakIncentivesTarget(TextTarget):
 
     def _of_source(self, module: Module) -> tuple[Part, str]:
         """Return a part with its text in the source."""
-        [found] = [(part, text) for part, text in self._sources.items() if part == module]
-        return found
+        [part_text] = [(part, text) for part, text in self._sources.items() if part == module]
+        return part_text
 
     def _kept(self) -> Any:
         """Return the override in the store, if there is one."""
@@ -291,15 +291,17 @@ def check_installed() -> None:
         ConfigError: one is missing or too old; names the installed and the required version.
     """
     if sys.version_info < (3, 12, 2):
-        found = ".".join(map(str, sys.version_info[:3]))
-        raise ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {found}")
+        version = ".".join(map(str, sys.version_info[:3]))
+        raise ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {version}")
     check_package("weakincentives", OLDEST, extra="weakincentives", what="WeakIncentivesTarget")
 
 
 def _hashes(descriptor: Any) -> Json:
     """Return the hashes to which overrides are bound, by part."""
-    sections = {"/".join(one.path): str(one.content_hash) for one in descriptor.sections}
-    return {**sections, **{one.name: str(one.contract_hash) for one in descriptor.tools}}
+    sections = {
+        "/".join(section.path): str(section.content_hash) for section in descriptor.sections
+    }
+    return {**sections, **{tool.name: str(tool.contract_hash) for tool in descriptor.tools}}
 
 
 def _deadline_of(deadline: Deadline | None) -> Any:

@@ -55,7 +55,7 @@ class Baseline(Tried):
     @classmethod
     def of(cls, report: GateReport) -> Baseline:
         """Return the baseline of a report."""
-        kept = (
+        baseline_cases = (
             BaselineCase(id=case.id, score=case.score, passed=case.passed, critical=case.critical)
             for case in report.cases
         )
@@ -65,7 +65,7 @@ class Baseline(Tried):
             mean_score=report.mean_score,
             pass_rate=report.pass_rate,
             # Sorted, one case a line, so that a diff of two baselines shows what changed.
-            cases=tuple(sorted(kept, key=lambda case: case.id)),
+            cases=tuple(sorted(baseline_cases, key=lambda case: case.id)),
         )
 
     @property
@@ -101,13 +101,13 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
             f"{where}: version: expected {VERSION}, found {shown(version)}; save a new one with "
             "`--save-baseline`, or use the promptgraft that wrote it"
         )
-    found = structure(plain, Baseline, where=where)
-    seen: set[str] = set()
-    for case in found.cases:
-        if case.id in seen:
+    parsed = structure(plain, Baseline, where=where)
+    ids: set[str] = set()
+    for case in parsed.cases:
+        if case.id in ids:
             raise DataFormatError(f"{where}: two cases have the id {shown(case.id)}")
-        seen.add(case.id)
-    return found
+        ids.add(case.id)
+    return parsed
 
 
 def read_baseline(path: str | os.PathLike[str]) -> Baseline:
@@ -280,14 +280,16 @@ def compare(
             tolerance is out of range.
     """
     check_comparable(baseline, report, where=where)
-    kept, now = baseline.scores, {case.id: case.score for case in report.cases}
-    found = gain({id_: (kept.get(id_),) for id_ in now}, {id_: (now[id_],) for id_ in now})
-    moved = {*found.won, *found.lost}
+    scores_before, now = baseline.scores, {case.id: case.score for case in report.cases}
+    gained = gain(
+        {id_: (scores_before.get(id_),) for id_ in now}, {id_: (now[id_],) for id_ in now}
+    )
+    moved = {*gained.won, *gained.lost}
     changes = tuple(
         Change(case_id=case.id, before=before, after=case.score, critical=case.critical)
         for case in report.cases
         if case.id in moved and case.score is not None
-        if (before := kept[case.id]) is not None
+        if (before := scores_before[case.id]) is not None
     )
     scores = {case.id: case.scores for case in report.cases}
     lost = tuple(
@@ -297,4 +299,4 @@ def compare(
         # The baseline keeps only the mean of its answers, so their number is passed beside it.
         and is_lost((change.before,), scores[change.case_id], runs=baseline.num_runs)
     )
-    return Comparison(changes=changes, gain=found, lost=lost, tolerance=tolerance)
+    return Comparison(changes=changes, gain=gained, lost=lost, tolerance=tolerance)

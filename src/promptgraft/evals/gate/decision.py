@@ -105,7 +105,7 @@ def decide(
     if comparison is not None:
         rulings += [_critical(comparison), _mean(comparison, rules.refuse_unclear)]
     # The last that applies wins: what is unknown comes before what failed.
-    outcome = GateOutcome.PASSED if all(one.held for one in rulings) else GateOutcome.FAILED
+    outcome = GateOutcome.PASSED if all(ruling.held for ruling in rulings) else GateOutcome.FAILED
     if not rulings[0].held:
         outcome = GateOutcome.UNSCORED
     if report.stopped:
@@ -116,17 +116,19 @@ def decide(
 def _scored(report: GateReport, rules: GateRules) -> Ruling:
     critical = report.critical_unscored
     answers = sum(len(case.outcomes) for case in report.cases)
-    said = f"{report.unscored} of {answers} answers unscored, at most {rules.max_unscored} allowed"
+    message = (
+        f"{report.unscored} of {answers} answers unscored, at most {rules.max_unscored} allowed"
+    )
     if critical:
-        said += f"; critical among them: {_listed(critical)}"
-    held = report.unscored <= rules.max_unscored and not critical
-    return Ruling(rule="scored", held=held and report.mean_score is not None, said=said)
+        message += f"; critical among them: {_listed(critical)}"
+    is_held = report.unscored <= rules.max_unscored and not critical
+    return Ruling(rule="scored", held=is_held and report.mean_score is not None, said=message)
 
 
 def _least(rule: str, found: float | None, least: float) -> Ruling:
     shown_score = "none" if found is None else f"{found:.4g}"
-    held = found is not None and found >= least - _FUZZ
-    return Ruling(rule=rule, held=held, said=f"{shown_score}, at least {least:.4g} wanted")
+    is_held = found is not None and found >= least - _FUZZ
+    return Ruling(rule=rule, held=is_held, said=f"{shown_score}, at least {least:.4g} wanted")
 
 
 def _critical(comparison: Comparison) -> Ruling:
@@ -134,15 +136,15 @@ def _critical(comparison: Comparison) -> Ruling:
         f"{change.case_id} ({change.before:.4g} -> {change.after:.4g})"
         for change in comparison.lost
     )
-    said = f"worse than the baseline: {_listed(worse)}" if worse else "no critical case is worse"
-    return Ruling(rule="critical cases", held=not worse, said=said)
+    message = f"worse than the baseline: {_listed(worse)}" if worse else "no critical case is worse"
+    return Ruling(rule="critical cases", held=not worse, said=message)
 
 
 def _mean(comparison: Comparison, refuse_unclear: bool) -> Ruling:
     verdict = comparison.verdict
     refused = (Standing.WORSE, Standing.UNCLEAR) if refuse_unclear else (Standing.WORSE,)
-    held = verdict is not None and verdict not in refused
-    return Ruling(rule="baseline", held=held, said=comparison.said)
+    is_held = verdict is not None and verdict not in refused
+    return Ruling(rule="baseline", held=is_held, said=comparison.said)
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -187,17 +189,19 @@ def _case(test: ET.Element, case: CaseResult, run: int, *, allowed: bool) -> Non
     kind = "error" if outcome.status is CaseStatus.UNSCORED else "failure"
     # CI systems fail a report with a single failure, although the gate as a whole allows it.
     kind = "skipped" if allowed else kind
-    failed = ", ".join(one.metric for one in outcome.verdicts if one.passed is False)
+    failed = ", ".join(verdict.metric for verdict in outcome.verdicts if verdict.passed is False)
     type_ = failed if outcome.status is CaseStatus.FAILED else str(outcome.status)
     _add_result(test, kind, type_, reason_of(outcome, case.required))
 
 
 def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None:
     suite = _add(root, "testsuite", name=f"{report.prompt} gate")
-    for one in decision.rulings:
-        test = _test(suite, f"{report.prompt} gate", one.rule, 0.0)
-        if not one.held:
-            _add_result(test, "error" if one.rule == "scored" else "failure", one.rule, one.said)
+    for ruling in decision.rulings:
+        test = _test(suite, f"{report.prompt} gate", ruling.rule, 0.0)
+        if not ruling.held:
+            _add_result(
+                test, "error" if ruling.rule == "scored" else "failure", ruling.rule, ruling.said
+            )
     if decision.outcome is GateOutcome.STOPPED:
         # A stopped gate might show no failing test otherwise, which CI systems take for success.
         test = _test(suite, f"{report.prompt} gate", "complete", 0.0)
@@ -210,8 +214,8 @@ def _test(suite: ET.Element, place: str, name: str, seconds: float) -> ET.Elemen
 
 
 def _add_result(test: ET.Element, kind: str, type_: str, text: str) -> None:
-    found = _add(test, kind, message=visible_line(text)[:_MESSAGE_CHARS], type=type_)
-    found.text = valid(text)
+    result_node = _add(test, kind, message=visible_line(text)[:_MESSAGE_CHARS], type=type_)
+    result_node.text = valid(text)
 
 
 def _add(parent: ET.Element, tag: str, **attributes: str) -> ET.Element:

@@ -79,13 +79,13 @@ class CaseResult:
     @property
     def scores(self) -> tuple[float, ...]:
         """The scores of all scored answers, including those of ``again``."""
-        known = (one.score for one in (*self.outcomes, *self.again))
-        return tuple(score for score in known if score is not None)
+        scores = (outcome.score for outcome in (*self.outcomes, *self.again))
+        return tuple(score for score in scores if score is not None)
 
     @property
     def score(self) -> float | None:
         """The mean over the scored answers; None without any."""
-        return mean(one.score for one in self.outcomes)
+        return mean(outcome.score for outcome in self.outcomes)
 
     @property
     def scored(self) -> int:
@@ -95,12 +95,12 @@ class CaseResult:
     @property
     def unscored(self) -> int:
         """The number of unscored answers."""
-        return sum(one.status is CaseStatus.UNSCORED for one in self.outcomes)
+        return sum(outcome.status is CaseStatus.UNSCORED for outcome in self.outcomes)
 
     @property
     def passes(self) -> int:
         """The number of passing answers."""
-        return sum(one.status is CaseStatus.PASSED for one in self.outcomes)
+        return sum(outcome.status is CaseStatus.PASSED for outcome in self.outcomes)
 
     @property
     def passed(self) -> bool | None:
@@ -111,10 +111,13 @@ class CaseResult:
     @property
     def reason(self) -> str:
         """Why the first such answer does not pass or has no score; empty if all pass."""
-        wanted = CaseStatus.UNSCORED if self.passed is None else None
-        for one in self.outcomes:
-            if one.status is wanted or one.status in (CaseStatus.FAILED, CaseStatus.CRASHED):
-                return reason_of(one, self.required)
+        status = CaseStatus.UNSCORED if self.passed is None else None
+        for outcome in self.outcomes:
+            if outcome.status is status or outcome.status in (
+                CaseStatus.FAILED,
+                CaseStatus.CRASHED,
+            ):
+                return reason_of(outcome, self.required)
         return ""
 
 
@@ -125,34 +128,36 @@ def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> s
     """
     if outcome.error or outcome.status is CaseStatus.PASSED:
         return outcome.error
-    failed = [one for one in outcome.verdicts if one.passed is False]
-    counting = [one for one in failed if one.metric in required] or failed
-    return "\n".join(f"{one.metric} {one.score:.4g}: {one.reason}" for one in counting)
+    failed = [verdict for verdict in outcome.verdicts if verdict.passed is False]
+    counting = [verdict for verdict in failed if verdict.metric in required] or failed
+    return "\n".join(
+        f"{verdict.metric} {verdict.score:.4g}: {verdict.reason}" for verdict in counting
+    )
 
 
 def case_results(
     cases: Iterable[Case], answered: Iterable[Answered], metrics: Sequence[Metric]
 ) -> tuple[CaseResult, ...]:
     """Return cases with their answers, run by run; cases without an answer are left out."""
-    found: dict[str, list[Answered]] = {}
-    for one in answered:
-        found.setdefault(one.outcome.case_id, []).append(one)
+    by_case: dict[str, list[Answered]] = {}
+    for item in answered:
+        by_case.setdefault(item.outcome.case_id, []).append(item)
     required = frozenset(metric.name for metric in metrics if is_required(metric))
     return tuple(
         CaseResult(
             id=case.id,
             critical=case.critical,
-            outcomes=tuple(one.outcome for one in found[case.id]),
-            seconds=tuple(one.seconds for one in found[case.id]),
+            outcomes=tuple(item.outcome for item in by_case[case.id]),
+            seconds=tuple(item.seconds for item in by_case[case.id]),
             required=required,
             repairs=tuple(
-                "; ".join(one.answer.notes)
-                for one in found[case.id]
-                if one.answer is not None and one.answer.notes
+                "; ".join(item.answer.notes)
+                for item in by_case[case.id]
+                if item.answer is not None and item.answer.notes
             ),
         )
         for case in cases
-        if case.id in found
+        if case.id in by_case
     )
 
 
@@ -215,10 +220,13 @@ class GateReport(Tried, Shown):
     @property
     def unusable(self) -> str:
         """Why not a single answer could be used; empty if one could."""
-        outcomes = [one for case in self.cases for one in case.outcomes]
+        outcomes = [outcome for case in self.cases for outcome in case.outcomes]
         return unusable(
-            (one.case_id, one.error.removeprefix(UNUSABLE) if one.status is _CRASHED else "")
-            for one in outcomes
+            (
+                outcome.case_id,
+                outcome.error.removeprefix(UNUSABLE) if outcome.status is _CRASHED else "",
+            )
+            for outcome in outcomes
         )
 
     @property

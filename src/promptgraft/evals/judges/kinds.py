@@ -96,8 +96,10 @@ class LlmFinalResponse(JudgeMetric):
         return self.prompt_of(FINAL_RESPONSE).bind(material_of(case, answer))
 
     def judgement(self, reply: CategoryReply) -> Judgement:
-        said = clip(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
-        return Judgement(score=CATEGORY_SCORES[reply.category], reason=f"{reply.category}: {said}")
+        reason = clip(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
+        return Judgement(
+            score=CATEGORY_SCORES[reply.category], reason=f"{reply.category}: {reason}"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -124,9 +126,9 @@ def _distinct(
 ) -> None:
     if not rubrics:
         raise ConfigError(f"{attribute.name}: expected at least one rubric, found none")
-    (found, count), *_ = Counter(rubric.id for rubric in rubrics).most_common(1)
+    (rubric_id, count), *_ = Counter(rubric.id for rubric in rubrics).most_common(1)
     if count > 1:
-        raise ConfigError(f"{attribute.name}: two rubrics have the id `{found}`; rename one")
+        raise ConfigError(f"{attribute.name}: two rubrics have the id `{rubric_id}`; rename one")
 
 
 @attrs.frozen(kw_only=True)
@@ -146,15 +148,17 @@ class LlmRubricResponse(JudgeMetric):
     rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple[Rubric, ...])
 
     def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
-        shown_rubrics = [f"Rubric `{one.id}`:\n\n{fenced(one.text)}" for one in self.rubrics]
+        shown_rubrics = [
+            f"Rubric `{rubric.id}`:\n\n{fenced(rubric.text)}" for rubric in self.rubrics
+        ]
         rubrics = "\n\n".join(shown_rubrics)
         material = material_of(case, answer, tools=self.shows_tools, rubrics=rubrics)
         return self.prompt_of(self.template).bind(material)
 
     def judgement(self, reply: RubricsReply) -> Judgement:
         replies = _in_order(self.rubrics, reply.rubrics)
-        met = [found.met is Met.YES for found in replies]
-        lines = [_said(rubric, found) for rubric, found in zip(self.rubrics, replies, strict=True)]
+        met = [reply.met is Met.YES for reply in replies]
+        lines = [_said(rubric, reply) for rubric, reply in zip(self.rubrics, replies, strict=True)]
         shares = [float(holds) for holds in met]
         # What is not met comes first: the reflector can learn from that alone.
         not_met_first = sorted(range(len(met)), key=met.__getitem__)
@@ -181,26 +185,26 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
     tools: tuple[str, ...] = attrs.field(default=(), converter=tuple)
 
     def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
-        called = tuple(one for one in answer.tools if not self.tools or one.name in self.tools)
+        called = tuple(tool for tool in answer.tools if not self.tools or tool.name in self.tools)
         return super().question(case, attrs.evolve(answer, tools=called))
 
 
 def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
     """Return the replies in the order of the rubrics; a reply that is not one for each is void."""
     # The prompt shows ids in backticks, which models copy.
-    given = [(reply.id.strip().strip("`"), reply) for reply in replies]
-    counts = Counter(name for name, _ in given)
-    known = [rubric.id for rubric in rubrics]
-    faults = [f"rubric `{name}` is not answered" for name in known if not counts[name]]
-    twice = [name for name in known if counts[name] > 1]
+    replies_by_id = [(reply.id.strip().strip("`"), reply) for reply in replies]
+    counts = Counter(name for name, _ in replies_by_id)
+    ids = [rubric.id for rubric in rubrics]
+    faults = [f"rubric `{name}` is not answered" for name in ids if not counts[name]]
+    twice = [name for name in ids if counts[name] > 1]
     faults += [f"rubric `{name}` is answered {counts[name]} times" for name in twice]
-    faults += [f"there is no rubric {shown(name)}" for name in counts if name not in known]
+    faults += [f"there is no rubric {shown(name)}" for name in counts if name not in ids]
     if faults:
         raise VoidReplyError("; ".join(faults) + "; answer every rubric exactly once")
-    found = dict(given)
-    for name in known:
-        checked_reason(found[name].reason, f"rubric `{name}`")
-    return [found[name] for name in known]
+    by_id = dict(replies_by_id)
+    for name in ids:
+        checked_reason(by_id[name].reason, f"rubric `{name}`")
+    return [by_id[name] for name in ids]
 
 
 def _said(rubric: Rubric, reply: RubricReply) -> str:
@@ -219,19 +223,21 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 def read_judge(name: str, judge_of: JudgeOf, node: Node) -> Metric | None:
     """Return the judge of a kind with the options in ``node``; None if they have faults."""
     kind = _KINDS[name]
-    given = _translated(node)
-    own: dict[str, Any] = {}
+    members = _translated(node)
+    settings: dict[str, Any] = {}
     if issubclass(kind, LlmRubricResponse):
-        rubrics = given.pop("rubrics", Node([], node.path, node.source))
-        own["rubrics"] = _RUBRICS.read(rubrics) or ()
-    elif "rubrics" in given:
+        rubrics = members.pop("rubrics", Node([], node.path, node.source))
+        settings["rubrics"] = _RUBRICS.read(rubrics) or ()
+    elif "rubrics" in members:
         node.member("rubrics").fault("this metric compares with `expected` and takes no rubrics")
         return None
-    own["judges"] = tuple(_judges(given.pop("judges", node.member("judges")), judge_of))
+    settings["judges"] = tuple(_judges(members.pop("judges", node.member("judges")), judge_of))
     rest = record_of(
-        kind, make=functools.partial(kind, **own), skip=(*own, "overrides_store", "overrides_tag")
+        kind,
+        make=functools.partial(kind, **settings),
+        skip=(*settings, "overrides_store", "overrides_tag"),
     )
-    options = {name: one.value for name, one in given.items()}
+    options = {name: member.value for name, member in members.items()}
     return rest.read(Node(options, node.path, node.source))
 
 
@@ -267,8 +273,8 @@ _THEIR_RUBRIC = record(
 
 def _rubric(node: Node) -> Rubric | None:
     """Return a rubric in our own form, or in that of other tools, with ``content.text``."""
-    own = isinstance(node.value, dict) and "text" in node.value
-    return (_OWN_RUBRIC if own else _THEIR_RUBRIC).read(node)
+    is_own = isinstance(node.value, dict) and "text" in node.value
+    return (_OWN_RUBRIC if is_own else _THEIR_RUBRIC).read(node)
 
 
 _RUBRICS = listed(Kind(_rubric), "a list of rubrics")
@@ -276,22 +282,22 @@ _RUBRICS = listed(Kind(_rubric), "a list of rubrics")
 
 def _translated(node: Node) -> dict[str, Node]:
     """Return the options by our own names, each with its place in the file."""
-    own = node.members()
-    criterion = own.pop("criterion", None)
+    members = node.members()
+    criterion = members.pop("criterion", None)
     if criterion is None:
-        return own
+        return members
     judge = Criterion.of(criterion, ("llm_judge",)).part("llm_judge", _JUDGE)
     if judge is None:
         criterion.fault("expected `llm_judge`")
-        return own
-    found = {
+        return members
+    nodes = {
         name: Node(value, judge.node.path, judge.node.source)
         for name, value in _panel(judge).items()
     }
     for theirs, ours in (("rubrics", "rubrics"), ("knowledge_tool_names", "tools")):
         if theirs in judge.members:
-            found[ours] = judge.members[theirs]
-    return {**found, **own}
+            nodes[ours] = judge.members[theirs]
+    return {**nodes, **members}
 
 
 def _panel(judge: Criterion) -> Options:
@@ -299,10 +305,10 @@ def _panel(judge: Criterion) -> Options:
     models: list[Json] = several or ([single] if single is not None else [])
     voting = judge.read("models_aggregator", one_of(*_VOTING)) or "all_pass"
     pairs = [_split(model) for model in models]
-    samples = [own.get("num_samples") or 1 for _, own in pairs]
-    if any(asked != samples[0] for asked in samples):
+    samples = [sampling.get("num_samples") or 1 for _, sampling in pairs]
+    if any(sample_count != samples[0] for sample_count in samples):
         judge.members["judge_models"].fault("`num_samples` differs; give all models the same")
-    weights = [own.get("weight", 1.0) for _, own in pairs]
+    weights = [sampling.get("weight", 1.0) for _, sampling in pairs]
     return {
         "judges": [model for model, _ in pairs],
         "voting": _VOTING[voting],
@@ -315,9 +321,11 @@ def _split(model: Json) -> tuple[Json, Options]:
     """Split the entry of a model into the model itself and its role in the panel."""
     if not isinstance(model, dict):
         return model, {}
-    own = {
+    sampling_settings = {
         snake_case(key): value
         for key, value in model.items()
         if snake_case(key) in ("num_samples", "weight")
     }
-    return {key: value for key, value in model.items() if snake_case(key) not in own}, own
+    return {
+        key: value for key, value in model.items() if snake_case(key) not in sampling_settings
+    }, sampling_settings

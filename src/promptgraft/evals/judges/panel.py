@@ -95,8 +95,8 @@ def score_of_votes(
             return None
         # The schemes are monotonic, so the extremes of the missing votes bound the result.
         worst, best = (
-            _tally(voting, [other if one is None else one for one in scores], by_weight)
-            for other in (0.0, 1.0)
+            _tally(voting, [missing if vote is None else vote for vote in scores], by_weight)
+            for missing in (0.0, 1.0)
         )
         # A judge that failed must not decide by its absence.
         if (worst >= threshold) != (best >= threshold):
@@ -188,8 +188,8 @@ class JudgeMetric(BaseMetric):
                 "`weighted majority`, or leave weights out"
             )
         usable = all(0 < weight < float("inf") for weight in self.weights)
-        wanted = len(self.judges) if self.voting in _BY_WEIGHT else 0
-        if not usable or len(self.weights) != wanted:
+        weight_count = len(self.judges) if self.voting in _BY_WEIGHT else 0
+        if not usable or len(self.weights) != weight_count:
             raise ConfigError(
                 f"weights: expected a number above 0 for each of {len(self.judges)} judges, "
                 f"found {shown(list(self.weights))}"
@@ -244,9 +244,9 @@ class JudgeMetric(BaseMetric):
         refused = Refused()
         for _ in range(ATTEMPTS):
             aside = AsideSession(session, tags={"scope": "judge"})
-            asked = question.bind(refused)
+            bound = question.bind(refused)
             try:
-                response = evaluated(judge, asked, session=aside, deadline=aside.deadline)
+                response = evaluated(judge, bound, session=aside, deadline=aside.deadline)
                 problem = "the reply holds no data"
                 if response.output is not None:
                     return self.judgement(response.output)
@@ -281,14 +281,16 @@ class JudgeMetric(BaseMetric):
         against: list[str] = []
         missing: list[str] = []
         for_it: list[str] = []
-        for number, (judge, one) in enumerate(zip(self.judges, judgements, strict=True), start=1):
+        for number, (judge, judgement) in enumerate(
+            zip(self.judges, judgements, strict=True), start=1
+        ):
             head = f"judge {number} (`{adapter_identity(judge)}`)"
-            if one.score is None:
-                missing.append(f"{head}, no judgement: {one.reason}")
+            if judgement.score is None:
+                missing.append(f"{head}, no judgement: {judgement.reason}")
             else:
                 # Those against come first: the reflector can learn from them alone.
-                said = against if one.score < self.threshold else for_it
-                said.append(f"{head}, {one.score:.4g}: {one.reason}")
+                reasons = against if judgement.score < self.threshold else for_it
+                reasons.append(f"{head}, {judgement.score:.4g}: {judgement.reason}")
         votes = f"{len(for_it)} for the answer, {len(against)} against"
         void = f", {len(missing)} without a judgement" if missing else ""
         head = f"{self.voting} of {len(judgements)} judges: {votes}{void}"
@@ -297,14 +299,14 @@ class JudgeMetric(BaseMetric):
 
 def _sampled(judgements: Sequence[Judgement]) -> Judgement:
     """Return the judgement of one judge from its samples."""
-    cast = [(one.score, one) for one in judgements if one.score is not None]
+    cast = [(judgement.score, judgement) for judgement in judgements if judgement.score is not None]
     # With half of them or fewer, the samples that happened to succeed would decide.
     if 2 * len(cast) > len(judgements):
         return cast[most_agreed([score for score, _ in cast])][1]
-    void = [one.reason for one in judgements if one.score is None]
+    void = [judgement.reason for judgement in judgements if judgement.score is None]
     if len(judgements) == 1:
         return judgements[0]
-    said = "; ".join(dict.fromkeys(void))
+    message = "; ".join(dict.fromkeys(void))
     return Judgement(
-        score=None, reason=f"{len(void)} of {len(judgements)} samples hold no judgement: {said}"
+        score=None, reason=f"{len(void)} of {len(judgements)} samples hold no judgement: {message}"
     )

@@ -124,13 +124,13 @@ def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str
 
 
 def _earlier(case: Case) -> list[Message]:
-    said = list(case.context)
+    messages = list(case.context)
     for turn in case.turns[:-1]:
-        said.append(Message(Speaker.USER, turn.user))
+        messages.append(Message(Speaker.USER, turn.user))
         # The expected answers stand for those of the assistant, which the case does not hold.
         if turn.expected is not None:
-            said.append(Message(Speaker.ASSISTANT, turn.expected))
-    return said
+            messages.append(Message(Speaker.ASSISTANT, turn.expected))
+    return messages
 
 
 def _calls(tools: tuple[ToolUse, ...]) -> str:

@@ -162,14 +162,14 @@ class ReferenceMetric(BaseMetric):
         """Return the value at ``expected_path``; a missing reference never passes."""
         if case.expected is None:
             raise self.lacking(case, "needs `expected`, found none")
-        found = list(places(case.expected, parse_path(self.expected_path)))
-        if len(found) != 1 or found[0][1] is None:
+        values = list(places(case.expected, parse_path(self.expected_path)))
+        if len(values) != 1 or values[0][1] is None:
             raise self.lacking(
                 case,
                 f"needs one value at `{self.expected_path}` of `expected`, "
                 f"found {shown(case.expected)}",
             )
-        return found[0][1]
+        return values[0][1]
 
     def expected_texts(self, case: Case) -> tuple[str, ...]:
         """Return the value at ``expected_path`` as at least one text, none of them empty."""
@@ -266,8 +266,8 @@ def verdict_on(
         FeedbackError: as :func:`verdict_of`.
     """
     try:
-        said = metric.judge(case, judged, session=session)
-        verdict: object = awaited(said, deadline=deadline_of(session))
+        outcome = metric.judge(case, judged, session=session)
+        verdict: object = awaited(outcome, deadline=deadline_of(session))
     except PromptgraftError:
         raise
     except user_errors() as error:
@@ -331,8 +331,8 @@ class AllOf(BaseMetric):
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
-        asked = self.asked_of(case)
-        verdicts = [verdict_of(one, case, answer, session=session) for one in asked]
+        metrics_asked = self.asked_of(case)
+        verdicts = [verdict_of(metric, case, answer, session=session) for metric in metrics_asked]
         if unscored := [verdict.reason for verdict in verdicts if verdict.score is None]:
             # The unknown score might be the lowest.
             return self.unscored("; ".join(unscored))
@@ -341,8 +341,8 @@ class AllOf(BaseMetric):
     def together(self, verdicts: Sequence[Verdict]) -> Verdict:
         """Combine scored verdicts into one."""
         failed = [verdict for verdict in verdicts if not verdict.passed]
-        said = "; ".join(verdict.reason for verdict in failed or verdicts)
-        return self.verdict(min(verdict.score or 0.0 for verdict in verdicts), said)
+        reasons = "; ".join(verdict.reason for verdict in failed or verdicts)
+        return self.verdict(min(verdict.score or 0.0 for verdict in verdicts), reasons)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)
@@ -372,10 +372,10 @@ class ByCase(AllOf):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        known = [metric.name for metric in self.metrics]
+        names = [metric.name for metric in self.metrics]
         for name in (*self.weights, *self.inverted):
-            if name not in known:
-                near = did_you_mean(name, known)
+            if name not in names:
+                near = did_you_mean(name, names)
                 raise ConfigError(f"metrics: no metric has the name {shown(name)}{near}")
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
@@ -384,7 +384,7 @@ class ByCase(AllOf):
                 yield from metric.needed_texts(case)
 
     def together(self, verdicts: Sequence[Verdict]) -> Verdict:
-        shares, said = [], []
+        shares, reasons = [], []
         for verdict in verdicts:
             inverted = verdict.metric in self.inverted
             if verdict.passed is not inverted:
@@ -392,21 +392,21 @@ class ByCase(AllOf):
                 continue
             shares.append(0.0 if inverted else verdict.score or 0.0)
             what = "must not hold, but does: " if inverted else ""
-            said.append(f"`{verdict.metric}`: {what}{verdict.reason}")
+            reasons.append(f"`{verdict.metric}`: {what}{verdict.reason}")
         weights = [self.weights.get(verdict.metric, 1.0) for verdict in verdicts]
         share = statistics.fmean(shares, weights)
-        return self.verdict(share, "; ".join(said) or f"all {len(shares)} hold")
+        return self.verdict(share, "; ".join(reasons) or f"all {len(shares)} hold")
 
     def asked_of(self, case: Case) -> tuple[Metric, ...]:
         names = case.fields.get(self.field)
         if names is None:
             return self.metrics
-        known = {metric.name: metric for metric in self.metrics}
+        by_name = {metric.name: metric for metric in self.metrics}
         if not isinstance(names, list) or not names:
             what = f"expects a list of metrics in `{self.field}`, found {shown(names)}"
             raise self.lacking(case, what)
         for name in names:
-            if name not in known:
-                near = did_you_mean(str(name), list(known))
+            if name not in by_name:
+                near = did_you_mean(str(name), list(by_name))
                 raise self.lacking(case, f"has no metric {shown(name)}{near}")
-        return tuple(known[str(name)] for name in names)
+        return tuple(by_name[str(name)] for name in names)

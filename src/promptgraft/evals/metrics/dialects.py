@@ -84,8 +84,8 @@ def _root(node: Node, wanted: str, known: Collection[str]) -> Criterion | None:
 
 
 def _common(node: Node) -> Options:
-    known = known_members(node, (*_COMMON, "criterion"))
-    return {key: known[key].value for key in _COMMON if key in known}
+    members = known_members(node, (*_COMMON, "criterion"))
+    return {key: members[key].value for key in _COMMON if key in members}
 
 
 def _final_response(node: Node) -> Metric | None:
@@ -98,9 +98,9 @@ def _final_response(node: Node) -> Metric | None:
         criterion.node.fault("expected something to compare, found that all is ignored")
     # A single part needs no `all_of` around it, whose threshold would be a second one.
     if len(parts) == 1:
-        kind, found, _ = parts[0]
-        return made(kind, {**common, **found}, node)
-    metrics = [made(kind, {"name": kind.kind, **found}, at) for kind, found, at in parts]
+        kind, fields, _ = parts[0]
+        return made(kind, {**common, **fields}, node)
+    metrics = [made(kind, {"name": kind.kind, **fields}, at) for kind, fields, at in parts]
     usable = tuple(metric for metric in metrics if metric is not None)
     # `Exact` has all shared options, so it checks and defaults them.
     shell = made(Exact, common, node)
@@ -125,7 +125,7 @@ def _parts(criterion: Criterion) -> Iterator[Part]:
 
 def _text_parts(text: Criterion) -> Iterator[Part]:
     if length := text.part("length", _LENGTH):
-        yield Length, {key: one.value for key, one in length.members.items()}, length.node
+        yield Length, {key: member.value for key, member in length.members.items()}, length.node
     match = _match(text, *_MATCHES, "skip")
     if match != "skip":
         yield _MATCHES[match], {"ignore_case": text.flag("case_insensitive")}, text.node
@@ -179,8 +179,8 @@ def _tool_trajectory(node: Node) -> Metric | None:
     if named is not None:
         OBJECT.read(named)
     tools: Options = {
-        name: _tool_rule(Criterion.of(one, _TOOL), default)
-        for name, one in (named.members() if named else {}).items()
+        name: _tool_rule(Criterion.of(node, _TOOL), default)
+        for name, node in (named.members() if named else {}).items()
     }
     built: Options = {
         "ordered": criterion.flag("order_sensitive"),
@@ -194,8 +194,8 @@ def _tool_trajectory(node: Node) -> Metric | None:
 def _tool_rule(own: Criterion | None, default: Criterion | None) -> Options:
     """Return the options of a ToolRule; ``default`` fills in what the tool leaves out."""
     name, arguments, result = (
-        next((part for c in (own, default) if c and (part := c.part(key, known))), None)
-        for key, known in (("name", _TEXT), ("arguments", _JSON), ("result", _JSON))
+        next((part for c in (own, default) if c and (part := c.part(key, names))), None)
+        for key, names in (("name", _TEXT), ("arguments", _JSON), ("result", _JSON))
     )
     if name:
         _match(name, "exact")

@@ -56,21 +56,21 @@ class _Amounts(UserDict[str, float | int | None]):
 
     def __getitem__(self, key: str) -> float | int | None:
         # None in a comparison would raise a TypeError, which counts against the answer.
-        if (known := self.data[key]) is None:
+        if (value := self.data[key]) is None:
             raise _UnknownAmountError(f"`usage.{key}` of this answer is not known")
-        return known
+        return value
 
 
 def usage_of(answer: Answer) -> dict[str, float | int | None]:
     """Return the amounts of an answer by name; None for unknown ones."""
     usage = answer.usage
-    known = usage.input_tokens + usage.output_tokens > 0
+    is_known = usage.input_tokens + usage.output_tokens > 0
     return {
-        "input_tokens": usage.input_tokens if known else None,
-        "output_tokens": usage.output_tokens if known else None,
-        "cached_tokens": usage.cached_tokens if known else None,
-        "reasoning_tokens": usage.reasoning_tokens if known else None,
-        "tokens": usage.input_tokens + usage.output_tokens if known else None,
+        "input_tokens": usage.input_tokens if is_known else None,
+        "output_tokens": usage.output_tokens if is_known else None,
+        "cached_tokens": usage.cached_tokens if is_known else None,
+        "reasoning_tokens": usage.reasoning_tokens if is_known else None,
+        "tokens": usage.input_tokens + usage.output_tokens if is_known else None,
         "cost": None if answer.cost is None else float(answer.cost),
         "seconds": answer.seconds,
     }
@@ -117,7 +117,7 @@ def _hold(value: str) -> None:
     for name in sorted(meta.find_undeclared_variables(tree) - {*NAMES, *environment.globals}):
         raise ConfigError(
             f"{where} uses `{name}`, which does not exist{did_you_mean(name, list(NAMES))}; "
-            f"there are {', '.join(f'`{known}`' for known in NAMES)}"
+            f"there are {', '.join(f'`{name}`' for name in NAMES)}"
         )
 
 
@@ -140,10 +140,10 @@ class _ExpressionMetric(BaseMetric):
 
         from promptgraft.prompt.sandbox import bounded
 
-        seen = {"this": this_of(answer), "input": case.input, "expected": case.expected}
+        names = {"this": this_of(answer), "input": case.input, "expected": case.expected}
         try:
             with bounded():
-                value: object = _compile(expression)(**seen, usage=_Amounts(usage_of(answer)))
+                value: object = _compile(expression)(**names, usage=_Amounts(usage_of(answer)))
                 bool(value)  # an undefined value raises here, where that is handled
         # Whatever the answer, the expression reaches for internals: its author's fault.
         except SecurityError as error:
@@ -179,8 +179,8 @@ class Assertion(_ExpressionMetric):
             if isinstance(value, Verdict):
                 return value
             if not value:
-                said = f"expected `{_bare(expression)}`, which is false"
-                return self.verdict(0.0, f"{said}; the answer is {_this(answer)}")
+                reason = f"expected `{_bare(expression)}`, which is false"
+                return self.verdict(0.0, f"{reason}; the answer is {_this(answer)}")
         return self.verdict(1.0, f"all {len(self.expressions)} assertions hold")
 
 
@@ -206,9 +206,9 @@ class Check(_ExpressionMetric):
                 case,
                 f"expected true, false or a number from 0 to 1 of `{source}`, found {shown(value)}",
             )
-        said = str(value).lower() if isinstance(value, bool) else f"{value:g}"
+        value_text = str(value).lower() if isinstance(value, bool) else f"{value:g}"
         shown_answer = "" if value == 1 else f"; the answer is {_this(answer)}"
-        return self.verdict(float(value), f"`{source}` is {said}{shown_answer}")
+        return self.verdict(float(value), f"`{source}` is {value_text}{shown_answer}")
 
 
 @runtime_checkable
@@ -228,21 +228,21 @@ Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
 def _function(value: Judge | str) -> Judge:
-    found: object = value
+    member: object = value
     place = ""
     if isinstance(value, str):
         module, _, name = value.partition(":")
         if not module or not name:
             raise ConfigError(f"function: expected `package.module:function`, found {shown(value)}")
         try:
-            found, place = pkgutil.resolve_name(value), f" at {shown(value)}"
+            member, place = pkgutil.resolve_name(value), f" at {shown(value)}"
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
-    if not callable(found):
-        raise ConfigError(f"function: expected a function, found {shown(found)}{place}")
-    if fault := call_fault(found, "case", "answer"):
+    if not callable(member):
+        raise ConfigError(f"function: expected a function, found {shown(member)}{place}")
+    if fault := call_fault(member, "case", "answer"):
         raise ConfigError(f"function: {fault}")
-    return found
+    return member
 
 
 def _name_of_function(metric: Python) -> str:
@@ -274,8 +274,10 @@ class Python(BaseMetric):
             outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
-        given = _given(outcome)
-        pair = (plain_score(given[0]), *given[1:]) if given else given
+        outcome_given = _given(outcome)
+        pair = (
+            (plain_score(outcome_given[0]), *outcome_given[1:]) if outcome_given else outcome_given
+        )
         if not _is_scored(pair):
             raise FeedbackError(
                 f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "
@@ -291,8 +293,8 @@ def _given(outcome: object) -> tuple[object, ...]:
         return outcome
     if isinstance(outcome, Mapping):
         # Other keys would be lost without a word.
-        known = outcome.keys() <= {"score", "feedback"} and "score" in outcome
-        return (outcome["score"], outcome.get("feedback") or "") if known else ()
+        is_known = outcome.keys() <= {"score", "feedback"} and "score" in outcome
+        return (outcome["score"], outcome.get("feedback") or "") if is_known else ()
     if isinstance(outcome, ScoredObject):
         return outcome.score, outcome.feedback or ""
     return outcome, ""

@@ -34,17 +34,17 @@ def _schema(
 ) -> None:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{attribute.name}: expected an object, found {shown(value)}")
-    said = f"{attribute.name}: expected a JSON Schema"
+    message = f"{attribute.name}: expected a JSON Schema"
     check_library("jsonschema", "4.23", "json_schema")
     from jsonschema import SchemaError
 
     text = canonical_json(value)
     if not isinstance(value.get("$schema", ""), str):
-        raise ConfigError(f"{said}, found {shown(value['$schema'])} as `$schema`")
+        raise ConfigError(f"{message}, found {shown(value['$schema'])} as `$schema`")
     # The library matches those patterns inside of the keyword, where none of ours can replace it.
     if '"unevaluatedProperties"' in text and '"patternProperties"' in text:
         raise ConfigError(
-            f"{said} without `unevaluatedProperties` beside `patternProperties`, whose matches "
+            f"{message} without `unevaluatedProperties` beside `patternProperties`, whose matches "
             "have no time limit; use `additionalProperties`"
         )
     try:
@@ -55,9 +55,9 @@ def _schema(
         raise ConfigError(f"{attribute.name}: {error}") from None
     except SchemaError as error:
         place = spelled(tuple(error.absolute_path))
-        raise ConfigError(f"{said}, found a fault at `{place}`: {error.message}") from None
+        raise ConfigError(f"{message}, found a fault at `{place}`: {error.message}") from None
     except RecursionError:
-        raise ConfigError(f"{said}, found one that is nested too deeply") from None
+        raise ConfigError(f"{message}, found one that is nested too deeply") from None
 
 
 def _patterns(schema: Json) -> Iterator[str]:
@@ -96,10 +96,10 @@ class JsonSchema(BaseMetric):
     def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
         from referencing.exceptions import Unresolvable
 
-        found = answer_data(answer, fenced=self.fenced)
+        data = answer_data(answer, fenced=self.fenced)
         try:
             # The validator is cached by the text of the schema, because a mapping has no hash.
-            faults = _validator(canonical_json(self.schema)).iter_errors(found)
+            faults = _validator(canonical_json(self.schema)).iter_errors(data)
             errors = sorted(faults, key=lambda error: list(map(str, error.path)))
         except StuckPatternError as error:
             return self.unscored(str(error))
@@ -111,8 +111,8 @@ class JsonSchema(BaseMetric):
             return self.verdict(0.0, f"the answer cannot be validated by the schema: {error}")
         if not errors:
             return self.verdict(1.0, "the answer fits the schema")
-        said = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]
-        return self.verdict(0.0, f"the answer does not fit the schema: {some(said)}")
+        reasons = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]
+        return self.verdict(0.0, f"the answer does not fit the schema: {some(reasons)}")
 
 
 def _read_schema(node: Node) -> dict[str, Json] | None:
@@ -163,7 +163,7 @@ def _keywords(base: type[Validator]) -> dict[str, Keyword]:
     from jsonschema import ValidationError
 
     inside: Keyword = base.VALIDATORS["properties"]
-    others: Keyword = base.VALIDATORS["additionalProperties"]
+    additional_rule: Keyword = base.VALIDATORS["additionalProperties"]
 
     def text(_: Validator, value: Json, found: Json, __: _Object) -> Iterator[ValidationError]:
         if isinstance(found, str) and search(str(value), found) is None:
@@ -179,12 +179,15 @@ def _keywords(base: type[Validator]) -> dict[str, Keyword]:
     def additional(
         validator: Validator, value: Json, found: Json, schema: _Object
     ) -> Iterator[ValidationError]:
-        patterns, known = (schema.get(name) for name in ("patternProperties", "properties"))
+        patterns, properties = (schema.get(name) for name in ("patternProperties", "properties"))
         keys = _matched(patterns if isinstance(patterns, dict) else (), found)
-        named = {**{key: {} for key in keys}, **(known if isinstance(known, dict) else {})}
+        named = {
+            **{key: {} for key in keys},
+            **(properties if isinstance(properties, dict) else {}),
+        }
         # The library's own keyword would match these patterns again, with `re`.
         rest = {name: of for name, of in schema.items() if name != "patternProperties"}
-        yield from others(validator, value, found, {**rest, "properties": named})
+        yield from additional_rule(validator, value, found, {**rest, "properties": named})
 
     return {"pattern": text, "patternProperties": matching, "additionalProperties": additional}
 

@@ -108,16 +108,16 @@ class Found:
 
 def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> Iterator[Found]:
     """Yield the result of the comparison at each place of two values."""
-    wanted, there = _members(expected, path), _members(found, path)
-    if type(expected) is not type(found) or not (wanted or there):
+    expected_members, there = _members(expected, path), _members(found, path)
+    if type(expected) is not type(found) or not (expected_members or there):
         fault = "" if _same(expected, found, rules) else _differing(expected, found, path)
         yield Found(max(_size(expected), _size(found)), fault)
     elif isinstance(expected, list) and isinstance(found, list) and rules.ignore_order:
         yield from _unordered(expected, found, rules, path)
     else:
         if rules.extra_keys and isinstance(found, dict):
-            there = {place: value for place, value in there.items() if place in wanted}
-        yield from _at_each(wanted, there, rules)
+            there = {place: value for place, value in there.items() if place in expected_members}
+        yield from _at_each(expected_members, there, rules)
 
 
 def _members(value: Json, path: Path) -> dict[Path, Json]:
@@ -152,8 +152,8 @@ def _unordered(
         yield Found(_size(expected[index]))
     for item in (item for index, item in enumerate(expected) if index not in pairs):
         yield Found(_size(item), f"`{spelled(path)}` lacks the item {brief(item)}")
-    taken = set(pairs.values())
-    for item in (item for index, item in enumerate(found) if index not in taken):
+    places_taken = set(pairs.values())
+    for item in (item for index, item in enumerate(found) if index not in places_taken):
         yield Found(_size(item), f"`{spelled(path)}` has the item {brief(item)} too many")
 
 
@@ -218,9 +218,9 @@ class JsonMatch(ReferenceMetric, JsonRules):
         return value
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        wanted, begin = pruned(self.reference(case), self.ignore), parse_path(self.answer_path)
+        reference, begin = pruned(self.reference(case), self.ignore), parse_path(self.answer_path)
         for path in map(parse_path, self.paths or ("",)):
-            for place, value in places(wanted, path):
+            for place, value in places(reference, path):
                 for inner, text in _texts_in(value):
                     yield (*begin, *place, *inner), (text,)
 
@@ -228,16 +228,18 @@ class JsonMatch(ReferenceMetric, JsonRules):
         return only(answer_data(answer, fenced=self.fenced), parse_path(self.answer_path))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        reference, found = self.reference(case), self.found(answer)
-        wanted, there = pruned(reference, self.ignore), pruned(found, self.ignore)
+        reference, answer_value = self.reference(case), self.found(answer)
+        expected, there = pruned(reference, self.ignore), pruned(answer_value, self.ignore)
         if self.paths:
             compared = [
-                one
+                comparison
                 for path in map(parse_path, self.paths)
-                for one in _at_each(dict(places(wanted, path)), dict(places(there, path)), self)
+                for comparison in _at_each(
+                    dict(places(expected, path)), dict(places(there, path)), self
+                )
             ]
         else:
-            compared = list(compare(wanted, there, self))
+            compared = list(compare(expected, there, self))
         total = sum(place.weight for place in compared)
         wrong = sum(place.weight for place in compared if place.fault)
         if not wrong:
@@ -331,14 +333,14 @@ class ToolTrajectory(BaseMetric):
         return case.tools
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        wanted, called = self._expected(case), answer.tools
-        pairs = (chain if self.ordered else pair)(wanted, called, self._fits)
-        total = len(wanted) if self.subset else max(len(wanted), len(called))
+        expected_calls, called = self._expected(case), answer.tools
+        pairs = (chain if self.ordered else pair)(expected_calls, called, self._fits)
+        total = len(expected_calls) if self.subset else max(len(expected_calls), len(called))
         if len(pairs) == total:
-            return self.verdict(1.0, f"the calls are the expected ones: {_calls(wanted)}")
-        why = "; ".join(self._faults(wanted, called, pairs))
+            return self.verdict(1.0, f"the calls are the expected ones: {_calls(expected_calls)}")
+        why = "; ".join(self._faults(expected_calls, called, pairs))
         return self.verdict(
-            len(pairs) / total, f"expected {_calls(wanted)}, found {_calls(called)}: {why}"
+            len(pairs) / total, f"expected {_calls(expected_calls)}, found {_calls(called)}: {why}"
         )
 
     def _fits(self, expected: ToolUse, found: ToolUse) -> bool:
@@ -365,6 +367,6 @@ class ToolTrajectory(BaseMetric):
 
 
 def _calls(tools: Sequence[ToolUse]) -> str:
-    shown = [f"{tool.name}({brief(dict(tool.arguments))})" for tool in tools[:_SHOWN_CALLS]]
+    calls = [f"{tool.name}({brief(dict(tool.arguments))})" for tool in tools[:_SHOWN_CALLS]]
     more = [f"and {len(tools) - _SHOWN_CALLS} more"] if len(tools) > _SHOWN_CALLS else []
-    return ", ".join([*shown, *more]) or "no call"
+    return ", ".join([*calls, *more]) or "no call"

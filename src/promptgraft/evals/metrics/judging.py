@@ -45,9 +45,9 @@ _LONGEST_TURN_REASON = 400
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
     """Raise a ``ConfigError`` unless there are metrics, and all have different names."""
-    given: object = metrics
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ConfigError(f"metrics: expected a list of metrics, found {shown(given)}")
+    metrics_given: object = metrics
+    if not isinstance(metrics_given, Sequence) or isinstance(metrics_given, str):
+        raise ConfigError(f"metrics: expected a list of metrics, found {shown(metrics_given)}")
     if not metrics:
         raise ConfigError("metrics: expected at least one metric, found none")
     for metric in metrics:
@@ -175,13 +175,14 @@ def _check_options(
     name: str, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
 ) -> None:
     """Raise a ``ConfigError`` if the output type of the prompt does not allow any of the texts."""
-    for place, wanted in texts:
+    for place, wanted_text in texts:
         options = options_at(output_type, [key for key in place if isinstance(key, str)])
         folded = {option.casefold() for option in options}
-        if options and not any(text.strip().casefold() in folded for text in wanted):
+        if options and not any(text.strip().casefold() in folded for text in wanted_text):
             raise ConfigError(
-                f"metric `{name}`: the expected {shown(wanted[0])} is no option of the prompt's "
-                f"answer{did_you_mean(wanted[0], list(options))}; options: {listed(options)}"
+                f"metric `{name}`: the expected {shown(wanted_text[0])} is no option of the "
+                f"prompt's answer{did_you_mean(wanted_text[0], list(options))}; "
+                f"options: {listed(options)}"
             )
 
 
@@ -228,7 +229,8 @@ def _over_all(
     if not turns:
         return verdict_of(metric, case, answer, session=session)
     verdicts = [
-        (number, verdict_of(metric, turn, said, session=session)) for number, turn, said in turns
+        (number, verdict_of(metric, turn, answer_of_turn, session=session))
+        for number, turn, answer_of_turn in turns
     ]
     return over_turns(verdicts, threshold=metric.threshold)
 
@@ -247,15 +249,15 @@ def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
     Only the last turn of a conversation with a simulated user is judged, with the earlier ones
     as context.
     """
-    found = []
+    judged = []
     context = case.context
     for number, played in enumerate(answer.turns, 1):
         turn = case.turns[number - 1] if number <= len(case.turns) else Turn(user=played.query)
         if case.turns or number == len(answer.turns):
-            found.append((number, _as_case(case, turn, context), played.answer))
+            judged.append((number, _as_case(case, turn, context), played.answer))
         # What was really said, not what was expected: later turns answer to it.
         context = (*context, *_exchange(played.query, played.answer.text))
-    return found
+    return judged
 
 
 def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> Verdict:
@@ -267,7 +269,7 @@ def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> 
     score = fmean(scores) if len(scores) == len(verdicts) else None
     amounts = [verdict.amount for _, verdict in verdicts if verdict.amount is not None]
     passed = sum(verdict.passed is True for _, verdict in verdicts)
-    lines = [f"{passed} of {len(verdicts)} turns pass", *(_line(*one) for one in verdicts)]
+    lines = [f"{passed} of {len(verdicts)} turns pass", *(_line(*verdict) for verdict in verdicts)]
     return attrs.evolve(
         first,
         score=score,
@@ -307,7 +309,9 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict], *, notes: Iterable[st
     Failed metrics come first, then unscored ones, then those that passed.
     """
     rank = {False: 0, None: 1, True: 2}
-    parts = [_said(one, case.hints) for one in sorted(verdicts, key=lambda v: rank[v.passed])]
+    parts = [
+        _said(verdict, case.hints) for verdict in sorted(verdicts, key=lambda v: rank[v.passed])
+    ]
     if general := case.hints.get(""):
         parts.append(f"hint: {general}")
     if isinstance(case, TaughtCase):

@@ -32,15 +32,15 @@ class StuckPatternError(Exception):
 
 def hold_pattern(source: object) -> None:
     """Raise a ``ConfigError`` unless ``source`` is a regular expression of acceptable size."""
-    said = f"expected a regular expression, found {shown(source)}"
+    message = f"expected a regular expression, found {shown(source)}"
     if not isinstance(source, str):
-        raise ConfigError(said)
+        raise ConfigError(message)
     try:
         _compiled(source, 0)
     except RecursionError:
-        raise ConfigError(f"{said}: it is nested too deeply") from None
+        raise ConfigError(f"{message}: it is nested too deeply") from None
     except (re.error, OverflowError) as error:
-        raise ConfigError(f"{said}: {error}") from None
+        raise ConfigError(f"{message}: {error}") from None
 
 
 def search(
@@ -57,13 +57,13 @@ def search(
     try:
         match = pattern.fullmatch if whole else pattern.search
         # `concurrent` releases the GIL, so that a slow match does not stop other threads.
-        found = match(text, timeout=MATCH_SECONDS, concurrent=True)
+        matched = match(text, timeout=MATCH_SECONDS, concurrent=True)
     except TimeoutError:
         raise StuckPatternError(
             f"the pattern {shown(source)} took longer than {MATCH_SECONDS:g} s on "
             f"{len(text):,} characters; avoid repetitions inside repetitions"
         ) from None
-    return None if found is None else (found.start(), found[0])
+    return None if matched is None else (matched.start(), matched[0])
 
 
 @functools.lru_cache(maxsize=256)

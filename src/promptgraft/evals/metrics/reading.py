@@ -51,7 +51,7 @@ def difference(expected: str, found: str) -> str:
     """Describe two different texts: both of them, and their first difference."""
     pairs = enumerate(zip(expected, found, strict=False))
     shorter = min(len(expected), len(found))
-    at = next((index for index, (one, other) in pairs if one != other), shorter)
+    at = next((index for index, (first, second) in pairs if first != second), shorter)
     if max(len(expected), len(found)) <= LONGEST_QUOTE:
         place = f"; the first difference is at character {at + 1}" if at else ""
         return (
@@ -114,18 +114,18 @@ def parse_path(text: str) -> Path:
     steps: list[PathStep] = []
     position = 1 if text.startswith("$") else 0
     while position < len(text):
-        found = _STEP.match(text, position)
-        if found is None:
+        match = _STEP.match(text, position)
+        if match is None:
             raise ConfigError(
                 f"expected a path such as `items[0].price`, found {shown(text)}, which is invalid "
                 f"at character {position + 1}"
             )
-        key, index, in_quotes = found.groups()
+        key, index, in_quotes = match.groups()
         if index is not None:
             steps.append(None if index == "*" else int(index))
         else:
             steps.append(str(key if in_quotes is None else json.loads(in_quotes)))
-        position = found.end()
+        position = match.end()
     return tuple(steps)
 
 
@@ -215,13 +215,13 @@ def _shallow(value: Json) -> Json:
 
 def only(value: Json, path: Path) -> Json:
     """Return the one value at a path; an answer with none or several there is unusable."""
-    found = [item for _, item in places(value, path)]
-    if len(found) != 1:
+    values = [item for _, item in places(value, path)]
+    if len(values) != 1:
         raise UnusableAnswerError(
-            f"expected one value at `{spelled(path)}` of the answer, found {len(found)} in "
+            f"expected one value at `{spelled(path)}` of the answer, found {len(values)} in "
             f"{brief(value)}"
         )
-    return found[0]
+    return values[0]
 
 
 def check_library(library: str, at_least: str, metric: str) -> None:

@@ -67,9 +67,9 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """All known names, sorted."""
-        own = (*self.added, _JSON_SCHEMA, *_DIALECTS, *_CLASSES, ByCase.kind)
+        class_names = (*self.added, _JSON_SCHEMA, *_DIALECTS, *_CLASSES, ByCase.kind)
         # Names only: importing the packages behind them is left to `find`.
-        return tuple(sorted({*own, *installed(ENTRY_POINTS)}))
+        return tuple(sorted({*class_names, *installed(ENTRY_POINTS)}))
 
     def find(self, name: str) -> MetricKind:
         """Return the kind with this name; one of another package is imported only now.
@@ -110,11 +110,11 @@ def _special(name: str) -> MetricKind:
 
 
 def _class(name: str) -> type[Metric]:
-    module, own = _CLASSES[name]
-    found: type[Metric] = getattr(
-        importlib.import_module(f"promptgraft.evals.metrics.{module}"), own
+    module, class_name = _CLASSES[name]
+    metric_class: type[Metric] = getattr(
+        importlib.import_module(f"promptgraft.evals.metrics.{module}"), class_name
     )
-    return found
+    return metric_class
 
 
 @functools.cache
@@ -207,9 +207,9 @@ def _entries(node: Node, members: dict[str, Node]) -> Iterator[Node]:
     for item in metrics.items() if metrics else ():
         yield from _entry(item)
     if shorthand and OBJECT.read(shorthand):
-        for name, one in shorthand.members().items():
-            options = one.value if isinstance(one.value, dict) else {"threshold": one.value}
-            yield from _entry(Node({"metric_name": name, **options}, one.path, one.source))
+        for name, entry in shorthand.members().items():
+            options = entry.value if isinstance(entry.value, dict) else {"threshold": entry.value}
+            yield from _entry(Node({"metric_name": name, **options}, entry.path, entry.source))
 
 
 def _entry(node: Node) -> Iterator[Node]:
@@ -221,8 +221,8 @@ def _entry(node: Node) -> Iterator[Node]:
         return
     names = [key for key in _NAMES if key in node.value]
     if len(names) != 1:
-        found = " and ".join(f"`{key}`" for key in names) or "none"
-        node.fault(f"expected one of `name`, `metric_name` and `metricName`, found {found}")
+        keys = " and ".join(f"`{key}`" for key in names) or "none"
+        node.fault(f"expected one of `name`, `metric_name` and `metricName`, found {keys}")
         return
     name = TEXT.read(node.member(names[0]))
     if name is not None:
@@ -236,14 +236,14 @@ def _metric(node: Node, registry: Registry) -> Metric | None:
     if kind is None:
         return None
     try:
-        found = registry.find(kind)
+        metric_class = registry.find(kind)
     except ConfigError as error:
         node.fault(str(error))
         return None
-    if "criterion" in members and not found.takes_criterion:
+    if "criterion" in members and not metric_class.takes_criterion:
         members["criterion"].fault(
             f"`{kind}` takes no `criterion`; write its options beside its name"
         )
         return None
     options = {key: member.value for key, member in members.items() if key != "kind"}
-    return found.build(Node(options, node.path, node.source))
+    return metric_class.build(Node(options, node.path, node.source))

@@ -41,12 +41,14 @@ class Exact(ReferenceMetric, Folding):
         yield parse_path(self.answer_path), self.reference(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        wanted = [self.fold(text) for text in self.reference(case)]
-        found = self.fold(self.found_text(answer))
-        if found in wanted:
-            return self.verdict(1.0, f"found the expected {quoted(found)}")
-        others = f" ({len(wanted) - 1} more would be right)" if len(wanted) > 1 else ""
-        return self.verdict(0.0, difference(wanted[0], found) + others)
+        references = [self.fold(text) for text in self.reference(case)]
+        text = self.fold(self.found_text(answer))
+        if text in references:
+            return self.verdict(1.0, f"found the expected {quoted(text)}")
+        alternatives = (
+            f" ({len(references) - 1} more would be right)" if len(references) > 1 else ""
+        )
+        return self.verdict(0.0, difference(references[0], text) + alternatives)
 
 
 @attrs.frozen(kw_only=True)
@@ -70,18 +72,21 @@ class Contains(ReferenceMetric, Folding):
         return self.texts or self.expected_texts(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        wanted = self.reference(case)
-        found = self.found_text(answer)
-        folded = self.fold(found)
-        missing = [text for text in wanted if self.fold(text) not in folded]
-        if not missing or (self.any_of and len(missing) < len(wanted)):
-            return self.verdict(1.0, f"found {_listed(sorted(set(wanted) - set(missing)))}")
-        score = 0.0 if self.any_of else (len(wanted) - len(missing)) / len(wanted)
-        near = [text for text in missing if text.casefold() in found.casefold()]
+        pattern_of_case = self.reference(case)
+        text_found = self.found_text(answer)
+        folded = self.fold(text_found)
+        missing = [text for text in pattern_of_case if self.fold(text) not in folded]
+        if not missing or (self.any_of and len(missing) < len(pattern_of_case)):
+            return self.verdict(
+                1.0, f"found {_listed(sorted(set(pattern_of_case) - set(missing)))}"
+            )
+        score = 0.0 if self.any_of else (len(pattern_of_case) - len(missing)) / len(pattern_of_case)
+        near = [text for text in missing if text.casefold() in text_found.casefold()]
         hint = f"; {_listed(near)} occurs in other upper and lower case" if near else ""
-        what = "one of " if self.any_of and len(wanted) > 1 else ""
+        what = "one of " if self.any_of and len(pattern_of_case) > 1 else ""
         return self.verdict(
-            score, f"expected {what}{_listed(missing)} in the answer, found {quoted(found)}{hint}"
+            score,
+            f"expected {what}{_listed(missing)} in the answer, found {quoted(text_found)}{hint}",
         )
 
 
@@ -128,12 +133,12 @@ class Regex(ReferenceMetric):
             | re.DOTALL * self.dot_all
         )
         try:
-            found = search(pattern, text, flags=flags, whole=self.whole)
+            match = search(pattern, text, flags=flags, whole=self.whole)
         except StuckPatternError as error:
             return self.unscored(str(error))
         shape = quoted(pattern)
-        if found:
-            start, part = found
+        if match:
+            start, part = match
             return self.verdict(
                 1.0, f"found {quoted(part)} at character {start + 1}, which {shape} matches"
             )
@@ -169,12 +174,12 @@ class Length(BaseMetric):
         text = answer.text
         counted = {"characters": text, "words": text.split(), "lines": text.splitlines()}
         count = len(counted[self.unit])
-        said = f"expected {self._limits()} {self.unit}, found {count}"
+        reason = f"expected {self._limits()} {self.unit}, found {count}"
         if count < self.min:
-            return self.verdict(count / self.min, f"{said}: {self.min - count} too few")
+            return self.verdict(count / self.min, f"{reason}: {self.min - count} too few")
         if self.max is not None and count > self.max:
-            return self.verdict(self.max / count, f"{said}: {count - self.max} too many")
-        return self.verdict(1.0, said)
+            return self.verdict(self.max / count, f"{reason}: {count - self.max} too many")
+        return self.verdict(1.0, reason)
 
     def _limits(self) -> str:
         if self.max is None:
@@ -219,13 +224,13 @@ class Rouge(ReferenceMetric):
         return texts
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        found = words(self.found_text(answer))
-        scored = [(self._score(words(text), found), text) for text in self.reference(case)]
+        word_list = words(self.found_text(answer))
+        scored = [(self._score(words(text), word_list), text) for text in self.reference(case)]
         score, text = max(scored, key=lambda pair: pair[0])
         parts = [f"{self.variant} {self.measure} is {score:.4f}"]
-        if missing := Counter(words(text)) - Counter(found):
+        if missing := Counter(words(text)) - Counter(word_list):
             parts.append(f"missing: {quoted(' '.join(missing.elements()))}")
-        if surplus := Counter(found) - Counter(words(text)):
+        if surplus := Counter(word_list) - Counter(words(text)):
             parts.append(f"not expected: {quoted(' '.join(surplus.elements()))}")
         if not missing and not surplus and score < 1:
             parts.append("the words are the expected ones in another order")
@@ -269,11 +274,13 @@ class EditSimilarity(ReferenceMetric, Folding):
     def assess(self, case: Case, answer: Answer) -> Verdict:
         from rapidfuzz.distance import Levenshtein
 
-        found = self.fold(self.found_text(answer))
+        text_found = self.fold(self.found_text(answer))
         texts = [self.fold(text) for text in self.reference(case)]
-        scores = [Levenshtein.normalized_similarity(text, found) for text in texts]
+        scores = [Levenshtein.normalized_similarity(text, text_found) for text in texts]
         score = max(scores)
         if score == 1:
-            return self.verdict(score, f"found the expected {quoted(found)}")
+            return self.verdict(score, f"found the expected {quoted(text_found)}")
         nearest = texts[scores.index(score)]
-        return self.verdict(score, f"the similarity is {score:.4f}; {difference(nearest, found)}")
+        return self.verdict(
+            score, f"the similarity is {score:.4f}; {difference(nearest, text_found)}"
+        )

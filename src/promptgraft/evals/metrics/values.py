@@ -63,7 +63,7 @@ def decimal(number: float) -> Decimal:
 def numbers_in(text: str) -> list[Decimal]:
     """Return the numbers in a text: ``1,234.5``, ``-3``, ``.5``, ``6e23``."""
     return [
-        Decimal(found[0].replace(",", "").replace("−", "-")) for found in _NUMBER.finditer(text)
+        Decimal(match[0].replace(",", "").replace("−", "-")) for match in _NUMBER.finditer(text)
     ]
 
 
@@ -86,31 +86,31 @@ class Number(ReferenceMetric, Tolerance):
         is_bool = isinstance(value, bool)
         if isinstance(value, (int, float)) and not is_bool and decimal(value).is_finite():
             return decimal(value)
-        found = numbers_in(value) if isinstance(value, str) else []
-        if len(found) != 1:
+        numbers = numbers_in(value) if isinstance(value, str) else []
+        if len(numbers) != 1:
             raise self.lacking(case, f"needs one number as `expected`, found {shown(value)}")
-        return found[0]
+        return numbers[0]
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        wanted = self.reference(case)
-        found = self._number(self.found_text(answer), wanted)
-        said = f"expected {wanted}{self._limits()}, found {found}"
-        if self.close(wanted, found):
-            return self.verdict(1.0, said)
-        way = "too much" if found > wanted else "too little"
-        return self.verdict(0.0, f"{said}: {abs(found - wanted)} {way}")
+        expected = self.reference(case)
+        number_found = self._number(self.found_text(answer), expected)
+        reason = f"expected {expected}{self._limits()}, found {number_found}"
+        if self.close(expected, number_found):
+            return self.verdict(1.0, reason)
+        way = "too much" if number_found > expected else "too little"
+        return self.verdict(0.0, f"{reason}: {abs(number_found - expected)} {way}")
 
     def _number(self, text: str, wanted: Decimal) -> Decimal:
-        found = numbers_in(text)
-        if not found:
+        numbers = numbers_in(text)
+        if not numbers:
             raise UnusableAnswerError(f"expected the number {wanted}, found none in {quoted(text)}")
-        if len(found) > 1 and self.which == "only":
-            listed = ", ".join(str(number) for number in found[:5])
+        if len(numbers) > 1 and self.which == "only":
+            listed = ", ".join(str(number) for number in numbers[:5])
             raise UnusableAnswerError(
-                f"expected {wanted} as the only number, found {len(found)} numbers ({listed}) "
+                f"expected {wanted} as the only number, found {len(numbers)} numbers ({listed}) "
                 f"in {quoted(text)}"
             )
-        return found[0] if self.which == "first" else found[-1]
+        return numbers[0] if self.which == "first" else numbers[-1]
 
     def _limits(self) -> str:
         limits = [f"{self.tolerance:g}"] if self.tolerance else []
@@ -140,8 +140,8 @@ class _AmountMetric(BaseMetric):
             return self.unscored(f"the number of {self.unit} that the answer took is unknown")
         score = 1.0 if amount <= self.limit else self.limit / amount
         over = "" if amount <= self.limit else f": {amount - self.limit:.6g} over the limit"
-        said = f"expected at most {self.limit:.6g} {self.unit}, found {amount:.6g}{over}"
-        return self.verdict(score, said, amount=amount)
+        reason = f"expected at most {self.limit:.6g} {self.unit}, found {amount:.6g}{over}"
+        return self.verdict(score, reason, amount=amount)
 
 
 @attrs.frozen(kw_only=True)
@@ -232,12 +232,12 @@ class Classification(ReferenceMetric):
             yield parse_path(self.answer_path), tuple(self.reference(case))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        wanted, found = self.reference(case), self._found(answer)
-        if wanted == found:
-            return self.verdict(1.0, f"found {self._listed(wanted)}")
-        score = len(wanted & found) / len(wanted | found)
+        expected, amount = self.reference(case), self._found(answer)
+        if expected == amount:
+            return self.verdict(1.0, f"found {self._listed(expected)}")
+        score = len(expected & amount) / len(expected | amount)
         return self.verdict(
-            score, f"expected {self._listed(wanted)}, found {self._listed(found) or 'no label'}"
+            score, f"expected {self._listed(expected)}, found {self._listed(amount) or 'no label'}"
         )
 
     def _found(self, answer: Answer) -> frozenset[str]:
@@ -269,10 +269,10 @@ class Classification(ReferenceMetric):
     def _inside(self, text: str) -> frozenset[str]:
         folded = _fold(text)
         words = {label: rf"(?<!\w){re.escape(_fold(label))}(?!\w)" for label in self.labels}
-        found = [label for label, word in words.items() if re.search(word, folded)]
+        labels = [label for label, word in words.items() if re.search(word, folded)]
         # `not urgent` contains `urgent`: the longer label is the one that was meant.
-        inner = {a for a in found for b in found if a != b and _fold(a) in _fold(b)}
-        meant = frozenset(found) - inner
+        inner = {a for a in labels for b in labels if a != b and _fold(a) in _fold(b)}
+        meant = frozenset(labels) - inner
         if not meant or (len(meant) > 1 and not self.several):
             what = "none" if not meant else self._listed(meant)
             raise UnusableAnswerError(
@@ -291,7 +291,7 @@ def labels_in(feedback: str, metric: str) -> tuple[str, str] | None:
     ``feedback`` is the text of :func:`feedback_text`. None if that metric compared no labels, or
     found none that it knows.
     """
-    for name, expected, found in _COMPARED.findall(feedback):
+    for name, expected, label in _COMPARED.findall(feedback):
         if name == metric:
-            return (expected or found).replace("`", ""), found.replace("`", "")
+            return (expected or label).replace("`", ""), label.replace("`", "")
     return None

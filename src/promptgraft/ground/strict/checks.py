@@ -195,12 +195,14 @@ def number(
     """Return a check for finite numbers in a range; ``above`` and ``below`` are exclusive."""
 
     def fits(value: object) -> float | None:
-        given = _number(value)
-        if given is None or (least is not None and given < least):
+        number_given = _number(value)
+        if number_given is None or (least is not None and number_given < least):
             return None
-        if (most is not None and given > most) or (above is not None and given <= above):
+        if (most is not None and number_given > most) or (
+            above is not None and number_given <= above
+        ):
             return None
-        return None if below is not None and given >= below else given
+        return None if below is not None and number_given >= below else number_given
 
     bounds = {
         "minimum": least,

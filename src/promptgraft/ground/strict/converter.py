@@ -90,7 +90,7 @@ def check_type(kind: Any) -> None:
 
 
 def _holds(part: object, kind: object) -> bool:
-    return kind is part or any(_holds(part, one) for one in get_args(kind))
+    return kind is part or any(_holds(part, value) for value in get_args(kind))
 
 
 def describe_all(error: BaseException) -> list[str]:
@@ -261,11 +261,11 @@ def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
     bare = _bare(kind)
     fields = attrs.fields(bare) if attrs.has(bare) else dataclasses.fields(bare)
     # cattrs resolves a type written as a text, but not a text inside a type: `list["Node"]`.
-    held = [field.name for field in fields if _holds_text(field.type)]
-    if not held or any(isinstance(field.type, str) for field in fields):
+    string_type = [field.name for field in fields if _holds_text(field.type)]
+    if not string_type or any(isinstance(field.type, str) for field in fields):
         return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
     hints = get_type_hints(bare, include_extras=True)
-    resolved: Any = {name: _resolved(hints[name], converter) for name in held}
+    resolved: Any = {name: _resolved(hints[name], converter) for name in string_type}
     return _guarded(Mapping, "an object", make_dict_structure_fn(kind, converter, **resolved))
 
 
@@ -280,7 +280,7 @@ def _pydantic_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], A
             text = json.dumps(value)
             return kind.model_validate_json(text, strict=True, by_alias=False, by_name=True)
         except ValidationError as error:
-            faults = (_said_by_pydantic(one) for one in error.errors(include_url=False))
+            faults = (_said_by_pydantic(fault) for fault in error.errors(include_url=False))
             raise MismatchError("; ".join(faults)) from None
 
     return _guarded(Mapping, "an object", inner)
@@ -330,7 +330,7 @@ def _is_fixed_tuple(kind: Any) -> bool:
 
 
 def _is_union(kind: Any) -> bool:
-    several = [one for one in get_args(kind) if one is not type(None)]
+    several = [member for member in get_args(kind) if member is not type(None)]
     return get_origin(kind) in (Union, types.UnionType) and len(several) > 1
 
 

@@ -176,9 +176,11 @@ def record(
         if not isinstance(node.value, dict):
             node.expected(shape)
             return None
-        known = (*keys, *left_out)
-        members = known_members(node, known, elsewhere=elsewhere, aliases=aliases)
-        values = {name: keys[name].kind.read(one) for name, one in members.items() if name in keys}
+        key_names = (*keys, *left_out)
+        members = known_members(node, key_names, elsewhere=elsewhere, aliases=aliases)
+        values = {
+            name: keys[name].kind.read(value) for name, value in members.items() if name in keys
+        }
         _note_missing(node, keys, values)
         if not node.is_right():
             return None
@@ -192,15 +194,15 @@ def record(
         reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
         if needs := [reach for name, reach in reaches.items() if keys[name].required]:
             return closed(needs[0])
-        kept = {
+        unchanged = {
             name: attrs.evolve(keys[name], kind=part)
             for name, part in parts.items()
             if name not in reaches
         }
-        refused = {**(elsewhere or {}), **{name: outside(one) for name, one in reaches.items()}}
+        refused = {**(elsewhere or {}), **{name: outside(reach) for name, reach in reaches.items()}}
         return record(
             make,
-            kept,
+            unchanged,
             elsewhere=refused,
             aliases=aliases,
             left_out=left_out,
@@ -309,8 +311,8 @@ def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
 def abouts_of(kind: type) -> dict[str, str]:
     """Return the descriptions of fields in the docstring of a class, each in one line."""
     # Base classes first, because an entry of a subclass replaces theirs.
-    said = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in reversed(kind.__mro__))
-    return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
+    docs = "\n".join(inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__))
+    return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(docs)}
 
 
 def kind_for(hint: object) -> Kind[object]:
@@ -319,7 +321,7 @@ def kind_for(hint: object) -> Kind[object]:
     if hint in _SCALARS:
         return _SCALARS[hint]
     if origin in (Union, types.UnionType):
-        rest = [one for one in inner if one is not type(None)]
+        rest = [member for member in inner if member is not type(None)]
         return kind_for(rest[0]) if len(rest) == 1 else class_of(*rest)
     if origin is Literal:
         return one_of(*map(str, inner))
@@ -339,8 +341,10 @@ def class_of(*classes: type[T]) -> Kind[T]:
 
     A class without required fields may be written as its name alone: ``strict``.
     """
-    made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
-    return _class_among(made, {name: record_of(one) for name, one in made.items()})
+    classes_by_name = {_WORD.sub("_", member.__name__).lower(): member for member in classes}
+    return _class_among(
+        classes_by_name, {name: record_of(member) for name, member in classes_by_name.items()}
+    )
 
 
 def _class_among(made: Mapping[str, type[T]], kinds: Mapping[str, Kind[T]]) -> Kind[T]:

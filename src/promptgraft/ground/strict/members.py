@@ -36,8 +36,8 @@ def known_members(
         if name not in known:
             unknown += 1
             if unknown <= _MOST_UNKNOWN:
-                said = (elsewhere or {}).get(name)
-                node.member(key).fault(said or f"unknown key{_known(name, known)}")
+                place_of_key = (elsewhere or {}).get(name)
+                node.member(key).fault(place_of_key or f"unknown key{_known(name, known)}")
         elif name in members:
             node.member(key).fault(f"repeats `{members[name].path[-1]}`; keep one")
         elif value is not None:

@@ -153,8 +153,8 @@ class Rewritten:
         changes: list[FileChange] = []
         texts: list[WrittenText] = []
         callbacks: dict[str, CallbackSource] = {}
-        for winner, found in zip(winners, target.files, strict=True):
-            if found.source is None and winner.changes:
+        for winner, winner_texts in zip(winners, target.files, strict=True):
+            if winner_texts.source is None and winner.changes:
                 raise ConfigError(
                     f"prompt `{winner.of}` is written in Python: only Markdown prompts and texts "
                     "in files or callbacks of a project can be written back; leave --to-source "
@@ -162,16 +162,18 @@ class Rewritten:
                 )
             of = f"{winner.of}#" if len(winners) > 1 else ""
             try:
-                fresh = fresh_entries(winner, found.prompt, target.tag, of=of)
+                fresh = fresh_entries(winner, winner_texts.prompt, target.tag, of=of)
             except StaleWinnerError as error:
-                raise StaleWinnerError((*error.faults, *_places(run, winner, found))) from None
+                raise StaleWinnerError(
+                    (*error.faults, *_places(run, winner, winner_texts))
+                ) from None
             override = winner.base.holding(fresh)
-            entries.append((found.prompt, override, of))
-            if isinstance(found.source, TextsSource):
-                texts += found.source.changes(override)
-                callbacks.update(found.source.sources.callbacks)
-            elif isinstance(found.source, (MarkdownSource, ForeignSource)) and override:
-                changes += found.source.rewritten(override)
+            entries.append((winner_texts.prompt, override, of))
+            if isinstance(winner_texts.source, TextsSource):
+                texts += winner_texts.source.changes(override)
+                callbacks.update(winner_texts.source.sources.callbacks)
+            elif isinstance(winner_texts.source, (MarkdownSource, ForeignSource)) and override:
+                changes += winner_texts.source.rewritten(override)
         return cls(
             winner=winners[0], entries=entries, changes=changes, texts=texts, callbacks=callbacks
         )
@@ -198,9 +200,11 @@ class Rewritten:
         """Return the parts whose overrides under the tag are stale after the write."""
         parts = []
         for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
-            held = target.store.current_at(address)
-            kept = held.override if held else address.empty()
-            parts += [f"{of}{entry.part}" for entry in override.entries() if kept.find(entry)]
+            current = target.store.current_at(address)
+            override_now = current.override if current else address.empty()
+            parts += [
+                f"{of}{entry.part}" for entry in override.entries() if override_now.find(entry)
+            ]
         return parts
 
 

@@ -107,8 +107,8 @@ def store_winners(
     writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
     before = [store.current_at(write.address) for write in writes]
     if dry:
-        for write, held in zip(writes, before, strict=True):
-            write.change(held.override if held else write.address.empty())
+        for write, revision in zip(writes, before, strict=True):
+            write.change(revision.override if revision else write.address.empty())
     else:
         store.mutate_all(
             {write.address: write.change for write in writes}, provenance=winners[0][0].provenance
@@ -116,11 +116,11 @@ def store_winners(
     return tuple(
         Stored(
             address=write.address,
-            before=held,
-            after=held if dry else store.current_at(write.address),
+            before=revision,
+            after=revision if dry else store.current_at(write.address),
             parts=tuple(write.told),
         )
-        for write, held in zip(writes, before, strict=True)
+        for write, revision in zip(writes, before, strict=True)
     )
 
 
@@ -139,13 +139,13 @@ class _Write:
         winner, descriptor = self._winner, self._prompt.descriptor
         # Another candidate of the run may have been applied before: undo it, so that the tag
         # holds only what was evaluated together.
-        left = left_by(winner.candidates, winner.base, winner.beside(present))
-        given_back = uncovered(descriptor, winner.base, left).entries()
-        freed = present.without(*left.entries()).with_entries(given_back)
+        base = left_by(winner.candidates, winner.base, winner.beside(present))
+        given_back = uncovered(descriptor, winner.base, base).entries()
+        freed = present.without(*base.entries()).with_entries(given_back)
         if stale := check_tag_contents(winner, self._entries, freed):
             raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in stale))
         after = merged_into(freed, self._entries, descriptor)
-        gone = left.holding(entry for entry in left.entries() if after.find(entry) is None)
+        gone = base.holding(entry for entry in base.entries() if after.find(entry) is None)
         # Replaced and not extended: a store may call `change` again after a conflict.
         self.told[:] = (
             *in_force_changes(self._prompt, present, (*given_back, *self._entries)),
@@ -159,9 +159,9 @@ def in_force_changes(
 ) -> Iterator[PartDiff]:
     """Yield how each entry differs from the override in force, or else from the source."""
     for entry in entries:
-        held = present.find(entry)
+        current = present.find(entry)
         written = present.holding([entry])
-        if held is not None and is_fresh(prompt.descriptor, held):
-            yield from diff_revisions(present.holding([held]), written)
+        if current is not None and is_fresh(prompt.descriptor, current):
+            yield from diff_revisions(present.holding([current]), written)
         else:
             yield from diff_override(prompt, written)

@@ -65,7 +65,7 @@ class Winner:
     def beside(self, present: PromptOverride) -> PromptOverride:
         """Return the overrides under a tag that differ from the winner's."""
         whole = self.whole
-        return present.holding(one for one in present.entries() if whole.find(one) != one)
+        return present.holding(entry for entry in present.entries() if whole.find(entry) != entry)
 
     @property
     def untouched(self) -> PromptOverride:
@@ -156,8 +156,10 @@ def winners_of(
     # From the journal, because the store may hold other overrides by now.
     where, base = f"{run.folder.events}: candidate", base_of(run.folder, tag)
     changes = [
-        read_changes(one.entries, tag, where=f"{where} {one.candidate}: entries")
-        for one in run.candidates
+        read_changes(
+            changes_of_run.entries, tag, where=f"{where} {changes_of_run.candidate}: entries"
+        )
+        for changes_of_run in run.candidates
     ]
     note = f"rewrite {candidate}, {counted(run.rollouts, 'test call')}, seed {run.seed}"
     provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, candidate))
@@ -165,7 +167,7 @@ def winners_of(
         Winner(
             base=_override(base, name, where=str(run.folder.journal)),
             changes=_override(changes[candidate], name, where=where),
-            candidates=tuple(_override(one, name, where=where) for one in changes),
+            candidates=tuple(_override(change, name, where=where) for change in changes),
             provenance=provenance,
         )
         for name in names
@@ -173,18 +175,18 @@ def winners_of(
 
 
 def _override(changes: Mapping[str, Change], name: str, *, where: str) -> PromptOverride:
-    found = changes.get(name)
-    if not isinstance(found, PromptOverride):
-        raise ConfigError(f"{where}: expected overrides of prompt `{name}`, found {shown(found)}")
-    return found
+    entries = changes.get(name)
+    if not isinstance(entries, PromptOverride):
+        raise ConfigError(f"{where}: expected overrides of prompt `{name}`, found {shown(entries)}")
+    return entries
 
 
 def _scores(run: RunRecord, candidate: int) -> FrozenMap[str, float]:
     """Return the means on the validation set and, for the winner, on the held-out set."""
-    found = {"baseline": run.candidates[0].mean, "best": run.candidates[candidate].mean}
+    scores = {"baseline": run.candidates[0].mean, "best": run.candidates[candidate].mean}
     if run.best == candidate and (gain := held_out_gain(run)) is not None:
-        found |= {"held_out_baseline": gain.mean_before, "held_out_best": gain.mean_after}
-    return FrozenMap((name, mean) for name, mean in found.items() if mean is not None)
+        scores |= {"held_out_baseline": gain.mean_before, "held_out_best": gain.mean_after}
+    return FrozenMap((name, mean) for name, mean in scores.items() if mean is not None)
 
 
 @attrs.frozen(kw_only=True)
@@ -205,15 +207,22 @@ class AgainstSource:
 def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
     """Compare ``entries`` with the current source of the prompt."""
     # A settled entry is skipped as well: the hash that it expects is of the source as it was.
-    skipped = {found.part: found for found in resolve_override(prompt.descriptor, entries).skipped}
+    skipped = {
+        skipped_part.part: skipped_part
+        for skipped_part in resolve_override(prompt.descriptor, entries).skipped
+    }
     settled = tuple(
         entry for entry in entries.entries() if entry.part in skipped and entry.is_same_in(prompt)
     )
-    said = {entry.part for entry in settled}
+    settled_parts = {entry.part for entry in settled}
     return AgainstSource(
         fresh=tuple(entry for entry in entries.entries() if entry.part not in skipped),
         settled=settled,
-        stale=tuple(_stale_source(found) for part, found in skipped.items() if part not in said),
+        stale=tuple(
+            _stale_source(skipped_part)
+            for part, skipped_part in skipped.items()
+            if part not in settled_parts
+        ),
     )
 
 
@@ -262,9 +271,9 @@ def fresh_entries(
     Raises:
         StaleWinnerError: the source has changed in a part that the winner changes.
     """
-    found = check_source(prompt, winner.touched)
-    if found.stale:
-        raise StaleWinnerError(tuple(f"{of}{fault}" for fault in found.stale))
+    resolution = check_source(prompt, winner.touched)
+    if resolution.stale:
+        raise StaleWinnerError(tuple(f"{of}{fault}" for fault in resolution.stale))
     if tag == winner.base.tag:
-        return found.fresh
-    return (*found.fresh, *check_source(prompt, winner.untouched).fresh)
+        return resolution.fresh
+    return (*resolution.fresh, *check_source(prompt, winner.untouched).fresh)

@@ -209,8 +209,8 @@ class Loaded:
     @property
     def texts(self) -> dict[Path, str]:
         """The text of each file."""
-        others = {found.path: found.text for found in self.attached.values()}
-        return {self.path: self.outline.text, **others}
+        other_files = {file.path: file.text for file in self.attached.values()}
+        return {self.path: self.outline.text, **other_files}
 
 
 def _text_of(path: Path) -> str:
@@ -301,7 +301,7 @@ class _Loader:
         sections = (*self.sections_below((), outline.blocks), *self.implicit_sections(outline))
         self.check_placeholders(outline)
         self.check_roles({*(block.path for block in outline.blocks)})
-        files = (self.front, *(found.file for found in self.attached.values()))
+        files = (self.front, *(file.file for file in self.attached.values()))
         lines = (line for file in files for line in file.faults)
         raise_lines(str(self.path), [*self.unread, *lines])
         template = self.template(answer or Answer(), sections)
@@ -315,9 +315,9 @@ class _Loader:
         if text is not None:
             self.front.take_yaml(f"\n{text}")  # so that its lines count as those of the file
         root = self.front.root
-        said = FrontMatter() if root.value is None else FRONT_MATTER.read(root)
-        self.said = said or _what_is_right(root)
-        return answer_of(said.output, root.member("output"), self.python) if said else None
+        front = FrontMatter() if root.value is None else FRONT_MATTER.read(root)
+        self.said = front or _what_is_right(root)
+        return answer_of(front.output, root.member("output"), self.python) if front else None
 
     def find_attached(self, known: set[SectionPath]) -> None:
         """Parse the files of tools and examples."""
@@ -343,8 +343,8 @@ class _Loader:
 
     def section_of(self, kind: str, file: Source, known: set[SectionPath]) -> SectionPath:
         """Return the section of a file of tools or examples, which may need to be added."""
-        found = _FILES[kind].read(file.root)
-        name = found.get("section") if found else None
+        section_read = _FILES[kind].read(file.root)
+        name = section_read.get("section") if section_read else None
         if not isinstance(name, str):
             return (kind,)
         section = tuple(name.split("/"))
@@ -359,11 +359,11 @@ class _Loader:
 
     def read_attached(self, answer: Answer | None) -> None:
         is_right = answer is not None
-        if found := self.attached.get(TOOLS):
-            self.tools = read_tools(found.file.root.member(TOOLS).items(), self.python)
-            is_right = is_right and found.file.is_right(())
-        shown = self.attached.get(EXAMPLES)
-        nodes = shown.file.root.member(EXAMPLES).items() if shown else []
+        if tools := self.attached.get(TOOLS):
+            self.tools = read_tools(tools.file.root.member(TOOLS).items(), self.python)
+            is_right = is_right and tools.file.is_right(())
+        examples = self.attached.get(EXAMPLES)
+        nodes = examples.file.root.member(EXAMPLES).items() if examples else []
         if answer is not None and is_right:
             self.examples = read_examples(nodes, self.tools, answer.type)
         else:
@@ -398,9 +398,9 @@ class _Loader:
 
     def implicit_sections(self, outline: Outline) -> Iterator[MarkdownSection]:
         """Yield sections for tools and examples that have no heading in the file."""
-        known = {block.path for block in outline.blocks}
-        for path in dict.fromkeys(found.section for found in self.attached.values()):
-            if path not in known:
+        paths = {block.path for block in outline.blocks}
+        for path in dict.fromkeys(file.section for file in self.attached.values()):
+            if path not in paths:
                 has_examples = self.is_for(EXAMPLES, path)
                 shows = has_examples or any(tool.examples for tool in self.tools)
                 title = path[-1].replace("-", " ").replace("_", " ").capitalize() if shows else ""
@@ -412,8 +412,8 @@ class _Loader:
         if self.said.syntax == BodySyntax.PLAIN:
             # Each section must keep only the placeholders that it contains.
             template, names = given.get("template", ""), frozenset(self.said.placeholders)
-            held = kept_names(template, BodySyntax.PLAIN, names)
-            given["placeholders"] = [name for name in self.said.placeholders if name in held]
+            names_kept = kept_names(template, BodySyntax.PLAIN, names)
+            given["placeholders"] = [name for name in self.said.placeholders if name in names_kept]
         if self.is_for(TOOLS, path):
             given["tools"] = self.tools
         if self.is_for(EXAMPLES, path):
@@ -426,10 +426,10 @@ class _Loader:
     def check_placeholders(self, outline: Outline) -> None:
         """Note placeholders of a plain text that no section contains."""
         bodies = "\n".join(block.body for block in outline.blocks)
-        held = kept_names(bodies, BodySyntax.PLAIN, frozenset(self.said.placeholders))
+        names_kept = kept_names(bodies, BodySyntax.PLAIN, frozenset(self.said.placeholders))
         nodes = self.front.root.member("placeholders").items()
         for name, node in zip(self.said.placeholders, nodes, strict=False):
-            if name not in held:
+            if name not in names_kept:
                 node.fault(f"no section holds `{name}`; write it into one, or leave it out here")
 
     def check_roles(self, paths: set[SectionPath]) -> None:

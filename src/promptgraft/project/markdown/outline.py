@@ -190,10 +190,10 @@ def _titled(written: str, number: int, line: int, note: Note) -> tuple[str, str,
         count = written.count("\n") + 1
         mend = "put an empty line above the underline if it is a rule, or use `#`"
         note(line, f"a heading of {count} lines; {mend}")
-    found = _ATTRIBUTES.fullmatch(written)
-    title = found["title"].rstrip() if found else written.strip()
+    attributes = _ATTRIBUTES.fullmatch(written)
+    title = attributes["title"].rstrip() if attributes else written.strip()
     key, frozen = "", False
-    for attribute in found["attributes"].split() if found else ():
+    for attribute in attributes["attributes"].split() if attributes else ():
         if attribute.startswith("#"):
             key = attribute[1:]
         elif attribute == _FROZEN:
@@ -215,13 +215,13 @@ def slug_of(title: str) -> str:
 
     It is empty for a title without letters and digits.
     """
-    is_latin = all(_is_latin(one) for one in title if one.isalpha())
+    is_latin = all(_is_latin(letter) for letter in title if letter.isalpha())
     plain = ascii_slug(title) if is_latin else unicodedata.normalize("NFKC", title).lower()
     # Composed again: lower case may decompose a letter.
-    spaced = "".join(one if in_key(one) and one != "_" else " " for one in plain)
+    spaced = "".join(letter if in_key(letter) and letter != "_" else " " for letter in plain)
     key = "-".join(unicodedata.normalize("NFC", spaced).replace("-", " ").split())
     # A mark belongs to the letter before it, and there may be none.
-    first = next((at for at, one in enumerate(key) if one.isalnum()), len(key))
+    first = next((at for at, letter in enumerate(key) if letter.isalnum()), len(key))
     return key[first : first + 64].rstrip("-")
 
 
@@ -245,13 +245,13 @@ def _deduplicated(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
     """Yield the blocks with unique paths; a path that is taken is noted as a fault."""
     first: dict[SectionPath, Block] = {}
     for block in blocks:
-        known = first.setdefault(block.path, block)
-        if known is block:
+        twin = first.setdefault(block.path, block)
+        if twin is block:
             yield block
             continue
         name, title = block.path[-1], f"{block.title} " if block.title else ""
         fault = (
-            f"section `{show_path(block.path)}`: the key `{name}` is that of line {known.line}; "
+            f"section `{show_path(block.path)}`: the key `{name}` is that of line {twin.line}; "
             f"give this heading one of its own: `{'#' * block.level} {title}{{#{name}-2}}`"
         )
         note(block.line, fault)
@@ -289,9 +289,9 @@ def escaped(text: str) -> str:
     if _RULE.fullmatch(written.partition("\n")[0]):  # it would open front matter
         written = f"\\{written}"
     # Again, because an escaped line may turn the one below it into a heading.
-    while found := list(find_headings(written)):
+    while headings := list(find_headings(written)):
         lines = written.split("\n")
-        for heading in found:
+        for heading in headings:
             at = heading.end - 1 if heading.underlined else heading.start
             lines[at] = _INDENT.sub(r"\g<0>\\", lines[at], count=1)
         written = "\n".join(lines)

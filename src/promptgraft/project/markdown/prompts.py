@@ -122,8 +122,8 @@ def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
         if text is None or now == source[field.field]:
             continue
         if field.field not in places:
-            said = f"output field `{field.field}` is written in Python; change it there"
-            raise ConfigError(loaded.front.line(("output",), said))
+            message = f"output field `{field.field}` is written in Python; change it there"
+            raise ConfigError(loaded.front.line(("output",), message))
         text = _with_field(text, places[field.field].path, field, now)
     return text
 
@@ -138,8 +138,8 @@ def _places(loaded: Loaded) -> Iterator[tuple[str, Node]]:
 
 
 def _fields(owner: Node, name: str) -> Iterator[tuple[str, Node]]:
-    own = owner.member("name").value
-    name = own if isinstance(own, str) else name
+    field_name = owner.member("name").value
+    name = field_name if isinstance(field_name, str) else name
     for field, node in owner.member("fields").members().items():
         yield f"{name}.{field}", node
         yield from _fields(node, nested_name(name, field))
@@ -160,9 +160,9 @@ def _with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
     for index, tool in enumerate(loaded.template.descriptor.tools):
         now, here = parts.tools[tool.name], (TOOLS, index)
         text = changed(text, (*here, "description"), tool.description, now.description)
-        for name, said in tool.param_descriptions.items():
+        for name, description in tool.param_descriptions.items():
             place = (*here, "parameters", name, "description")
-            text = changed(text, place, said, now.param_descriptions[name])
+            text = changed(text, place, description, now.param_descriptions[name])
         for at, (before, after) in enumerate(zip(tool.examples, now.examples, strict=True)):
             text = changed(text, (*here, "examples", at), plain_call(before), plain_call(after))
     return text
@@ -171,16 +171,16 @@ def _with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
 def _with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
     attached = loaded.attached[EXAMPLES]
     items: list[tuple[Json, Json]] = []
-    known = {found.path: found for found in loaded.template.descriptor.task_examples}
-    for path, found in known.items():
-        frozen: dict[str, Json] = {} if found.overridable else {"frozen": True}
+    examples = {example.path: example for example in loaded.template.descriptor.task_examples}
+    for path, example in examples.items():
+        frozen: dict[str, Json] = {} if example.overridable else {"frozen": True}
         now = parts.examples[path[:-1]].get(path[-1])
         after = {**_example(path[-1], now), **frozen} if now else None
-        items.append(({**_example(path[-1], found.example), **frozen}, after))
+        items.append(({**_example(path[-1], example.example), **frozen}, after))
     added: list[Json] = [
-        {name: said for name, said in _example(key, example).items() if said != []}
+        {name: value for name, value in _example(key, example).items() if value != []}
         for key, example in parts.examples[attached.section].items()
-        if (*attached.section, key) not in known
+        if (*attached.section, key) not in examples
     ]
     return with_items(attached.text, (EXAMPLES,), items, added)
 
@@ -202,12 +202,12 @@ def _check(
         written = load_texts(loaded.path, texts, python).template
     except DataFormatError as error:
         raise ConfigError(f"{error.faults[0]}; {mend}") from None
-    wanted = dict(_meanings(loaded.template, fresh))
-    found = dict(_meanings(written, None))
-    for part in [*wanted, *found]:
-        if wanted.get(part) != found.get(part):
+    expected = dict(_meanings(loaded.template, fresh))
+    actual = dict(_meanings(written, None))
+    for part in [*expected, *actual]:
+        if expected.get(part) != actual.get(part):
             raise ConfigError(f"{loaded.path}: {part} would not read back the same; {mend}")
-    if list(wanted) != list(found):
+    if list(expected) != list(actual):
         raise ConfigError(f"{loaded.path}: its parts would read back in another order; {mend}")
 
 
@@ -291,13 +291,13 @@ def _new_texts(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[SectionP
 
 def within(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Strip the line feeds at both ends of a text, which are not rendered."""
-    kept = list(pieces)
-    if kept and isinstance(kept[0], str):
+    inside = list(pieces)
+    if inside and isinstance(inside[0], str):
         # Line feeds only: spaces at the ends are rendered.
-        kept[0] = kept[0].lstrip("\n")
-    if kept and isinstance(kept[-1], str):
-        kept[-1] = kept[-1].rstrip("\n")
-    return tuple(piece for piece in kept if piece != "")
+        inside[0] = inside[0].lstrip("\n")
+    if inside and isinstance(inside[-1], str):
+        inside[-1] = inside[-1].rstrip("\n")
+    return tuple(piece for piece in inside if piece != "")
 
 
 def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:

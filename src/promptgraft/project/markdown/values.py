@@ -70,23 +70,27 @@ def _read_type(node: Node) -> str | None:
     base = _LISTS.sub("", node.value) if isinstance(node.value, str) else ""
     if base in _SCALARS or base == _OBJECT:
         return str(node.value)
-    known = [*_SCALARS, _OBJECT]
-    node.expected(f"{', '.join(known)}, or `list of` one of them{did_you_mean(base, known)}")
+    types = [*_SCALARS, _OBJECT]
+    node.expected(f"{', '.join(types)}, or `list of` one of them{did_you_mean(base, types)}")
     return None
 
 
 def _read_options(node: Node) -> Mapping[str, str] | None:
     value = node.value
     if isinstance(value, dict) and value:
-        said = {option: "" if text is None else text for option, text in value.items()}
-        texts = {option: text for option, text in said.items() if isinstance(text, str)}
-        if len(texts) < len(said):
+        options = {option: "" if text is None else text for option, text in value.items()}
+        texts = {option: text for option, text in options.items() if isinstance(text, str)}
+        if len(texts) < len(options):
             node.fault("expected a text for what each option means")
             return None
         return FrozenMap(texts)
-    if isinstance(value, list) and value and all(isinstance(one, str) and one for one in value):
-        names = [str(one) for one in value]
-        for name in dict.fromkeys(one for one in names if names.count(one) > 1):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(option, str) and option for option in value)
+    ):
+        names = [str(option) for option in value]
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
             node.fault(f"the option {shown(name)} is listed twice")
         return FrozenMap((name, "") for name in names)
     node.expected("a list of texts, or an object that says what each option means")
@@ -119,16 +123,16 @@ OUTPUT: Kind[Value] = record_of(Value, skip=("default", "aliases"), special=_SPE
 
 def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
     """Return an attrs class with these fields; None, with faults noted, if there are any."""
-    made: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for field, value in fields.items():
         here = node.member(field)
         check_name(field, here)
         kind = kind_of(value, nested_name(name, field), here)
         if kind is not None:
-            made[field] = _attribute(value, kind, here)
+            attributes[field] = _attribute(value, kind, here)
     if not node.is_right():
         return None
-    made_class: type = attrs.make_class(name, made, frozen=True, kw_only=True)
+    made_class: type = attrs.make_class(name, attributes, frozen=True, kw_only=True)
     try:
         schema_of(made_class)
     except PromptDefinitionError as error:
@@ -144,11 +148,11 @@ def described(value: Value) -> Described:
 
 
 def _attribute(value: Value, kind: Any, node: Node) -> Any:
-    wanted = kind | None if value.optional else kind
+    annotation = kind | None if value.optional else kind
     default: object = None if value.optional else attrs.NOTHING
     if value.default is not None:
-        default = fitting(value.default, wanted, node.member("default"))
-    return attrs.field(type=applied(Annotated, (wanted, described(value))), default=default)
+        default = fitting(value.default, annotation, node.member("default"))
+    return attrs.field(type=applied(Annotated, (annotation, described(value))), default=default)
 
 
 def kind_of(value: Value, name: str, node: Node) -> Any:
@@ -163,13 +167,13 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
         return None
     if value.choices:
         if base not in {"", "string"}:
-            said = f"expected string or list of string with choices, found `{base}`"
-            node.member("type").fault(said)
+            message = f"expected string or list of string with choices, found `{base}`"
+            node.member("type").fault(message)
         return applied(Literal, tuple(value.choices))
     if value.fields is not None:
         if base not in {"", _OBJECT}:
-            said = f"expected object or list of object with fields, found `{base}`"
-            node.member("type").fault(said)
+            message = f"expected object or list of object with fields, found `{base}`"
+            node.member("type").fault(message)
         if value.name:
             check_name(value.name, node.member("name"))
         return class_of(value.fields, value.name or name, node.member("fields"))
@@ -290,12 +294,12 @@ EXAMPLE: Kind[_ExampleEntry] = record_of(
 
 def read_tools(nodes: Sequence[Node], python: PythonSource) -> tuple[AnyTool, ...]:
     """Return the tools of a list; those with faults are noted and left out."""
-    found: dict[str, AnyTool] = {}
+    tools: dict[str, AnyTool] = {}
     for node in nodes:
         entry = TOOL.read(node)
         if entry is not None and (tool := _tool(entry, node, python)) is not None:
-            _add(found, tool.name, tool, node.member("name"))
-    return tuple(found.values())
+            _add(tools, tool.name, tool, node.member("name"))
+    return tuple(tools.values())
 
 
 def _add(found: dict[str, T], name: str, item: T, node: Node) -> None:
@@ -333,10 +337,10 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
 
 def _tool_example(call: _Call, params: Any, result: Any, node: Node) -> ToolExample[Any, Any]:
     # In YAML `none` is a text; a tool without parameters can mean only one thing by it.
-    given = {} if call.input == "none" and not attrs.fields(params) else call.input
+    arguments = {} if call.input == "none" and not attrs.fields(params) else call.input
     return ToolExample(
         description=call.description,
-        input=fitting(given, params, node.member("input")),
+        input=fitting(arguments, params, node.member("input")),
         output=fitting(call.output, result, node.member("output")),
     )
 
@@ -346,13 +350,13 @@ def read_examples(
 ) -> tuple[TaskExample, ...]:
     """Return the worked examples of a list; those with faults are noted and left out."""
     by_name = {tool.name: tool for tool in tools}
-    found: dict[str, TaskExample] = {}
+    examples: dict[str, TaskExample] = {}
     for node in nodes:
         entry = EXAMPLE.read(node)
         example = None if entry is None else _example(entry, node, by_name, outcome_type)
         if example is not None:
-            _add(found, example.key, example, node.member("key"))
-    return tuple(found.values())
+            _add(examples, example.key, example, node.member("key"))
+    return tuple(examples.values())
 
 
 def _example(
@@ -375,10 +379,10 @@ def _steps(entry: _ExampleEntry, node: Node, tools: Mapping[str, AnyTool]) -> It
     for call, here in zip(entry.steps, node.items() if entry.steps else (), strict=True):
         tool = tools.get(call.tool)
         if tool is None:
-            known = ", ".join(f"`{name}`" for name in tools) or "none"
+            names = ", ".join(f"`{name}`" for name in tools) or "none"
             here.member("tool").fault(
                 f"there is no tool `{call.tool}`{did_you_mean(call.tool, list(tools))}; "
-                f"tools: {known}"
+                f"tools: {names}"
             )
         else:
             example = _tool_example(call, tool.params_type, tool.result_type, here)

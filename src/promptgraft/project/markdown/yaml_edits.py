@@ -62,10 +62,10 @@ def with_items(
         ConfigError: the list is not written in the text.
     """
     place = _written(text, path)
-    kept = [new for _, new in items if new is not None]
-    is_resized = bool(added) or len(kept) < len(items)
-    if is_resized and (place.is_flow or not kept):
-        return _replaced(text, place, [*kept, *added])
+    new_items = [new for _, new in items if new is not None]
+    is_resized = bool(added) or len(new_items) < len(items)
+    if is_resized and (place.is_flow or not new_items):
+        return _replaced(text, place, [*new_items, *added])
     if added:
         lines = "\n".join(_block(added, place.node.start_mark.column))
         text = _inserted(text, _items(place.node)[-1], lines)
@@ -145,8 +145,8 @@ def _end(text: str, node: yaml.Node) -> int:
 
 
 def _line_end(text: str, place: int) -> int:
-    found = BREAK.search(text, place)
-    return found.start() if found else len(text)
+    line_break = BREAK.search(text, place)
+    return line_break.start() if line_break else len(text)
 
 
 def _has_room(text: str, end: int, new: Json) -> bool:

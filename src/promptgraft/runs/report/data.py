@@ -147,11 +147,16 @@ def gather(folder: RunFolder) -> ReportData:
         facts=tuple(_facts(record)),
         held_out=_NOT_ENDED,
         case_ids=record.pareto_ids,
-        candidates=tuple(_with_examples(one) for one in record.candidates),
-        why={one.candidate: reasons_of(record, one) for one in record.candidates},
+        candidates=tuple(
+            _with_examples(candidate_record) for candidate_record in record.candidates
+        ),
+        why={
+            candidate_record.candidate: reasons_of(record, candidate_record)
+            for candidate_record in record.candidates
+        },
         frontier=ended.frontier if ended else _frontier(record),
         rejections=tuple(record.rejections),
-        merges=tuple(one for one in record.merges if isinstance(one, MergeRejected)),
+        merges=tuple(event for event in record.merges if isinstance(event, MergeRejected)),
         rollouts=record.rollouts,
         rollout_budget=record.budget,
         reflections=record.reflections,
@@ -178,9 +183,9 @@ def gather(folder: RunFolder) -> ReportData:
     blame = Counter[str]()
     # Only runs on graphs have steps; for others the file of events is not read again.
     if any(answer.steps for answer in answers.values()):
-        told = (event for _, event in read_lines(record.folder.events))
-        blamed = (event.blamed for event in told if isinstance(event, StepBlamed))
-        blame.update(one.to for found in blamed for one in found)
+        events = (event for _, event in read_lines(record.folder.events))
+        blamed = (event.blamed for event in events if isinstance(event, StepBlamed))
+        blame.update(blame.to for blames in blamed for blame in blames)
     return attrs.evolve(data, answers=answers, unseen=unseen, blame=blame)
 
 
@@ -228,21 +233,21 @@ def _with_examples(one: CandidateAdded) -> CandidateAdded:
 def _frontier(record: RunRecord) -> tuple[int, ...]:
     """Compute the frontier of a run that has not recorded one, because it has not ended."""
     frontier = Frontier()
-    for one in record.candidates:
-        frontier.add(one.scores or (None,) * len(record.pareto_ids))
+    for candidate_record in record.candidates:
+        frontier.add(candidate_record.scores or (None,) * len(record.pareto_ids))
     return tuple(frontier.members()) if record.candidates else ()
 
 
 def _answers(record: RunRecord, data: ReportData) -> tuple[Answers, Answers]:
     """Return the answers of baseline and winner on the validation set and on held-out cases."""
-    seen: dict[tuple[int, str], RolloutRecord] = {}
+    answers_seen: dict[tuple[int, str], RolloutRecord] = {}
     unseen: dict[tuple[int, str], RolloutRecord] = {}
     cases, held_out = set(data.case_ids), set(data.held_out.ids)
-    for found in transcripts(record, candidates={0, data.winner}):
-        if found.candidate is None:
+    for transcript in transcripts(record, candidates={0, data.winner}):
+        if transcript.candidate is None:
             continue
-        if found.phase in _ON_VALIDATION_SET and found.case in cases:
-            seen[found.candidate, found.case] = found.record
-        elif found.phase == Phase.HELD_OUT and found.case in held_out:
-            unseen[found.candidate, found.case] = found.record
-    return seen, unseen
+        if transcript.phase in _ON_VALIDATION_SET and transcript.case in cases:
+            answers_seen[transcript.candidate, transcript.case] = transcript.record
+        elif transcript.phase == Phase.HELD_OUT and transcript.case in held_out:
+            unseen[transcript.candidate, transcript.case] = transcript.record
+    return answers_seen, unseen

@@ -66,19 +66,21 @@ class Chart:
 
 def rollouts_chart(data: ReportData) -> Chart | None:
     """Return the chart of means against rollouts; None while nothing is scored."""
-    used = [float(one.rollouts) for one in data.candidates]
+    used = [float(candidate_record.rollouts) for candidate_record in data.candidates]
     return _chart(data, "rollouts", used, total=float(data.rollouts), label=_count)
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
     """Return the chart of means against money, or else tokens, and why it is not money."""
-    priced = data.cost is not None and all(one.cost is not None for one in data.candidates)
-    money = [float(one.cost or 0) for one in data.candidates]
+    priced = data.cost is not None and all(
+        candidate_record.cost is not None for candidate_record in data.candidates
+    )
+    money = [float(candidate_record.cost or 0) for candidate_record in data.candidates]
     spent = max([float(data.cost or Decimal(0)), *money])
     if priced and spent:
         return _chart(data, "dollars", money, total=spent, label=_dollars), ""
     why = "This run cost nothing" if priced else "The price of a model is not known"
-    tokens = [float(one.tokens) for one in data.candidates]
+    tokens = [float(candidate_record.tokens) for candidate_record in data.candidates]
     if most := max([float(data.tokens), *tokens]):
         drawn = _chart(data, "tokens", tokens, total=most, label=_count)
         return drawn, f"{why}, so the drawing is against tokens."
@@ -92,10 +94,14 @@ def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[Cand
     cases, so their means are estimates.
     """
     best, most = -math.inf, candidates[winner].mean if winner else None
-    for one in candidates[: winner + 1] if winner else candidates:
-        if one.mean is not None and one.mean > best and (most is None or one.mean <= most):
-            best = one.mean
-            yield one
+    for candidate_record in candidates[: winner + 1] if winner else candidates:
+        if (
+            candidate_record.mean is not None
+            and candidate_record.mean > best
+            and (most is None or candidate_record.mean <= most)
+        ):
+            best = candidate_record.mean
+            yield candidate_record
 
 
 def _chart(
@@ -107,9 +113,9 @@ def _chart(
     label: Callable[[float, float], str],
 ) -> Chart | None:
     scored = [
-        (x, one.mean, one.estimated)
-        for x, one in zip(used, data.candidates, strict=True)
-        if one.mean is not None
+        (x, candidate_record.mean, candidate_record.estimated)
+        for x, candidate_record in zip(used, data.candidates, strict=True)
+        if candidate_record.mean is not None
     ]
     if not scored:
         return None
@@ -135,8 +141,8 @@ def _chart(
         if first is not None:
             summary += f"; baseline {first:.3f}, winner #{data.winner} {last:.3f}"
     steps = [
-        (across(used[one.candidate]), up(one.mean or 0.0))
-        for one in steps_of(data.candidates, data.winner)
+        (across(used[candidate_record.candidate]), up(candidate_record.mean or 0.0))
+        for candidate_record in steps_of(data.candidates, data.winner)
     ]
     start = f"M{steps[0][0]:g} {steps[0][1]:g}" if steps else ""
     path = "".join(f"H{x:g}V{y:g}" for x, y in steps)
@@ -224,17 +230,17 @@ def family_tree(data: ReportData) -> Tree | None:
 def _shown(data: ReportData) -> list[int]:
     """Return the candidates to draw: all, or as many lines of ancestors as fit."""
     if len(data.candidates) <= MOST_NODES:
-        return [one.candidate for one in data.candidates]
-    found = set(data.line_of(data.winner))
+        return [candidate_record.candidate for candidate_record in data.candidates]
+    line_numbers = set(data.line_of(data.winner))
     for number in data.leaders:
-        more, waiting = set(found), [number]
+        more, waiting = set(line_numbers), [number]
         while waiting:
-            if (one := waiting.pop()) not in more:
-                more.add(one)
-                waiting.extend(data.candidates[one].parents)
-        if len(more) <= MOST_NODES or len(found) == 1:
-            found = more
-    return sorted(found)
+            if (candidate_number := waiting.pop()) not in more:
+                more.add(candidate_number)
+                waiting.extend(data.candidates[candidate_number].parents)
+        if len(more) <= MOST_NODES or len(line_numbers) == 1:
+            line_numbers = more
+    return sorted(line_numbers)
 
 
 def _places(
@@ -319,15 +325,21 @@ class GraphView:
 def graph_view(data: ReportData) -> GraphView | None:
     """Return the graph; None if answers have no steps, or too many nodes."""
     every = (*data.answers.items(), *data.unseen.items())
-    sides = [[one for (at, _), one in every if at == side] for side in (0, data.winner)]
+    sides = [[edge for (at, _), edge in every if at == side] for side in (0, data.winner)]
     traces = [answer.steps for side in sides for answer in side]
     names = list(dict.fromkeys(step.node for steps in traces for step in steps))
     if not 0 < len(names) <= _MOST_BOXES:
         return None
     edges = [edge for edge in edges_of(traces) if edge[0] != edge[1]]
     places = _columns(names, edges)
-    accepted = Counter(part for one in data.candidates for part in (one.module or "").split(", "))
-    rejected = Counter(part for one in data.rejections for part in one.module.split(", "))
+    accepted = Counter(
+        part
+        for candidate_record in data.candidates
+        for part in (candidate_record.module or "").split(", ")
+    )
+    rejected = Counter(
+        part for rejection in data.rejections for part in rejection.module.split(", ")
+    )
     parts: dict[str, set[str]] = {}
     for step in (step for steps in traces for step in steps):
         parts.setdefault(step.node, set()).update(step.parts)
@@ -357,7 +369,8 @@ def _through(name: str, answers: Iterable[RolloutRecord]) -> int:
 
 def _failed(name: str, answers: Iterable[RolloutRecord], data: ReportData) -> int:
     return _through(
-        name, [one for one in answers if one.score is not None and one.score < data.perfect]
+        name,
+        [answer for answer in answers if answer.score is not None and answer.score < data.perfect],
     )
 
 

@@ -87,8 +87,10 @@ def filled(template: str, **values: object) -> str:
         f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
         f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    found = make_environment().get_template(template)
-    return found.render(version=__version__, style=style, script=script, policy=policy, **values)
+    page_template = make_environment().get_template(template)
+    return page_template.render(
+        version=__version__, style=style, script=script, policy=policy, **values
+    )
 
 
 def _filled(data: ReportData, limits: texts.Limits) -> str:
@@ -110,7 +112,7 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
         line=data.line_of(data.winner) if data.candidates else (),
         rejections=tuple(texts.rejection_views(data, limits)),
         reasons=sorted(
-            Counter(found.reason for found in data.rejections).items(),
+            Counter(rejection.reason for rejection in data.rejections).items(),
             key=lambda item: (-item[1], item[0]),
         ),
         whole=tuple(whole_prompts(data)),
@@ -123,23 +125,25 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
 def _verdict(data: ReportData) -> dict[str, str]:
     """Return the verdict on the run: a word with its style and sign, and a sentence."""
     if data.state == "running":
-        told = "mark", "…", "running", "The run was in progress when this report was written."
+        mark_parts = "mark", "…", "running", "The run was in progress when this report was written."
     elif data.state not in ("ended", "stopped") or data.verdict is None:
-        told = "mark", "!", "interrupted", "The run did not come to its end."
+        mark_parts = "mark", "!", "interrupted", "The run did not come to its end."
     elif data.verdict is RunVerdict.IMPROVED:
         sentence = f"Candidate #{data.winner} beats the baseline on held-out cases."
-        told = "good", "✓", str(data.verdict), sentence
+        mark_parts = "good", "✓", str(data.verdict), sentence
     elif data.winner:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
         # Better on the cases that chose it, which says little: so it is marked, not praised.
-        told = "mark", "!", str(data.verdict), sentence
+        mark_parts = "mark", "!", str(data.verdict), sentence
     else:
-        told = "plain", "=", "not improved", "No candidate beats the baseline."
-    return dict(zip(("kind", "sign", "word", "sentence"), told, strict=True))
+        mark_parts = "plain", "=", "not improved", "No candidate beats the baseline."
+    return dict(zip(("kind", "sign", "word", "sentence"), mark_parts, strict=True))
 
 
 def _objectives(data: ReportData) -> tuple[str, ...]:
-    names = {name for one in data.candidates[:1] for name in one.objectives}
+    names = {
+        name for candidate_record in data.candidates[:1] for name in candidate_record.objectives
+    }
     return tuple(sorted(names))[:_MOST_OBJECTIVES] if len(names) > 1 else ()
 
 
@@ -231,11 +235,11 @@ def _cases(
     first: RunRecord, second: RunRecord, differing: Incomparable
 ) -> Iterator[tuple[str, str, Score, Score, str]]:
     """Yield set, case, the scores of the two best candidates, and how they compare."""
-    for name, reasons, one, other in (
+    for name, reasons, first_scores, second_scores in (
         ("held out", differing.held_out, unseen_scores(first), unseen_scores(second)),
         ("validation", differing.pareto, seen_scores(first), seen_scores(second)),
     ):
-        for case in one if not reasons else ():
-            if case in other:
-                before, after = one[case], other[case]
+        for case in first_scores if not reasons else ():
+            if case in second_scores:
+                before, after = first_scores[case], second_scores[case]
                 yield name, case, before, after, texts.outcome(before, after)

@@ -53,17 +53,17 @@ def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
     Each comes with the number of cases on which no other candidate scores higher, and the number
     of those on which none scores as high.
     """
-    scores = [one.scores for one in data.candidates]
+    scores = [candidate_record.scores for candidate_record in data.candidates]
     highest = highest_scores(scores)
     holders = [0] * len(highest)
-    for found in scores:
-        for case in compress(range(len(highest)), map(eq, packed(found), highest)):
+    for row in scores:
+        for case in compress(range(len(highest)), map(eq, packed(row), highest)):
             holders[case] += 1
     rows = []
     for number in data.leaders[:_MOST_ROWS]:
-        one = data.candidates[number]
-        led = [*compress(holders, map(eq, packed(one.scores), highest))]
-        rows.append((one, len(led), led.count(1)))
+        candidate_record = data.candidates[number]
+        led = [*compress(holders, map(eq, packed(candidate_record.scores), highest))]
+        rows.append((candidate_record, len(led), led.count(1)))
     return rows
 
 
@@ -113,25 +113,30 @@ def heat_map(data: ReportData) -> HeatMap | None:
     if len(columns) > _MOST_COLUMNS or len(columns) * len(cases) > _MOST_CELLS:
         columns = [*dict.fromkeys((0, data.winner, *data.leaders))][:_FEWER_COLUMNS]
         cases = cases[:_FEWER_ROWS]
-    low, high = _scale(one.scores for one in data.candidates)
+    low, high = _scale(candidate_record.scores for candidate_record in data.candidates)
 
     def cell(score: Score) -> Cell:
         if score is None:
             return UNSCORED, "–"
         return round((score - low) / (high - low) * LEVELS), f"{round(score, 2):g}"
 
-    shown = [data.candidates[number] for number in columns]
+    shown_candidates = [data.candidates[number] for number in columns]
     return HeatMap(
         candidates=tuple(columns),
         rows=tuple(
-            _case_row(data, at, case, tuple(cell(_score(one, at)) for one in shown))
+            _case_row(
+                data,
+                at,
+                case,
+                tuple(cell(_score(candidate_record, at)) for candidate_record in shown_candidates),
+            )
             for at, case in enumerate(cases)
         ),
-        means=tuple(map(shown_mean, shown)),
+        means=tuple(map(shown_mean, shown_candidates)),
         legend=tuple(
             cell(low + (high - low) * level / LEVELS) for level in range(0, LEVELS + 1, 2)
         ),
-        has_unscored=any(None in one.scores for one in shown),
+        has_unscored=any(None in candidate_record.scores for candidate_record in shown_candidates),
     )
 
 
@@ -215,7 +220,7 @@ def breakdown(data: ReportData) -> Breakdown | None:
     """Return the breakdown of the held-out cases, else the validation set; None without answers."""
     for cases, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
         if sides := _sides(answers, data.winner):
-            metrics = list(dict.fromkeys(metric for one, _ in sides for metric in _scores(one)))
+            metrics = list(dict.fromkeys(metric for side, _ in sides for metric in _scores(side)))
             names = ("Baseline", "Winner") if data.winner else ("Baseline",)
             labels = [_labels(metric, sides, names) for metric in metrics]
             return Breakdown(
@@ -224,15 +229,15 @@ def breakdown(data: ReportData) -> Breakdown | None:
                     _row(name, [(_scores(a).get(name), _scores(b).get(name)) for a, b in sides])
                     for name in metrics[:_MOST_METRICS]
                 ),
-                labels=tuple(found for found in labels if found.rows),
+                labels=tuple(table for table in labels if table.rows),
             )
     return None
 
 
 def _sides(answers: Answers, winner: int) -> list[_Sides]:
     return [
-        (one, answers[winner, case])
-        for (number, case), one in answers.items()
+        (answer, answers[winner, case])
+        for (number, case), answer in answers.items()
         if number == 0 and (winner, case) in answers
     ]
 
@@ -242,33 +247,60 @@ def _scores(record: RolloutRecord) -> Mapping[str, float]:
 
 
 def _row(name: str, scores: Iterable[tuple[Score, Score]]) -> Row:
-    known = [pair for pair in scores if None not in pair]
-    before, after = (mean_score([pair[side] for pair in known]) for side in (0, 1))
-    return Row(name, len(known), before, after)
+    known_pairs = [pair for pair in scores if None not in pair]
+    before, after = (mean_score([pair[side] for pair in known_pairs]) for side in (0, 1))
+    return Row(name, len(known_pairs), before, after)
 
 
 def _labels(metric: str, sides: Sequence[_Sides], names: Sequence[str]) -> Labels:
     """Return the labels that were expected and found, without cases whose feedback has none."""
-    told: list[tuple[str, _Sides, list[str]]] = []
+    labelled: list[tuple[str, _Sides, list[str]]] = []
     for pair in sides:
-        said = [labels_in(one.feedback.feedback if one.feedback else "", metric) for one in pair]
-        expected = next((found[0] for found in said if found), None)
+        pair_labels = [
+            labels_in(answer.feedback.feedback if answer.feedback else "", metric)
+            for answer in pair
+        ]
+        expected = next((names_found[0] for names_found in pair_labels if names_found), None)
         if expected is not None:
-            told.append((expected, pair, [found[1] if found else OTHER for found in said]))
-    wanted = [name for name, _ in Counter(one for one, _, _ in told).most_common(_MOST_LABELS)]
-    known = Counter(label for _, _, found in told for label in found).most_common(_MOST_LABELS)
-    found = list(dict.fromkeys([*wanted, *(name for name, _ in known)]))
+            labelled.append(
+                (
+                    expected,
+                    pair,
+                    [names_found[1] if names_found else OTHER for names_found in pair_labels],
+                )
+            )
+    expected_labels = [
+        name
+        for name, _ in Counter(expected_label for expected_label, _, _ in labelled).most_common(
+            _MOST_LABELS
+        )
+    ]
+    answered_labels = Counter(
+        label for _, _, labels_of_pair in labelled for label in labels_of_pair
+    ).most_common(_MOST_LABELS)
+    columns = list(dict.fromkeys([*expected_labels, *(name for name, _ in answered_labels)]))
     confusions = []
     for side, who in enumerate(names):
-        counts = Counter((expected, got[side]) for expected, _, got in told)
-        confusions.append((who, {one: [counts[one, other] for other in found] for one in wanted}))
+        counts = Counter((expected, got[side]) for expected, _, got in labelled)
+        confusions.append(
+            (
+                who,
+                {
+                    row_label: [counts[row_label, column] for column in columns]
+                    for row_label in expected_labels
+                },
+            )
+        )
     return Labels(
         metric=metric,
         rows=tuple(
-            _row(label, [(one.score, two.score) for want, (one, two), _ in told if want == label])
-            for label in wanted
+            _row(
+                label,
+                [(answer.score, two.score) for want, (answer, two), _ in labelled if want == label],
+            )
+            for label in expected_labels
         ),
-        found=tuple(found),
+        found=tuple(columns),
         confusions=tuple(confusions),
     )
 
@@ -281,31 +313,43 @@ def whole_prompts(data: ReportData) -> Iterator[tuple[str, str, bool]]:
     """Yield the resulting prompts, at most ten: name, text, and whether the text was cut."""
     for name, texts in list(data.prompts.items())[:_MOST_PROMPTS]:
         text = texts["winner" if data.winner else "baseline"]
-        shown = cropped(text, _LONGEST)
-        yield name, shown, shown != text
+        text_shown = cropped(text, _LONGEST)
+        yield name, text_shown, text_shown != text
 
 
 def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
     """Yield the known amounts of a prompt: name, format, and the values of baseline and winner."""
     if data.prompts:
         texts = data.prompts.values()
-        after = sum(len(one["winner" if data.winner else "baseline"]) for one in texts)
-        yield "characters", "{:,.0f}", sum(len(one["baseline"]) for one in texts), after
+        after = sum(
+            len(prompt_text["winner" if data.winner else "baseline"]) for prompt_text in texts
+        )
+        yield (
+            "characters",
+            "{:,.0f}",
+            sum(len(prompt_text["baseline"]) for prompt_text in texts),
+            after,
+        )
     sides = [*_sides(data.answers, data.winner), *_sides(data.unseen, data.winner)]
-    pairs = [(_taken(one), _taken(other)) for one, other in sides]
+    pairs = [(_taken(first_answer), _taken(second_answer)) for first_answer, second_answer in sides]
     for place, name, shape in (
         (0, "tokens sent for an answer", "{:,.1f}"),
         (1, "tokens received for an answer", "{:,.1f}"),
         (2, "dollars for an answer", "${:,.6f}"),
     ):
-        one, other = (sum((pair[side][place] for pair in pairs), Decimal(0)) for side in (0, 1))
-        if one and other and (one + other).is_finite():
-            yield name, shape, float(one / len(pairs)), float(other / len(pairs))
+        first_sum, second_sum = (
+            sum((pair[side][place] for pair in pairs), Decimal(0)) for side in (0, 1)
+        )
+        if first_sum and second_sum and (first_sum + second_sum).is_finite():
+            yield name, shape, float(first_sum / len(pairs)), float(second_sum / len(pairs))
 
 
 def _taken(answer: RolloutRecord) -> tuple[Decimal, Decimal, Decimal]:
     """Return tokens sent, tokens received, and dollars; NaN dollars if a price is unknown."""
-    spent = [one for one in answer.spent if one.role is Role.TASK]
-    costs = (Decimal("NaN") if one.cost is None else one.cost for one in spent)
-    tokens = sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent)
+    spent = [spending for spending in answer.spent if spending.role is Role.TASK]
+    costs = (Decimal("NaN") if spending.cost is None else spending.cost for spending in spent)
+    tokens = (
+        sum(spending.input_tokens for spending in spent),
+        sum(spending.output_tokens for spending in spent),
+    )
     return Decimal(tokens[0]), Decimal(tokens[1]), sum(costs, Decimal(0))

@@ -93,14 +93,16 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
     )
     allowance = Allowance(limits.diffs)
     views = []
-    for rank, one in enumerate(ranked[: limits.listed]):
-        parents = [data.candidates[parent] for parent in one.parents]
+    for rank, candidate_record in enumerate(ranked[: limits.listed]):
+        parents = [data.candidates[parent] for parent in candidate_record.parents]
         # Diffs are the slow part of a report; the first to get one are those of most interest.
-        changes = tuple(_with_origins(one, parents)) if allowance.is_worth_it else ()
+        changes = tuple(_with_origins(candidate_record, parents)) if allowance.is_worth_it else ()
         needed = sum(change.size for change in changes)
         fits = not parents or (allowance.is_worth_it and allowance.takes(needed))
-        shown = changes if fits else None
-        views.append(CandidateView(value=one, is_near=rank < _NEAR, changes=shown))
+        changes_shown = changes if fits else None
+        views.append(
+            CandidateView(value=candidate_record, is_near=rank < _NEAR, changes=changes_shown)
+        )
     return tuple(sorted(views, key=lambda view: view.value.candidate))
 
 
@@ -108,14 +110,14 @@ def rejection_views(
     data: ReportData, limits: Limits
 ) -> Iterator[tuple[MutationRejected, tuple[Piece, ...] | None]]:
     """Yield the listed rejected proposals, each with its diff to the text before if it fits."""
-    left = Allowance(limits.rejections)
-    for found in data.rejections[: limits.listed]:
-        detail = cropped(found.detail, _DETAIL_BYTES)
-        is_compared = bool(found.text) and left.is_worth_it
-        pieces = _compared(found.before, found.text, _AROUND) if is_compared else ()
+    allowance = Allowance(limits.rejections)
+    for rejection in data.rejections[: limits.listed]:
+        detail = cropped(rejection.detail, _DETAIL_BYTES)
+        is_compared = bool(rejection.text) and allowance.is_worth_it
+        pieces = _compared(rejection.before, rejection.text, _AROUND) if is_compared else ()
         needed = sum(size(piece.text) + _PIECE_BYTES for piece in pieces) + size(detail)
-        fits = left.is_worth_it and left.takes(needed)
-        value = replace(found, detail=detail if fits else short_name(found.detail))
+        fits = allowance.is_worth_it and allowance.takes(needed)
+        value = replace(rejection, detail=detail if fits else short_name(rejection.detail))
         yield value, pieces if fits else None
 
 
@@ -167,13 +169,15 @@ class CaseView:
     @property
     def size(self) -> int:
         """Bytes that it takes in the page."""
-        found = size(self.answers[0][1].inputs_repr) + _CASE_BYTES
+        total_size = size(self.answers[0][1].inputs_repr) + _CASE_BYTES
         for _, answer in self.answers:
-            found += size(answer.output_repr) + size(answer.tool_trace_repr) + size(answer.fault)
-            found += size(answer.feedback.feedback) if answer.feedback else 0
+            total_size += (
+                size(answer.output_repr) + size(answer.tool_trace_repr) + size(answer.fault)
+            )
+            total_size += size(answer.feedback.feedback) if answer.feedback else 0
             for step in answer.steps:
-                found += size(step.input) + size(step.output) + size(step.error) + _STEP_BYTES
-        return found
+                total_size += size(step.input) + size(step.output) + size(step.error) + _STEP_BYTES
+        return total_size
 
 
 def transcripts_of(
@@ -188,14 +192,14 @@ def transcripts_of(
         ("held-out-cases", "Held-out cases", data.held_out.ids, data.unseen),
         ("validation-cases", "Validation set", data.case_ids, data.answers),
     ):
-        told = [view for case in ids if (view := _case(data, answers, case)) is not None]
-        ranked = sorted(told, key=lambda view: (*_OUTCOMES, "").index(view.outcome))
+        views = [view for case in ids if (view := _case(data, answers, case)) is not None]
+        ranked = sorted(views, key=lambda view: (*_OUTCOMES, "").index(view.outcome))
         fitting = [view for view in ranked if allowance.takes(view.size)]
         if answers is data.unseen:
             opened = [attrs.evolve(view, is_open=True) for view in fitting[:_OPEN]]
             fitting = [*opened, *fitting[_OPEN:]]
-        if told:
-            yield id_, title, fitting, len(told) - len(fitting)
+        if views:
+            yield id_, title, fitting, len(views) - len(fitting)
 
 
 def brief(text: str) -> str:
@@ -206,25 +210,25 @@ def brief(text: str) -> str:
         value = text
     if isinstance(value, dict):
         value = "; ".join(
-            one if isinstance(one, str) else json.dumps(one) for one in value.values()
+            item if isinstance(item, str) else json.dumps(item) for item in value.values()
         )
     return short_name(" ".join(value.split()) if isinstance(value, str) else json.dumps(value))
 
 
 def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
     names = {data.winner: f"Winner, #{data.winner}", 0: "Baseline"}
-    told = tuple(
+    answers_shown = tuple(
         (names[number], _shortened(answer))
         for number in sorted(names)
         if (answer := answers.get((number, case))) is not None
     )
-    if not told:
+    if not answers_shown:
         return None
-    before, after = told[0][1].score, told[-1][1].score
+    before, after = answers_shown[0][1].score, answers_shown[-1][1].score
     return CaseView(
         case=case,
-        answers=told,
-        outcome=outcome(before, after) if len(told) > 1 else "",
+        answers=answers_shown,
+        outcome=outcome(before, after) if len(answers_shown) > 1 else "",
         failed=after is None or after < data.perfect,
     )
 
@@ -299,10 +303,10 @@ def short_name(name: str) -> str:
     """Return the name of a part, a case or a model, shortened if it is long."""
     if size(name) <= _LONGEST_NAME:
         return name
-    kept = name[:_LONGEST_NAME]
-    while size(kept) > _LONGEST_NAME:
-        kept = kept[: len(kept) * 3 // 4]
-    return f"{kept}…"
+    name_kept = name[:_LONGEST_NAME]
+    while size(name_kept) > _LONGEST_NAME:
+        name_kept = name_kept[: len(name_kept) * 3 // 4]
+    return f"{name_kept}…"
 
 
 @attrs.define

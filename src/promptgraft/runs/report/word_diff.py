@@ -50,27 +50,27 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
 
 def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
     """Shorten unchanged stretches to about ``around`` characters on either side of a change."""
-    found: list[Piece] = []
+    collapsed_pieces: list[Piece] = []
     for at, piece in enumerate(pieces):
         text = piece.text
         first = _space_after(text, around) if at else 0
         last = len(text) - (_space_after(text[::-1], around) if at < len(pieces) - 1 else 0)
         hidden = len(words_in(text[first:last]))
         if piece.kind is not Kind.SAME or hidden < _LEAST_HIDDEN:
-            found.append(piece)
+            collapsed_pieces.append(piece)
             continue
         gap = Piece(Kind.LEFT_OUT, f"{hidden:,} words unchanged")
-        found += (Piece(Kind.SAME, text[:first]), gap, Piece(Kind.SAME, text[last:]))
-    return tuple(piece for piece in found if piece.text)
+        collapsed_pieces += (Piece(Kind.SAME, text[:first]), gap, Piece(Kind.SAME, text[last:]))
+    return tuple(piece for piece in collapsed_pieces if piece.text)
 
 
 def _runs(
     old: Sequence[str], new: Sequence[str], junk: Callable[[str], bool] | None = None
 ) -> list[_Run]:
-    found = SequenceMatcher(junk, old, new).get_opcodes()
+    opcodes = SequenceMatcher(junk, old, new).get_opcodes()
     return [
-        (tag == "equal", "".join(old[start:end]), "".join(new[other:other_end]))
-        for tag, start, end, other, other_end in found
+        (tag == "equal", "".join(old[start:end]), "".join(new[new_start:other_end]))
+        for tag, start, end, new_start, other_end in opcodes
     ]
 
 
@@ -102,28 +102,30 @@ def _by_word(before: str, after: str) -> Iterator[_Run]:
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:
     """Return the number of words that both begin with."""
     pairs = enumerate(zip(old, new, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
+    return next(
+        (at for at, (old_char, new_char) in pairs if old_char != new_char), min(len(old), len(new))
+    )
 
 
 def _middle(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
     if len(old) * len(new) <= _LARGEST:
         # White space may extend a match, but does not make one by itself.
         runs = _runs(old, new, str.isspace)
-        kept = sum(len(pieces_in(before)) for same, before, _ in runs if same)
-        if kept >= _LEAST_ALIKE * min(len(old), len(new)):
+        pieces_kept = sum(len(pieces_in(before)) for same, before, _ in runs if same)
+        if pieces_kept >= _LEAST_ALIKE * min(len(old), len(new)):
             return runs
     return [(False, "".join(old), "".join(new))]
 
 
 def _joined(runs: Iterable[_Run]) -> list[_Run]:
     """Join adjacent equal runs, and drop empty ones."""
-    found: list[_Run] = []
+    runs_joined: list[_Run] = []
     for same, before, after in runs:
-        if found and same and found[-1][0]:
-            found[-1] = (True, found[-1][1] + before, found[-1][2] + after)
+        if runs_joined and same and runs_joined[-1][0]:
+            runs_joined[-1] = (True, runs_joined[-1][1] + before, runs_joined[-1][2] + after)
         elif before or after:
-            found.append((same, before, after))
-    return found
+            runs_joined.append((same, before, after))
+    return runs_joined
 
 
 def _pieces(runs: Sequence[_Run]) -> Iterator[Piece]:
@@ -141,5 +143,5 @@ def _pieces(runs: Sequence[_Run]) -> Iterator[Piece]:
 
 def _space_after(text: str, place: int) -> int:
     """Return where the word at ``place`` ends; ``place`` itself if the word is very long."""
-    found = re.compile(r"\s").search(text, min(place, len(text)))
-    return found.end() if found and found.end() < 2 * place else min(place, len(text))
+    match = re.compile(r"\s").search(text, min(place, len(text)))
+    return match.end() if match and match.end() < 2 * place else min(place, len(text))

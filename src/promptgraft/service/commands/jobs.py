@@ -93,29 +93,31 @@ def submit_command(
     """Submit a job. Invalid settings are refused before it is queued."""
     project = place.project(projects)
     with place.opened(projects) as jobs:
-        made = jobs.submit(project, prompt, _changes_of(given), key=key)
+        new_job = jobs.submit(project, prompt, _changes_of(given), key=key)
     if as_json:
-        print_json({**job_json(made.job), "new": made.is_new})
+        print_json({**job_json(new_job.job), "new": new_job.is_new})
         return
-    state = "queued" if made.is_new else f"there already, {made.job.state}"
-    echo(f"job {made.job.id} is {state}")
+    state = "queued" if new_job.is_new else f"there already, {new_job.job.state}"
+    echo(f"job {new_job.job.id} is {state}")
 
 
 def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
     """Return the settings that options change: those given, and the pairs of ``--set``."""
     import json
 
-    found = {name: one for name, one in given.items() if one is not None and name != "settings"}
+    values = {
+        name: value for name, value in given.items() if value is not None and name != "settings"
+    }
     settings = given["settings"]
-    for one in settings if isinstance(settings, tuple) else ():
-        name, sign, text = str(one).partition("=")
+    for setting in settings if isinstance(settings, tuple) else ():
+        name, sign, text = str(setting).partition("=")
         if not sign:
-            raise ConfigError(f"--set: expected NAME=VALUE, found {one!r}")
+            raise ConfigError(f"--set: expected NAME=VALUE, found {setting!r}")
         try:
-            found[name] = json.loads(text)
+            values[name] = json.loads(text)
         except ValueError:
-            found[name] = text
-    return found
+            values[name] = text
+    return values
 
 
 @jobs_command.command("list", epilog=options.examples("jobs list --state running"))
@@ -128,26 +130,26 @@ def list_command(
     *, state: str | None, prompt: str | None, limit: int, place: Place, as_json: bool
 ) -> None:
     """List jobs, the newest first."""
-    found: list[Job] = []
+    jobs_listed: list[Job] = []
     with place.opened() as jobs:
         from promptgraft.service.jobs import JobFilter
         from promptgraft.service.jobs.interface import LARGEST_PAGE
 
         where = JobFilter(state=state, prompt=prompt)
-        while len(found) < limit:
-            before = found[-1].number if found else None
-            asked = min(limit - len(found), LARGEST_PAGE)
-            page = jobs.list(where, limit=asked, before=before)
-            found += page
-            if len(page) < asked:
+        while len(jobs_listed) < limit:
+            before = jobs_listed[-1].number if jobs_listed else None
+            page_size = min(limit - len(jobs_listed), LARGEST_PAGE)
+            page = jobs.list(where, limit=page_size, before=before)
+            jobs_listed += page
+            if len(page) < page_size:
                 break
     if as_json:
-        print_json({"jobs": [job_json(job) for job in found]})
+        print_json({"jobs": [job_json(job) for job in jobs_listed]})
         return
     screen = Screen()
-    screen.line(counted(len(found), "job"), bold=True)
-    if found:
-        screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, found)])
+    screen.line(counted(len(jobs_listed), "job"), bold=True)
+    if jobs_listed:
+        screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, jobs_listed)])
 
 
 def _row(job: Job) -> tuple[str, ...]:
@@ -165,15 +167,17 @@ def _row(job: Job) -> tuple[str, ...]:
 def show_command(job: str, *, place: Place, as_json: bool) -> None:
     """Show a job and its attempts."""
     with place.opened() as jobs:
-        found, attempts = jobs.get(job), jobs.attempts(job)
+        job_found, attempts = jobs.get(job), jobs.attempts(job)
     if as_json:
-        print_json({**job_json(found), "tries": [attrs.asdict(one) for one in attempts]})
+        print_json(
+            {**job_json(job_found), "tries": [attrs.asdict(attempt) for attempt in attempts]}
+        )
         return
-    _print_job(found)
+    _print_job(job_found)
     screen = Screen()
-    for one in attempts:
-        ended = "" if one.ended is None else f", {duration(one.ended - one.started)}"
-        screen.line(f"attempt {one.number} by {one.worker}{ended}{_said(one.error)}")
+    for attempt in attempts:
+        ended = "" if attempt.ended is None else f", {duration(attempt.ended - attempt.started)}"
+        screen.line(f"attempt {attempt.number} by {attempt.worker}{ended}{_said(attempt.error)}")
 
 
 def _said(text: str) -> str:
@@ -186,7 +190,7 @@ def _print_job(job: Job) -> None:
     screen, status = Screen(), job.status
     wish = f", asked to {job.wish}" if job.wish else ""
     screen.line(f"job {job.id}: {job.state}{wish}", bold=True)
-    changes = ", ".join(f"{name}={one}" for name, one in written_changes(job.changes).items())
+    changes = ", ".join(f"{name}={value}" for name, value in written_changes(job.changes).items())
     rows = [
         ("prompt", f"{job.project}/{job.prompt}, tag {job.tag}"),
         ("asked for", changes),
@@ -228,16 +232,16 @@ def events_command(job: str, *, after: int, place: Place) -> None:
 def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
     """Wait until a job pauses or ends. The exit code is that of its run."""
     with place.opened() as jobs:
-        found = jobs.wait(job, timeout=timeout)
+        job_ended = jobs.wait(job, timeout=timeout)
         result = jobs.result(job) or {}
     if as_json:
-        print_json(job_json(found))
+        print_json(job_json(job_ended))
     else:
-        _print_job(found)
-    reason = found.reason.partition(":")[0]
-    if found.state == "completed":
+        _print_job(job_ended)
+    reason = job_ended.reason.partition(":")[0]
+    if job_ended.state == "completed":
         return exit_code_for(reason, improved=result.get("improved") is True)
-    return ExitCode.WRONG_USE if found.state == "failed" else ExitCode.STOPPED_EARLY
+    return ExitCode.WRONG_USE if job_ended.state == "failed" else ExitCode.STOPPED_EARLY
 
 
 def _add_request(what: str, about: str) -> None:
@@ -275,8 +279,8 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
     """Change the limits of a job. A running job uses them once it is resumed."""
     with place.opened() as jobs:
-        found = jobs.change(job, _changes_of(given))
-    _print_state(found, as_json=as_json)
+        job_changed = jobs.change(job, _changes_of(given))
+    _print_state(job_changed, as_json=as_json)
 
 
 @jobs_command.command("fork", epilog=options.examples("jobs fork 3f2a --budget 2000"))
@@ -290,8 +294,8 @@ def fork_command(
 ) -> None:
     """Submit a job that starts from the answers of another. Its limits may differ."""
     with place.opened(projects) as jobs:
-        made = jobs.fork(job, _changes_of(given))
-    _print_state(made, as_json=as_json)
+        new_job = jobs.fork(job, _changes_of(given))
+    _print_state(new_job, as_json=as_json)
 
 
 @jobs_command.command("result", epilog=options.examples("jobs result 3f2a"))
@@ -300,9 +304,9 @@ def fork_command(
 def result_command(job: str, *, place: Place) -> None:
     """Print the result of a job as JSON. The format is that of `result.json`."""
     with place.opened() as jobs:
-        found, result = jobs.get(job), jobs.result(job)
+        job_found, result = jobs.get(job), jobs.result(job)
     if result is None:
-        raise ConfigError(f"job {found.id} is {found.state}; there is no result yet")
+        raise ConfigError(f"job {job_found.id} is {job_found.state}; there is no result yet")
     print_json(result)
 
 
@@ -340,14 +344,14 @@ def promote_command(
 
     Stale parts are refused. All prompts of a graph are promoted, or none.
     """
-    wanted = {}
-    for one in expected:
-        name, sign, wanted[name] = one.partition("=")
+    expected_ids = {}
+    for pair in expected:
+        name, sign, expected_ids[name] = pair.partition("=")
         if not sign:
-            raise ConfigError(f"--expected: expected NS/KEY=REV, found {one!r}")
+            raise ConfigError(f"--expected: expected NS/KEY=REV, found {pair!r}")
     project = place.project(projects)
     with place.opened(projects) as jobs:
-        now = jobs.promote(project, prompt, tag, to=to, expected=wanted)
+        now = jobs.promote(project, prompt, tag, to=to, expected=expected_ids)
     _print_moved(to, now, as_json=as_json)
 
 
@@ -408,8 +412,8 @@ def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], pla
 def prune_command(*, names: tuple[str, ...], place: Place) -> None:
     """Remove jobs that have ended, with all their data."""
     with place.opened() as jobs:
-        found = [jobs.get(name) for name in names]
-        for job in found:
+        jobs_found = [jobs.get(name) for name in names]
+        for job in jobs_found:
             jobs.delete(job.id)
             echo(f"removed job {job.id}")
 

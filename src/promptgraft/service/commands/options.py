@@ -169,12 +169,12 @@ def managed(url: str | None, projects: Mapping[str, Path] | None = None) -> Iter
 
 def named_projects(given: tuple[str, ...]) -> dict[str, Path]:
     """Return project files by their names in jobs."""
-    found: dict[str, Path] = {}
-    for one in given or ("",):
-        name, sign, file = one.rpartition("=")
+    projects_by_name: dict[str, Path] = {}
+    for project_given in given or ("",):
+        name, sign, file = project_given.rpartition("=")
         path = project_path(file or None)
         named = name if sign else _NOT_A_NAME.sub("-", path.absolute().parent.name.lower())
         # The length that the table of jobs has for names.
-        if found.setdefault(named[:64].strip("-_") or "project", path) != path:
+        if projects_by_name.setdefault(named[:64].strip("-_") or "project", path) != path:
             raise ConfigError(f"--project: two projects are called `{named}`; write NAME={path}")
-    return found
+    return projects_by_name

@@ -74,14 +74,14 @@ def serve_command(
     tokens (`promptgraft tokens create`), and TLS here or in a proxy.
     """
     _check_safe(host, behind_proxy=behind_proxy, certificate=certificate, key=key)
-    with ExitStack() as held:
-        is_asked_to_end = held.enter_context(_ended_in_order())
+    with ExitStack() as stack:
+        is_asked_to_end = stack.enter_context(_ended_in_order())
         if demo:
-            url, projects, workers = held.enter_context(_demo())
+            url, projects, workers = stack.enter_context(_demo())
         named = named_projects(projects)
-        manager = held.enter_context(managed(url, named))
-        held.enter_context(_logged(log))
-        held.enter_context(sending_webhooks(manager, webhooks))
+        manager = stack.enter_context(managed(url, named))
+        stack.enter_context(_logged(log))
+        stack.enter_context(sending_webhooks(manager, webhooks))
         if demo:
             for changes in _DEMO_JOBS:
                 manager.create("demo", None, changes)
@@ -90,14 +90,14 @@ def serve_command(
             from promptgraft.service.server.app import bound, serve
         except ModuleNotFoundError as error:
             raise ConfigError(f"serving needs {error.name}; {EXTRA}") from None
-        socket = held.enter_context(bound(host, port))
-        found = socket.getsockname()[1]
+        socket = stack.enter_context(bound(host, port))
+        bound_port = socket.getsockname()[1]
         secure = bool(certificate)
-        names = [behind_proxy] if behind_proxy else host_names(host, found, secure=secure)
+        names = [behind_proxy] if behind_proxy else host_names(host, bound_port, secure=secure)
         access = Access(TokenStore(manager.database), hosts=names)
         # Readable by this user only; what is in it can be written again from the database.
-        mirrors = held.enter_context(temporary_folder())
-        held.enter_context(_workers(workers, manager.database.secret_url, projects, log))
+        mirrors = stack.enter_context(temporary_folder())
+        stack.enter_context(_workers(workers, manager.database.secret_url, projects, log))
         scheme = "https" if secure or behind_proxy else "http"
         if is_loopback(host) and not behind_proxy:
             echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
@@ -126,14 +126,14 @@ def _ended_in_order() -> Iterator[Callable[[], bool]]:
     raises is lost inside a finalizer. uvicorn re-raises the signal that has ended it, so the
     handler may run twice.
     """
-    found: list[object] = []
+    ended_children: list[object] = []
 
     def end(number: int, _: object) -> None:
-        found.append(number)
+        ended_children.append(number)
         raise SystemExit(0)
 
     with handling_signals(end):
-        yield lambda: bool(found)
+        yield lambda: bool(ended_children)
 
 
 def _check_safe(
@@ -180,18 +180,18 @@ def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
     with temporary_folder() as folder:
         project = folder / "demo"
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
-            kept, sys.stdout = sys.stdout, nowhere
+            stdout, sys.stdout = sys.stdout, nowhere
             try:
                 run(["init", str(project)])
             finally:
-                sys.stdout = kept
+                sys.stdout = stdout
         yield f"sqlite:///{folder}/jobs.db", (f"demo={project}/promptgraft.yaml",), 1
 
 
 @contextmanager
 def _workers(count: int, url: str, projects: tuple[str, ...], log: str) -> Iterator[None]:
     """Run workers while the context is open."""
-    named = [part for one in projects for part in ("--project", one)]
+    named = [part for name in projects for part in ("--project", name)]
     environment = {**os.environ, "PROMPTGRAFT_JOBS": url}
     # With `-P` no module in the current folder can take the place of promptgraft.
     command = [sys.executable, "-P", "-m", "promptgraft", "worker", "--log", log, *named]
@@ -254,10 +254,14 @@ def list_command(*, url: str | None, as_json: bool) -> None:
     with managed(url) as manager:
         from promptgraft.service.server.access import TokenStore
 
-        found = TokenStore(manager.database).list()
+        tokens = TokenStore(manager.database).list()
     rows = [
-        (one.name, ", ".join(sorted(one.scopes)), ", ".join(sorted(one.projects or ())) or "all")
-        for one in found
+        (
+            token.name,
+            ", ".join(sorted(token.scopes)),
+            ", ".join(sorted(token.projects or ())) or "all",
+        )
+        for token in tokens
     ]
     if as_json:
         names = ("name", "scopes", "projects")

@@ -62,10 +62,10 @@ def url_of(given: object) -> URL:
     except (ArgumentError, ValueError):
         # Not shown, since it may contain a password.
         raise ConfigError(f"url: expected {_EXPECTED}") from None
-    kind, _, own = url.drivername.partition("+")
+    kind, _, driver = url.drivername.partition("+")
     if kind not in _DRIVERS:
         raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
-    return url if own else url.set(drivername=_DRIVERS[kind])
+    return url if driver else url.set(drivername=_DRIVERS[kind])
 
 
 def engine_of(url: URL, timeout_seconds: float) -> Engine:
@@ -118,8 +118,8 @@ def setting_up(
     if dialect not in _SETTINGS:
         raise ConfigError(f"url: expected {_EXPECTED}, found a database of {dialect}")
     statements = [
-        one.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
-        for one in _SETTINGS[dialect]
+        statement.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
+        for statement in _SETTINGS[dialect]
     ]
 
     def set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

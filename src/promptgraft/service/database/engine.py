@@ -163,23 +163,23 @@ class Database:
         """Return the SQL that creates the tables, for use with ``create=False``."""
         tables = self.tables.metadata.sorted_tables
         creates = (CreateTable(table, if_not_exists=True) for table in tables)
-        made = [str(one.compile(self._engine)).strip() for one in creates]
+        statements = [str(create.compile(self._engine)).strip() for create in creates]
         row = insert(self.tables.schema).values(version=SCHEMA_VERSION, hooks="")
-        made.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
-        return ";\n\n".join(made) + ";\n"
+        statements.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
+        return ";\n\n".join(statements) + ";\n"
 
     def _open(self) -> None:
         with self._opening:
             if self._opened:
                 return
             with self._translated(), self._engine.connect() as connection:
-                found = self._version(connection)
-            if found is None:
-                found = self._made()
-            if found != SCHEMA_VERSION:
+                version = self._version(connection)
+            if version is None:
+                version = self._made()
+            if version != SCHEMA_VERSION:
                 raise DatabaseError(
                     f"database {self.name}: expected tables of version {SCHEMA_VERSION}, found "
-                    f"version {found}; use the promptgraft that made them, or another prefix",
+                    f"version {version}; use the promptgraft that made them, or another prefix",
                     Lasting.PERMANENT,
                 )
             self._opened = True
@@ -189,8 +189,8 @@ class Database:
         schema = self.tables.schema
         if not self._engine.dialect.has_table(connection, schema.name):
             return None
-        found: int | None = connection.scalar(select(func.max(schema.c.version)))
-        return found
+        version: int | None = connection.scalar(select(func.max(schema.c.version)))
+        return version
 
     def _made(self) -> int:
         if not self._create:
@@ -203,10 +203,10 @@ class Database:
         def make(connection: Connection) -> int:
             for table in self.tables.metadata.sorted_tables:
                 connection.execute(CreateTable(table, if_not_exists=True))
-            found = self._version(connection)
-            if found is None:
+            version = self._version(connection)
+            if version is None:
                 connection.execute(insert(self.tables.schema).values(version=SCHEMA_VERSION))
-            return found or SCHEMA_VERSION
+            return version or SCHEMA_VERSION
 
         # Any error is retried: processes that create the tables at the same time collide.
         return self._written(make, durable=True, repeats_all=True)
@@ -223,9 +223,9 @@ class Database:
                         is_connected = True
                         connection = plain.execution_options(durable=durable, writes=True)
                         with connection.begin():
-                            found = work(connection)
+                            written = work(connection)
                             is_done = True
-                        return found
+                        return written
                 except DBAPIError as error:
                     passed = time.monotonic() - began
                     if has_code(error, BUSY) and passed < self._timeout_seconds:

@@ -163,11 +163,11 @@ class SqlJournal(Journal):
         last = connection.scalar(
             select(func.max(answers.c.position)).where(answers.c.job == self._job)
         )
-        found = _HEADER - 1 if last is None else last
+        last_position = _HEADER - 1 if last is None else last
         expected = _HEADER - 1 if self._fingerprint is None else len(self._positions)
-        if found != expected:
+        if last_position != expected:
             raise JournalWriteError(
-                f"{self._name}: the database has lost {expected - found} answers, since it "
+                f"{self._name}: the database has lost {expected - last_position} answers, since it "
                 "crashed before they were synced; open the journal again to ask for them again"
             )
 

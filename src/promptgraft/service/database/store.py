@@ -91,14 +91,14 @@ class SqlPromptOverridesStore(RevisionedStore):
 
         def roll_back(connection: Connection) -> Revision | None:
             present = self._locked(connection, [address])[address]
-            known = self._known(connection, address)
+            known_revisions = self._known(connection, address)
             where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
-            if not known:
+            if not known_revisions:
                 raise RevisionNotFoundError(
                     f"{where} has no revisions; there is nothing to roll back"
                 )
-            wanted = wanted_revision(present, revision, where)
-            target = None if wanted is None else known[one_id(known, wanted, where)]
+            goal = wanted_revision(present, revision, where)
+            target = None if goal is None else known_revisions[one_id(known_revisions, goal, where)]
             self._point(connection, address, target)
             return target
 
@@ -108,7 +108,9 @@ class SqlPromptOverridesStore(RevisionedStore):
         self, connection: Connection, changes: Changes, provenance: Provenance
     ) -> dict[OverrideAddress, PromptOverride]:
         present = self._locked(connection, changes)
-        before = {at: one.override if one else at.empty() for at, one in present.items()}
+        before = {
+            at: revision.override if revision else at.empty() for at, revision in present.items()
+        }
         after = {address: change(before[address]) for address, change in changes.items()}
         # A change without an effect makes no revision, which would be one more to roll back.
         changed = [address for address in changes if after[address] != before[address]]
@@ -118,7 +120,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         written = marked(
             make_revision(
                 number=self._latest(connection, address) + 1,
-                parent=one.id if (one := present[address]) else None,
+                parent=revision.id if (revision := present[address]) else None,
                 time=now,
                 provenance=provenance,
                 override=after[address],
@@ -153,15 +155,17 @@ class SqlPromptOverridesStore(RevisionedStore):
 
     def _present(self, connection: Connection, address: OverrideAddress) -> Revision | None:
         tags, revisions = self._database.tables.tags, self._database.tables.revisions
-        found = connection.scalar(select(tags.c.revision).where(_at(tags, address)))
-        if found is None:
+        revision_id = connection.scalar(select(tags.c.revision).where(_at(tags, address)))
+        if revision_id is None:
             return None
         recent = self._recent.get(address)
         # Revisions never change, so that one of the same id need not be read again.
-        if recent is not None and recent.id == found:
+        if recent is not None and recent.id == revision_id:
             return recent
         document = connection.scalar(
-            select(revisions.c.document).where(_at(revisions, address), revisions.c.id == found)
+            select(revisions.c.document).where(
+                _at(revisions, address), revisions.c.id == revision_id
+            )
         )
         revision = decode_revision(document or b"", address, where=self._where(address))
         self._recent[address] = revision

@@ -76,9 +76,10 @@ class JobClient(Jobs):
                 f'a client needs {error.name}; run `pip install "promptgraft[server]"`'
             ) from None
         if not is_address(server) or "@" in server:
-            found = "one with a user" if "@" in server else shown(server)
+            server_shown = "one with a user" if "@" in server else shown(server)
             raise ConfigError(
-                f"server: expected an address such as https://jobs.example.org, found {found}"
+                "server: expected an address such as https://jobs.example.org, "
+                f"found {server_shown}"
             )
         if not is_confidential(server):
             raise ConfigError(
@@ -125,9 +126,9 @@ class JobClient(Jobs):
         since = (
             None if where.since is None else math.floor(where.since)
         )  # the API takes whole seconds
-        given = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
-        asked = {name: one for name, one in given.items() if one is not None}
-        jobs = [_job(one) for one in self._ask("GET", "/jobs", params=asked).json()["jobs"]]
+        filters = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
+        parameters = {name: value for name, value in filters.items() if value is not None}
+        jobs = [_job(job) for job in self._ask("GET", "/jobs", params=parameters).json()["jobs"]]
         return [job for job in jobs if where.since is None or job.created >= where.since]
 
     def pause(self, job: str) -> Job:
@@ -149,27 +150,27 @@ class JobClient(Jobs):
         self._ask("DELETE", _path(job))
 
     def attempts(self, job: str) -> Sequence[Attempt]:
-        found = self._ask("GET", _path(job)).json()["tries"]
-        return [structure(one, Attempt, where=f"job {job}: attempt") for one in found]
+        rows = self._ask("GET", _path(job)).json()["tries"]
+        return [structure(row, Attempt, where=f"job {job}: attempt") for row in rows]
 
     def events(
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:
-        given = {"after": after, "limit": limit}
-        found = self._ask("GET", f"{_path(job)}/events", params=given).json()["events"]
+        parameters = {"after": after, "limit": limit}
+        rows = self._ask("GET", f"{_path(job)}/events", params=parameters).json()["events"]
         events = []
-        for one in found:
-            number = one.pop("number")
-            line = encoded_json(one).encode()
+        for row in rows:
+            number = row.pop("number")
+            line = encoded_json(row).encode()
             events.append((number, decoded(line, f"job {job}, event {number}"), line))
         return events
 
     def result(self, job: str) -> dict[str, Json] | None:
         try:
-            found: dict[str, Json] = self._ask("GET", f"{_path(job)}/result").json()
+            result_json: dict[str, Json] = self._ask("GET", f"{_path(job)}/result").json()
         except JobConflictError:  # the server's way to say that there is no result yet
             return None
-        return found
+        return result_json
 
     def mirror(self, job: str, folder: Path) -> Path:
         name = folder_of(self.get(job), folder).id
@@ -178,7 +179,7 @@ class JobClient(Jobs):
         try:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 # Whatever the server sends, only the folder of this job is written.
-                members = [one for one in archive if one.name.partition("/")[0] == name]
+                members = [member for member in archive if member.name.partition("/")[0] == name]
                 # `data` refuses absolute paths, links that lead out, and device files.
                 archive.extractall(folder, members, filter="data")
         except tarfile.TarError as error:
@@ -196,17 +197,17 @@ class JobClient(Jobs):
         to: str,
         expected: Expected | None = None,
     ) -> Mapping[str, str]:
-        at = [quote(one, safe="") for one in (project, prompt, tag)]
+        at = [quote(segment, safe="") for segment in (project, prompt, tag)]
         path = "/projects/{}/prompts/{}/tags/{}/promote".format(*at)
         body: dict[str, Json] = {"to": to}
         if expected is not None:
             body["expected"] = dict(expected)
         try:
-            found = self._ask("POST", path, json=body).json()["prompts"]
+            rows = self._ask("POST", path, json=body).json()["prompts"]
         except JobNotFoundError as error:
             # No job is involved: a 404 means that project or prompt is unknown.
             raise ConfigError(str(error)) from None
-        return {one["prompt"]: one["id"] for one in found}
+        return {row["prompt"]: row["id"] for row in rows}
 
     def apply(
         self, job: str, *, to: str | None = None, expected: Expected | None = None
@@ -214,8 +215,8 @@ class JobClient(Jobs):
         body: dict[str, Json] = {} if to is None else {"to": to}
         if expected is not None:
             body["expected"] = dict(expected)
-        found = self._ask("POST", f"{_path(job)}/apply", json=body).json()["prompts"]
-        return {row["prompt"]: row["id"] for row in found}
+        rows = self._ask("POST", f"{_path(job)}/apply", json=body).json()["prompts"]
+        return {row["prompt"]: row["id"] for row in rows}
 
     def close(self) -> None:
         self._http.close()
@@ -245,7 +246,7 @@ class JobClient(Jobs):
     def _refused(self, answer: httpx.Response) -> Exception:
         try:
             problem = answer.json()
-            said, kind = str(problem["detail"]), str(problem.get("type"))
+            detail, kind = str(problem["detail"]), str(problem.get("type"))
             faults = tuple(map(str, problem.get("faults", ())))
         # A proxy in between answers with a page of its own.
         except (ValueError, KeyError, TypeError):
@@ -253,18 +254,18 @@ class JobClient(Jobs):
                 f"server {self._server}: answered {answer.status_code} without a problem document"
             )
         if kind in PROBLEM_TYPES:
-            return PROBLEM_TYPES[kind](said)
+            return PROBLEM_TYPES[kind](detail)
         match answer.status_code:
             case 404:
-                return JobNotFoundError(said)
+                return JobNotFoundError(detail)
             case 409:
-                return JobConflictError(said)
+                return JobConflictError(detail)
             case 422:
-                return DataFormatError.of((said, *faults))
+                return DataFormatError.of((detail, *faults))
             # As from a local manager, so that callers wait and try again either way.
             case 503:
-                return DatabaseError(said, Lasting.TRANSIENT)
-        return StoreError(f"server {self._server}: {said}")
+                return DatabaseError(detail, Lasting.TRANSIENT)
+        return StoreError(f"server {self._server}: {detail}")
 
 
 def _path(job: str) -> str:
@@ -278,7 +279,7 @@ def _plain(changes: Changes) -> dict[str, Json]:
     """Validate changes and return them for the server, including those that name a default."""
     written = written_changes(read_changes(changes))
     if isinstance(changes, Mapping):
-        return {str(name): written.get(str(name), plain(one)) for name, one in changes.items()}
+        return {str(name): written.get(str(name), plain(value)) for name, value in changes.items()}
     return written
 
 
@@ -286,7 +287,7 @@ def _job(given: Mapping[str, Json]) -> Job:
     where = f"job {given.get('id')}"
     names = {field.name for field in attrs.fields(Job)}
     # A newer server may send more fields.
-    known: dict[str, Json] = {name: one for name, one in given.items() if name in names}
-    changes = known.get("changes")
+    known_fields: dict[str, Json] = {name: value for name, value in given.items() if name in names}
+    changes = known_fields.get("changes")
     read = read_changes(changes if isinstance(changes, dict) else None)
-    return attrs.evolve(structure({**known, "changes": {}}, Job, where=where), changes=read)
+    return attrs.evolve(structure({**known_fields, "changes": {}}, Job, where=where), changes=read)

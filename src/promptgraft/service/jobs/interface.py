@@ -237,9 +237,9 @@ class Jobs(ABC):
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            found = self.get(job)
-            if found.is_at_rest:
-                return found
+            job_now = self.get(job)
+            if job_now.is_at_rest:
+                return job_now
             if until is not None and time.monotonic() >= until:
                 raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")
             time.sleep(_SECONDS_BETWEEN_LOOKS)

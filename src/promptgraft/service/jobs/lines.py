@@ -157,14 +157,14 @@ class JobLines:
         query = select(events.c.job, events.c.line).where(
             events.c.job.in_(sorted(numbers)), events.c.number == 1
         )
-        found = {}
+        names_by_job = {}
         for row in connection.execute(query):
             try:
                 event = json.loads(row.line)
             except ValueError:  # a damaged event must not hide the jobs of a list
                 event = None
-            found[row.job] = str(event.get("by") or "") if isinstance(event, dict) else ""
-        return found
+            names_by_job[row.job] = str(event.get("by") or "") if isinstance(event, dict) else ""
+        return names_by_job
 
     def all_events(
         self, connection: Connection, number: int, *, after: int
@@ -208,7 +208,7 @@ class JobLines:
         rows = connection.execute(
             select(attempts).where(attempts.c.job == number).order_by(attempts.c.number)
         )
-        same = [one.name for one in attrs.fields(Attempt) if one.name != "error"]
+        same = [field.name for field in attrs.fields(Attempt) if field.name != "error"]
         return [
             Attempt(**{name: getattr(row, name) for name in same}, error=row.error.decode())
             for row in rows
@@ -286,12 +286,12 @@ class JobLines:
     def spent_today(self, connection: Connection, project: str) -> Decimal:
         """Return the US dollars that the jobs of a project have used since midnight (UTC)."""
         jobs, attempts = self._jobs, self._database.tables.attempts
-        found = connection.scalar(
+        total = connection.scalar(
             select(func.sum(attempts.c.spent))
             .join(jobs, jobs.c.number == attempts.c.job)
             .where(attempts.c.day == self._day(connection), jobs.c.project == project)
         )
-        return Decimal(int(found or 0)) / _MILLION
+        return Decimal(int(total or 0)) / _MILLION
 
     def _day(self, connection: Connection) -> int:
         return int(self._database.now(connection).timestamp() // _SECONDS_PER_DAY)

@@ -42,7 +42,7 @@ def writing_logs(form: Form) -> Iterator[None]:
 
 def form_of_logs() -> Form:
     """Return the form in which this process writes logs, for its children."""
-    is_json = any(isinstance(one.formatter, _JsonLines) for one in _ROOT.handlers)
+    is_json = any(isinstance(handler.formatter, _JsonLines) for handler in _ROOT.handlers)
     return "json" if is_json else "text"
 
 
@@ -51,8 +51,8 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _details(record: logging.LogRecord) -> dict[str, Json]:
-    found: object = getattr(record, "details", None)
-    return dict(found) if isinstance(found, dict) else {}
+    details: object = getattr(record, "details", None)
+    return dict(details) if isinstance(details, dict) else {}
 
 
 class _TextLines(logging.Formatter):

@@ -80,8 +80,8 @@ class JobManager(Jobs):
             check_key(name, "name of a project")
         self.database = database if isinstance(database, Database) else Database(database)
         self.projects: Mapping[str, Project] = {
-            name: one if isinstance(one, Project) else load_project(one)
-            for name, one in (projects or {}).items()
+            name: project if isinstance(project, Project) else load_project(project)
+            for name, project in (projects or {}).items()
         }
         self._by = by
         self._rows = JobRows(self.database)
@@ -121,8 +121,8 @@ class JobManager(Jobs):
     def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
         """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
         with self.database.reading() as connection:
-            found = self._rows.submitters(connection, [job.number for job in jobs])
-        return {job.id: found.get(job.number, "") for job in jobs}
+            names_by_job = self._rows.submitters(connection, [job.number for job in jobs])
+        return {job.id: names_by_job.get(job.number, "") for job in jobs}
 
     def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
@@ -132,9 +132,9 @@ class JobManager(Jobs):
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:
         with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-            rows = self._rows.events(connection, found.number, after=after, limit=limit)
-        where = f"job {found.id}, event"
+            row = self._rows.find(connection, job)
+            rows = self._rows.events(connection, row.number, after=after, limit=limit)
+        where = f"job {row.id}, event"
         return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
 
     def peek(self, job: Job) -> tuple[int, bool]:
@@ -150,20 +150,20 @@ class JobManager(Jobs):
     def lines(self, job: str, *, after: int = 0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         """Return lines of a job's journal after a position, with their positions."""
         with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-            lines = self._rows.lines(connection, found.number, after + 1, limit=limit)
+            row = self._rows.find(connection, job)
+            lines = self._rows.lines(connection, row.number, after + 1, limit=limit)
         return list(enumerate(lines, after + 1))
 
     def result(self, job: str) -> dict[str, Json] | None:
         with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-            document = self._rows.document(connection, found.number, "result")
-        plain = parse_json(document or b"null", where=f"job {found.id}: result")
+            row = self._rows.find(connection, job)
+            document = self._rows.document(connection, row.number, "result")
+        plain = parse_json(document or b"null", where=f"job {row.id}: result")
         return plain if isinstance(plain, dict) else None
 
     def mirror(self, job: str, folder: Path) -> Path:
-        found = self.get(job)
-        return mirror(self.database, found, folder, project=self.projects.get(found.project))
+        job_now = self.get(job)
+        return mirror(self.database, job_now, folder, project=self.projects.get(job_now.project))
 
     def close(self) -> None:
         self.database.close()
@@ -178,26 +178,26 @@ class JobManager(Jobs):
         *,
         key: str | None = None,
     ) -> Submitted:
-        found, wanted = self._project(project), read_changes(changes)
-        name = found.prompt(prompt).name
+        project_found, changes_read = self._project(project), read_changes(changes)
+        name = project_found.prompt(prompt).name
         if key is not None:
             check_idempotency_key(key)
         # Before the transaction: it may import code of the project and read its data.
-        planned(found, name, wanted)
-        tag, digest = wanted.tag or found.tag, submitted_digest(found, name)
-        request = encoded_changes(wanted)
+        planned(project_found, name, changes_read)
+        tag, digest = changes_read.tag or project_found.tag, submitted_digest(project_found, name)
+        request = encoded_changes(changes_read)
 
         def insert(connection: Connection) -> Submitted:
             # In the transaction of the insert, so that two equal submissions make one job.
-            if key is not None and (known := self._rows.by_key(connection, project, key)):
-                job, before = known
+            if key is not None and (existing := self._rows.by_key(connection, project, key)):
+                job, before = existing
                 if (before, job.prompt) != (request, name):
                     raise JobConflictError(
                         f"the key belongs to job {job.id}, which has other content; use another key"
                     )
                 return Submitted(job=job, is_new=False)
             names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
-            return Submitted(job=self._queued(connection, wanted, **names), is_new=True)
+            return Submitted(job=self._queued(connection, changes_read, **names), is_new=True)
 
         return self.database.write(insert)
 
@@ -241,45 +241,45 @@ class JobManager(Jobs):
         return self._changed(job, "cancel", cancel)
 
     def change(self, job: str, changes: Changes) -> Job:
-        seen = self.get(job)
-        check_allowed(seen, "change")
-        whole = self._merged(seen, changes)
+        job_before = self.get(job)
+        check_allowed(job_before, "change")
+        whole = self._merged(job_before, changes)
 
         def change(connection: Connection, found: Job) -> None:
             check_allowed(found, "change")
-            _check_same(found, seen)
+            _check_same(found, job_before)
             self._rows.put(connection, found.number, **_columns(whole))
 
         return self._changed(job, "change", change)
 
     def fork(self, job: str, changes: Changes = None) -> Job:
-        seen = self.get(job)
-        check_allowed(seen, "fork")
-        whole = self._merged(seen, changes)
-        digest = submitted_digest(self._project(seen.project), seen.prompt)
+        job_before = self.get(job)
+        check_allowed(job_before, "fork")
+        whole = self._merged(job_before, changes)
+        digest = submitted_digest(self._project(job_before.project), job_before.prompt)
 
         def copy(connection: Connection) -> Job:
-            found = self._rows.find(connection, job, locked=True)
-            check_allowed(found, "fork")
-            _check_same(found, seen)
-            names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
-            made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
-            self._rows.copy_answers(connection, found.number, made.number)
-            self._record(connection, found, "fork", to=made.id)
-            return made
+            row = self._rows.find(connection, job, locked=True)
+            check_allowed(row, "fork")
+            _check_same(row, job_before)
+            names = {"project": row.project, "prompt": row.prompt, "tag": row.tag}
+            queued_job = self._queued(connection, whole, **names, digest=digest, origin=row.id)
+            self._rows.copy_answers(connection, row.number, queued_job.number)
+            self._record(connection, row, "fork", to=queued_job.id)
+            return queued_job
 
         return self.database.write(copy)
 
     def delete(self, job: str) -> None:
         def delete(connection: Connection) -> None:
-            found = self._rows.find(connection, job, locked=True)
-            check_allowed(found, "delete")
-            self._rows.delete(connection, found.number)
+            row = self._rows.find(connection, job, locked=True)
+            check_allowed(row, "delete")
+            self._rows.delete(connection, row.number)
 
-        found = self.get(job)
+        job_now = self.get(job)
         self.database.write(delete)
-        if found.status.revisions and found.project in self.projects:
-            discard_candidate(self.projects[found.project].store(), found.candidate_tag)
+        if job_now.status.revisions and job_now.project in self.projects:
+            discard_candidate(self.projects[job_now.project].store(), job_now.candidate_tag)
 
     def promote(
         self,
@@ -290,38 +290,38 @@ class JobManager(Jobs):
         to: str,
         expected: Expected | None = None,
     ) -> dict[str, str]:
-        found = self._project(project)
-        with beside(found.folder):
-            of, store = found.prompt(prompt), found.store()
+        project_found = self._project(project)
+        with beside(project_found.folder):
+            of, store = project_found.prompt(prompt), project_found.store()
             note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
             rows = promoted(store, of, tag, to=to, expected=expected, note=note)
             now = held(store, of, to)
         self.record_move(rows, "promote", project=project, prompt=prompt, tag=to)
-        return {one.name: one.revision.id for one in now}
+        return {row.name: row.revision.id for row in now}
 
     def apply(
         self, job: str, *, to: str | None = None, expected: Expected | None = None
     ) -> dict[str, str]:
-        found = self.get(job)
-        check_applicable(found)
-        tag = to or found.tag
-        if expected is None and tag == found.tag:
-            expected = found.status.replaces
-        project = self._project(found.project)
-        note = f"applied from job {found.id}{f' by {self._by}' if self._by else ''}"
+        job_now = self.get(job)
+        check_applicable(job_now)
+        tag = to or job_now.tag
+        if expected is None and tag == job_now.tag:
+            expected = job_now.status.replaces
+        project = self._project(job_now.project)
+        note = f"applied from job {job_now.id}{f' by {self._by}' if self._by else ''}"
         with beside(project.folder):
-            of, store = project.prompt(found.prompt), project.store()
+            of, store = project.prompt(job_now.prompt), project.store()
             rows = promoted(
                 store,
                 of,
-                found.candidate_tag,
+                job_now.candidate_tag,
                 to=tag,
                 expected=expected,
                 note=note,
                 whole=False,
             )
             now = held(store, of, tag)
-        self.database.write(partial(self._record, job=found, what="apply", tag=tag))
+        self.database.write(partial(self._record, job=job_now, what="apply", tag=tag))
         moved = {row.name for row in rows}
         return {row.name: row.revision.id for row in now if row.name in moved}
 
@@ -329,7 +329,7 @@ class JobManager(Jobs):
         self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
     ) -> None:
         """Record who moved a winner in the events of its job, if that is among the latest 100."""
-        runs = {one.revision.provenance.run_id for one in rows}
+        runs = {row.revision.provenance.run_id for row in rows}
         where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
         for job in self.list(where, limit=LARGEST_PAGE):
             # The store knows the run of a revision, but not the job that ran it.
@@ -355,20 +355,20 @@ class JobManager(Jobs):
         """Return a job after a change under its lock, which is recorded if it has an effect."""
 
         def apply(connection: Connection) -> Job:
-            found = self._rows.find(connection, job, locked=True)
-            change(connection, found)
-            changed = self._rows.load(connection, found.number)
-            if changed != found:
-                self._record(connection, found, what)
+            row = self._rows.find(connection, job, locked=True)
+            change(connection, row)
+            changed = self._rows.load(connection, row.number)
+            if changed != row:
+                self._record(connection, row, what)
             return changed
 
         return self.database.write(apply)
 
     def _project(self, name: str) -> Project:
         if name not in self.projects:
-            known = ", ".join(self.projects) or "none"
+            names = ", ".join(self.projects) or "none"
             near = did_you_mean(name, list(self.projects))
-            raise ConfigError(f"there is no project `{name}`{near}; there: {known}")
+            raise ConfigError(f"there is no project `{name}`{near}; there: {names}")
         return self.projects[name]
 
     def _merged(self, job: Job, given: Changes) -> JobChanges:

@@ -100,8 +100,8 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
         plain = parse_json(config, where=f"job {job.id}: config")
         document = plain if isinstance(plain, dict) else {}
         created = datetime.fromtimestamp(job.created, UTC).isoformat()
-        own = {"id": folder.id, "tracked_as": folder.id, "created": created}
-        write_document(folder.config, {**own, **document})
+        entry = {"id": folder.id, "tracked_as": folder.id, "created": created}
+        write_document(folder.config, {**entry, **document})
         with database.reading() as connection:
             try:
                 mark = _extend(folder, mark, rows=rows, connection=connection, job=job)

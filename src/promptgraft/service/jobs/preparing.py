@@ -49,10 +49,10 @@ def read_changes(given: Changes) -> JobChanges:
         raise ConfigError(f"expected the changes of a job as an object, found {shown(given)}")
     named: dict[str, Json] = {str(name): plain(value) for name, value in given.items()}
     source = Source.of(named)
-    found = JOB_CHANGES.read(source.root)
+    job_changes = JOB_CHANGES.read(source.root)
     source.raise_all()
-    assert found is not None  # noqa: S101 - what has no fault is read
-    return found
+    assert job_changes is not None  # noqa: S101 - what has no fault is read
+    return job_changes
 
 
 def plain(value: object) -> Json:
@@ -112,13 +112,13 @@ def merged_changes(before: JobChanges, given: Changes) -> JobChanges:
     """
     changes = read_changes(given)
     names = given if isinstance(given, Mapping) else written_changes(changes)
-    said = {str(name): getattr(changes, str(name)) for name in names}
-    if fixed := sorted(said.keys() - _CHANGEABLE):
+    values = {str(name): getattr(changes, str(name)) for name in names}
+    if fixed := sorted(values.keys() - _CHANGEABLE):
         raise ConfigError(
             f"{fixed[0]}: decides the path of the search, which is bound to the answers that are "
             "there; submit a new job"
         )
-    return attrs.evolve(before, **said)
+    return attrs.evolve(before, **values)
 
 
 def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
@@ -168,7 +168,7 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
     tuned = project.tuned(
         {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
     )
-    given = RunChanges(
+    run_changes = RunChanges(
         tag=changes.tag or None,
         seed=changes.seed,
         budget=changes.budget,
@@ -176,7 +176,7 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
         max_tokens=changes.max_tokens,
         timeout=changes.timeout,
     )
-    job = given.applied(tuned.job(name))
+    job = run_changes.applied(tuned.job(name))
     context, config = job.context, job.config
     stoppers = [*config.limits.stoppers, *_stoppers(changes)]
     config = attrs.evolve(
@@ -192,21 +192,21 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
 
 
 def _stoppers(changes: JobChanges) -> list[Stopper]:
-    found: list[Stopper] = []
+    stoppers: list[Stopper] = []
     if changes.max_iterations is not None:
-        found.append(MaxProposals(changes.max_iterations))
+        stoppers.append(MaxProposals(changes.max_iterations))
     if changes.patience is not None:
-        found.append(NoImprovement(changes.patience))
+        stoppers.append(NoImprovement(changes.patience))
     if changes.target_score is not None:
-        found.append(TargetScore(changes.target_score))
-    return found
+        stoppers.append(TargetScore(changes.target_score))
+    return stoppers
 
 
 def _model(project: Project, name: str) -> ProviderAdapter:
-    known = {str(place[-1]): place for place in project.models()}
-    if name not in known:
+    places = {str(place[-1]): place for place in project.models()}
+    if name not in places:
         raise ConfigError(
-            f"model: the project has no model `{name}`{did_you_mean(name, list(known))}; there: "
-            f"{', '.join(known)}"
+            f"model: the project has no model `{name}`{did_you_mean(name, list(places))}; there: "
+            f"{', '.join(places)}"
         )
-    return project.model(known[name])
+    return project.model(places[name])

@@ -55,8 +55,10 @@ def address(prompt: Prompt[object], tag: str) -> OverrideAddress:
 
 def tags_of(store: RevisionedStore, found: ProjectPrompt) -> list[str]:
     """Return the tags that hold something for a prompt or a graph, sorted."""
-    own = {(one.descriptor.ns, one.descriptor.key) for one in found.prompts}
-    return sorted({one.tag for one in store.addresses() if (one.ns, one.prompt_key) in own})
+    keys = {(prompt.descriptor.ns, prompt.descriptor.key) for prompt in found.prompts}
+    return sorted(
+        {address.tag for address in store.addresses() if (address.ns, address.prompt_key) in keys}
+    )
 
 
 def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedRevision]:
@@ -104,33 +106,35 @@ def promoted(
             raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
     rows = held(store, found, tag)
     # The target tag would claim a change that no prompt applies.
-    if stale := [part for one in rows for part in one.stale]:
+    if stale := [part for row in rows for part in row.stale]:
         raise OverrideConflictError(
             f"the source has changed since: {', '.join(stale)} would not apply"
         )
-    overrides = {one.name: attrs.evolve(one.revision.override, tag=to) for one in rows}
+    overrides = {row.name: attrs.evolve(row.revision.override, tag=to) for row in rows}
     changes: dict[OverrideAddress, Change] = {}
     for prompt, name in zip(found.prompts, names, strict=True):
         target = address(prompt, to)
         present = store.current_at(target)
-        wanted = None if expected is None else expected.get(name)
-        if wanted is not None:
-            _check_present(present, wanted, f"tag `{to}` of `{name}`")
+        expected_id = None if expected is None else expected.get(name)
+        if expected_id is not None:
+            _check_present(present, expected_id, f"tag `{to}` of `{name}`")
         if name in overrides or (whole and present is not None):
             # Compared again inside of the transaction, because the tag was read before it.
-            seen = None if wanted is None else present.override if present else target.empty()
-            changes[target] = _replacing(overrides.get(name, target.empty()), seen)
+            id_before = (
+                None if expected_id is None else present.override if present else target.empty()
+            )
+            changes[target] = _replacing(overrides.get(name, target.empty()), id_before)
     provenance = attrs.evolve(rows[0].revision.provenance, note=note)
     store.mutate_all(changes, provenance=provenance)
     return rows
 
 
 def _check_present(present: Revision | None, wanted: str, where: str) -> None:
-    found = present.id if present else ""
+    present_id = present.id if present else ""
     # A prefix, as people copy it from a list; an empty one would match everything.
-    if not (wanted == found or (len(wanted) >= 4 and found.startswith(wanted))):
+    if not (wanted == present_id or (len(wanted) >= 4 and present_id.startswith(wanted))):
         raise OverrideConflictError(
-            f"{where}: expected revision {wanted[:12] or 'none'}, found {found[:12] or 'none'}"
+            f"{where}: expected revision {wanted[:12] or 'none'}, found {present_id[:12] or 'none'}"
         )
 
 

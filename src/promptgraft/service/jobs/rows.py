@@ -80,7 +80,7 @@ class JobRows(JobLines):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._light = [one for one in self._jobs.c if one.name not in _DOCUMENTS]
+        self._light = [column for column in self._jobs.c if column.name not in _DOCUMENTS]
 
     # Reading
 
@@ -103,14 +103,14 @@ class JobRows(JobLines):
             JobNotFoundError: no job matches, or several do.
         """
         jobs = self._jobs
-        wanted = given.lower()
+        job_id = given.lower()
         # A range and not a pattern, which SQLite and other collations look for in every row. Ids
         # are hexadecimal, and in every collation `g` follows `f`.
-        begins = (jobs.c.id >= wanted, jobs.c.id < f"{wanted}g")
+        begins = (jobs.c.id >= job_id, jobs.c.id < f"{job_id}g")
         query = select(jobs.c.number, jobs.c.id).where(*begins).order_by(jobs.c.id).limit(2)
-        rows = connection.execute(query).all() if _HEX.fullmatch(wanted) else []
+        rows = connection.execute(query).all() if _HEX.fullmatch(job_id) else []
         # An exact match wins over longer ids that begin with it.
-        exact = [row for row in rows if row.id == wanted] or rows
+        exact = [row for row in rows if row.id == job_id] or rows
         if len(exact) == 1 and len(given) >= 4:
             return self.load(connection, exact[0].number, locked=locked)
         why = "give more digits of its id" if rows else "`promptgraft jobs list` shows all"
@@ -136,21 +136,23 @@ class JobRows(JobLines):
     ) -> list[Job]:
         """Return jobs, the newest first."""
         jobs = self._jobs
-        wanted: list[ColumnElement[bool]] = [
-            jobs.c[name] == one
+        conditions: list[ColumnElement[bool]] = [
+            jobs.c[name] == value
             for name in ("state", "project", "prompt", "tag")
-            if (one := getattr(where, name)) is not None
+            if (value := getattr(where, name)) is not None
         ]
         if where.since is not None:
-            wanted.append(jobs.c.created >= where.since)
+            conditions.append(jobs.c.created >= where.since)
         if projects is not None:
-            wanted.append(jobs.c.project.in_(sorted(projects)))
+            conditions.append(jobs.c.project.in_(sorted(projects)))
         if before is not None:
-            wanted.append(jobs.c.number < before)
+            conditions.append(jobs.c.number < before)
         if where.text:
             fields = [jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag]
-            wanted.append(or_(*(one.contains(where.text, autoescape=True) for one in fields)))
-        query = select(*self._light).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
+            conditions.append(
+                or_(*(field.contains(where.text, autoescape=True) for field in fields))
+            )
+        query = select(*self._light).where(*conditions).order_by(jobs.c.number.desc()).limit(limit)
         return [_job(row) for row in connection.execute(query)]
 
     def counts(
@@ -171,18 +173,18 @@ class JobRows(JobLines):
 
     def document(self, connection: Connection, number: int, name: str) -> bytes | None:
         """Return the ``config`` or the ``result`` of a job; None before it is written."""
-        found: bytes | None = getattr(self.columns(connection, number, name), name)
-        return found
+        content: bytes | None = getattr(self.columns(connection, number, name), name)
+        return content
 
     # Submitting and deleting
 
     def insert(self, connection: Connection, by: str, **values: object) -> Job:
         """Insert a job that ``by`` submits, and return it."""
-        made = connection.execute(
+        inserted = connection.execute(
             insert(self._jobs).values(created=self._database.seconds, **values)
         )
-        assert made.inserted_primary_key is not None  # noqa: S101 - an insert has one
-        number = int(made.inserted_primary_key[0])
+        assert inserted.inserted_primary_key is not None  # noqa: S101 - an insert has one
+        number = int(inserted.inserted_primary_key[0])
         self.publish(connection, number, "job_queued", by=by)
         return self.load(connection, number)
 
@@ -221,8 +223,8 @@ class JobRows(JobLines):
         if number is None:
             for name in {name for name, _ in projects}:
                 why = f"waits for a worker with project `{name}` as it was submitted"
-                own = [digest for at, digest in projects if at == name]
-                self.explain_wait(connection, name, why, except_digests=own)
+                digests = [digest for at, digest in projects if at == name]
+                self.explain_wait(connection, name, why, except_digests=digests)
             return None
         self.put(
             connection,
@@ -237,20 +239,20 @@ class JobRows(JobLines):
             attempts=jobs.c.attempts + 1,
             started=func.coalesce(jobs.c.started, now),
         )
-        taken = self.columns(connection, number, "fence", "attempts")
+        row = self.columns(connection, number, "fence", "attempts")
         connection.execute(
             insert(self._database.tables.attempts).values(
                 job=number,
-                number=taken.attempts,
+                number=row.attempts,
                 worker=worker,
                 started=now,
                 answers=self.answers(connection, number),
                 error=b"",
             )
         )
-        kind = "job_started" if taken.attempts == 1 else "job_resumed"
-        self.publish(connection, number, kind, worker=worker, attempt=taken.attempts)
-        return Claim(job=self.load(connection, number), fence=taken.fence)
+        kind = "job_started" if row.attempts == 1 else "job_resumed"
+        self.publish(connection, number, kind, worker=worker, attempt=row.attempts)
+        return Claim(job=self.load(connection, number), fence=row.fence)
 
     def check(self, connection: Connection, claim: Claim) -> None:
         """Lock a job for a write by the worker that has claimed it.
@@ -259,10 +261,10 @@ class JobRows(JobLines):
             LeaseLostError: another worker has the job.
         """
         jobs = self._jobs
-        found = connection.scalar(
+        fence = connection.scalar(
             select(jobs.c.fence).where(jobs.c.number == claim.job.number).with_for_update()
         )
-        if found != claim.fence:
+        if fence != claim.fence:
             raise _lost(claim)
 
     def wish(self, connection: Connection, claim: Claim) -> Wish:

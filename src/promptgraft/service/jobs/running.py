@@ -137,16 +137,16 @@ class _Attempt:
         config, heartbeat = self.project.config, self.heartbeat
         bus = job.context.event_bus or EventBus()
         trackers = {} if self.claim.job.changes.dry_run else config.trackers
-        with contextlib.ExitStack() as held:
-            executor = held.enter_context(
+        with contextlib.ExitStack() as stack:
+            executor = stack.enter_context(
                 cluster(config.executor, code=self.project.folder, at_once=calls)
             )
             try:
-                held.enter_context(tracking(trackers, bus, key=name_of(self.claim.job)))
+                stack.enter_context(tracking(trackers, bus, key=name_of(self.claim.job)))
             except ConfigError as error:  # the job itself is not at fault: pause, do not fail
                 return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
             journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
-            held.callback(_close, journal)
+            stack.callback(_close, journal)
             winners = CandidateStore(self.project.store(), self.claim.job.candidate_tag)
             result = run_job(
                 job.within(

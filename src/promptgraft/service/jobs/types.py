@@ -66,8 +66,8 @@ def _as_state(given: JobState | str | None) -> JobState | None:
     try:
         return None if given is None else JobState(given)
     except ValueError:
-        known = ", ".join(JobState)
-        raise ConfigError(f"state: expected one of {known}, found {given!r}") from None
+        names = ", ".join(JobState)
+        raise ConfigError(f"state: expected one of {names}, found {given!r}") from None
 
 
 @attrs.frozen(kw_only=True)

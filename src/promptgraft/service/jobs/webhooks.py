@@ -90,9 +90,12 @@ def read_webhooks(path: str | Path) -> dict[str, Webhook]:
         ConfigError: a variable is not set, or too short.
     """
     source = source_file(Path(path))
-    found = _WEBHOOKS.read(source.root) or {}
+    webhooks = _WEBHOOKS.read(source.root) or {}
     source.raise_all()
-    return {name: attrs.evolve(one, secret=_secret(path, name, one)) for name, one in found.items()}
+    return {
+        name: attrs.evolve(webhook, secret=_secret(path, name, webhook))
+        for name, webhook in webhooks.items()
+    }
 
 
 def _secret(path: str | Path, name: str, hook: Webhook) -> str:
@@ -108,8 +111,8 @@ def _secret(path: str | Path, name: str, hook: Webhook) -> str:
 
 def signature(secret: str, seconds: int, body: bytes) -> str:
     """Return the signature of a delivery: time, and HMAC-SHA256 over time, a dot, and the body."""
-    made = hmac.new(secret.encode(), b"%d.%b" % (seconds, body), hashlib.sha256)
-    return f"t={seconds},v1={made.hexdigest()}"
+    mac = hmac.new(secret.encode(), b"%d.%b" % (seconds, body), hashlib.sha256)
+    return f"t={seconds},v1={mac.hexdigest()}"
 
 
 @attrs.frozen(kw_only=True)
@@ -163,13 +166,15 @@ class WebhookSender:
 
     def deliver(self) -> bool:
         """Send one due delivery; return whether there was one."""
-        found = self.database.write(self._take, durable=False)
-        if found is None:
+        deliveries_due = self.database.write(self._take, durable=False)
+        if deliveries_due is None:
             return False
-        why = self._send(found, self._hooks[found.hook])
+        why = self._send(deliveries_due, self._hooks[deliveries_due.hook])
         if why:
-            _logger.warning("webhook %s: delivery %d: %s", found.hook, found.id, why)
-        self.database.write(lambda connection: self._settle(connection, found, why))
+            _logger.warning(
+                "webhook %s: delivery %d: %s", deliveries_due.hook, deliveries_due.id, why
+            )
+        self.database.write(lambda connection: self._settle(connection, deliveries_due, why))
         return True
 
     def _take(self, connection: Connection) -> _Delivery | None:
@@ -185,22 +190,22 @@ class WebhookSender:
             )
             .exists()
         )
-        found = connection.execute(
+        due_rows = connection.execute(
             select(rows)
             .where(rows.c.hook.in_(sorted(self._hooks)), rows.c.due <= now, is_first)
             .order_by(rows.c.id)
             .limit(1)
             .with_for_update(skip_locked=True)
         ).one_or_none()
-        if found is None:
+        if due_rows is None:
             return None
-        attempt = found.attempts + 1
-        self._postpone(connection, found.id, now + _SECONDS_TO_SEND, attempts=attempt)
+        attempt = due_rows.attempts + 1
+        self._postpone(connection, due_rows.id, now + _SECONDS_TO_SEND, attempts=attempt)
         return _Delivery(
-            id=found.id,
-            hook=found.hook,
-            job=found.job,
-            body=found.body,
+            id=due_rows.id,
+            hook=due_rows.hook,
+            job=due_rows.job,
+            body=due_rows.body,
             attempt=attempt,
             seconds=now,
         )
@@ -225,9 +230,11 @@ class WebhookSender:
             rows.load(connection, delivery.job, locked=True)
         except JobNotFoundError:
             return
-        said = f"given up after {delivery.attempt} attempts; the last: {why}"
+        message = f"given up after {delivery.attempt} attempts; the last: {why}"
         # Not published: a webhook that fails must not queue deliveries about its own failure.
-        rows.add_event(connection, delivery.job, "webhook_failed", hook=delivery.hook, reason=said)
+        rows.add_event(
+            connection, delivery.job, "webhook_failed", hook=delivery.hook, reason=message
+        )
 
     def _send(self, delivery: _Delivery, hook: Webhook) -> str:
         """Send a delivery; return why it failed, or an empty string."""

@@ -157,7 +157,7 @@ class Worker:
             why = _lost(job)
             told(_logger, logging.WARNING, "job_lost", why, job=job.id, attempt=job.attempts)
         over_limit = self._over_limit() if self._limits else frozenset()
-        digests = [one for one in self._digests if one[0] not in over_limit]
+        digests = [pair for pair in self._digests if pair[0] not in over_limit]
         if not digests:
             return None
         return self._database.write(
@@ -168,13 +168,13 @@ class Worker:
         """Return the projects that may not spend more today; their jobs give that as reason."""
 
         def check(connection: Connection) -> frozenset[str]:
-            found = set[str]()
+            names = set[str]()
             for name, most in self._limits.items():
                 is_over = self._rows.spent_today(connection, name) >= most
                 why = f"{spent_for_today(name, most)}; the job begins tomorrow"
                 self._rows.explain_wait(connection, name, why, applies=is_over)
-                found |= {name} if is_over else set()
-            return frozenset(found)
+                names |= {name} if is_over else set()
+            return frozenset(names)
 
         return self._database.write(check, durable=False)
 
@@ -192,8 +192,8 @@ class Worker:
             job = claim.job
             words = f"{job.project}/{job.prompt}, attempt {job.attempts}"
             told(_logger, logging.INFO, "job_taken", words, job=job.id, attempt=job.attempts)
-            taken = {child.slot for child in self._children}
-            slot = next(slot for slot in range(self._processes) if slot not in taken)
+            slots = {child.slot for child in self._children}
+            slot = next(slot for slot in range(self._processes) if slot not in slots)
             self._children.append(_Child(slot, claim, self._started(claim, slot)))
         return not self._children
 
@@ -250,7 +250,7 @@ class Worker:
 
     def _forget(self, job: Job) -> None:
         """Stop claiming jobs of a project version that is gone, without blaming this job."""
-        self._digests = [one for one in self._digests if one != (job.project, job.digest)]
+        self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
         self._database.write(lambda connection: self._rows.put(connection, job.number, barren=0))
 
     def _put_back(self, claim: Claim, why: str) -> None:

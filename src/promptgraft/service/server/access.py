@@ -65,8 +65,8 @@ class Caller:
             Problem: 403: the caller does not have it.
         """
         if scope not in self.scopes:
-            held = ", ".join(sorted(self.scopes)) or "none"
-            raise Problem(403, f"this needs the scope `{scope}`; the token has {held}")
+            scopes = ", ".join(sorted(self.scopes)) or "none"
+            raise Problem(403, f"this needs the scope `{scope}`; the token has {scopes}")
 
     def sees(self, project: str) -> bool:
         """Return whether the caller can see a project."""
@@ -95,14 +95,14 @@ class TokenStore:
             ConfigError: a name or a scope is invalid, or the name is taken.
         """
         check_key(name, "name of a token")
-        known = [_scope(one) for one in scopes]
-        if not known:
+        scopes_read = [_scope(scope) for scope in scopes]
+        if not scopes_read:
             raise ConfigError(f"scopes: name at least one of {', '.join(Scope)}")
         token = secrets.token_urlsafe(32)
 
         def put(connection: Connection) -> None:
-            taken = select(self._table.c.name).where(self._table.c.name == name)
-            if connection.scalar(taken) is not None:
+            same_name = select(self._table.c.name).where(self._table.c.name == name)
+            if connection.scalar(same_name) is not None:
                 raise ConfigError(f"there is a token `{name}` already; revoke it first")
             connection.execute(
                 insert(self._table).values(
@@ -110,7 +110,7 @@ class TokenStore:
                     # random bits.
                     digest=_digest(token),
                     name=name,
-                    scopes=",".join(sorted(set(known))),
+                    scopes=",".join(sorted(set(scopes_read))),
                     projects=json.dumps(sorted(set(projects))).encode(),
                     created=self._database.seconds,
                 )
@@ -151,8 +151,8 @@ class TokenStore:
             ).rowcount
 
         if not self._database.write(remove):
-            known = ", ".join(one.name for one in self.list()) or "none"
-            raise ConfigError(f"there is no token `{name}`; there: {known}")
+            names = ", ".join(token.name for token in self.list()) or "none"
+            raise ConfigError(f"there is no token `{name}`; there: {names}")
 
 
 def _scope(given: Scope | str) -> Scope:
@@ -169,7 +169,7 @@ def _digest(token: str) -> str:
 def _caller(row: Row[object]) -> Caller:
     return Caller(
         name=row.name,
-        scopes=frozenset(Scope(one) for one in row.scopes.split(",")),
+        scopes=frozenset(Scope(scope) for scope in row.scopes.split(",")),
         projects=frozenset(json.loads(row.projects)) or None,
     )
 
@@ -199,7 +199,7 @@ class Access:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tokens = tokens
-        self._hosts = frozenset(one.lower() for one in hosts)
+        self._hosts = frozenset(host.lower() for host in hosts)
         self._now = now
         self._lock = threading.Lock()
         self._codes: set[str] = set()
@@ -257,8 +257,8 @@ class Access:
         Raises:
             Problem: 401: token and session are missing or invalid; 429: too many requests.
         """
-        found = self._found(headers.get("authorization"), cookies.get(COOKIE))
-        if found is None:
+        caller_found = self._found(headers.get("authorization"), cookies.get(COOKIE))
+        if caller_found is None:
             # Per address, and only for those that fail: who guesses is slowed down, and whoever
             # comes with a token through the same proxy is not.
             self._take(f"address {address}")
@@ -268,8 +268,8 @@ class Access:
                 headers={"WWW-Authenticate": "Bearer"},
             )
         # Limits are per token, so that one client cannot use up those of others.
-        self._take(found.name)
-        return found
+        self._take(caller_found.name)
+        return caller_found
 
     def _found(self, authorization: str | None, session: str | None) -> Caller | None:
         if authorization is not None:
@@ -287,7 +287,7 @@ class Access:
                 # Addresses are many, and a bucket that has had time to fill says nothing.
                 full = MOST_AT_ONCE / REQUESTS_A_SECOND
                 self._buckets = {
-                    key: one for key, one in self._buckets.items() if now - one.at < full
+                    key: bucket for key, bucket in self._buckets.items() if now - bucket.at < full
                 }
             bucket = self._buckets.setdefault(name, _Bucket(MOST_AT_ONCE, now))
             bucket.left += (now - bucket.at) * REQUESTS_A_SECOND
@@ -309,8 +309,8 @@ class Access:
             Problem: 429: too many streams are open.
         """
         with self._lock:
-            own, total = self._streams[caller.name], self._streams.total()
-            if own >= STREAMS_A_TOKEN or total >= STREAMS_IN_ALL:
+            own_streams, total = self._streams[caller.name], self._streams.total()
+            if own_streams >= STREAMS_A_TOKEN or total >= STREAMS_IN_ALL:
                 raise Problem(
                     429,
                     f"at most {STREAMS_A_TOKEN} streams for a token and {STREAMS_IN_ALL} in total; "

@@ -64,24 +64,24 @@ _SUBMISSION: Kind[_Submission] = record(
 
 def make_plan(call: Call) -> Reply:
     """Return what a job could use, without submitting it."""
-    asked = call.read(_SUBMISSION)
-    project = project_of(call, asked.project)
-    plan = planned(project, project.prompt(asked.prompt).name, asked.changes)
+    submission = call.read(_SUBMISSION)
+    project = project_of(call, submission.project)
+    plan = planned(project, project.prompt(submission.prompt).name, submission.changes)
     return reply({"line": plan.line, **plan.as_json()})
 
 
 def create_job(call: Call) -> Reply:
     """Submit a job; with an idempotency key that was used before, return the job it made."""
-    asked = call.read(_SUBMISSION)
-    made = call.manager.submit(
-        call.project(asked.project),
-        asked.prompt,
-        asked.changes,
+    submission = call.read(_SUBMISSION)
+    job = call.manager.submit(
+        call.project(submission.project),
+        submission.prompt,
+        submission.changes,
         key=call.headers.get("idempotency-key"),
     )
-    location = f"/api/v1/jobs/{made.job.id}"
-    answer = reply(job_json(made.job), 201 if made.is_new else 200, Location=location)
-    return attrs.evolve(answer, job=made.job.id, seconds=_preference(call))
+    location = f"/api/v1/jobs/{job.job.id}"
+    answer = reply(job_json(job.job), 201 if job.is_new else 200, Location=location)
+    return attrs.evolve(answer, job=job.job.id, seconds=_preference(call))
 
 
 def _preference(call: Call) -> float:
@@ -117,7 +117,7 @@ def list_jobs(call: Call) -> Reply:
 def show_job(call: Call) -> Reply:
     """Return a job with its attempts."""
     job = call.job
-    attempts: list[Json] = [attrs.asdict(one) for one in call.manager.attempts(job.id)]
+    attempts: list[Json] = [attrs.asdict(attempt) for attempt in call.manager.attempts(job.id)]
     return reply({**job_json(job), "tries": attempts})
 
 
@@ -152,8 +152,8 @@ def cancel_job(call: Call) -> Reply:
 
 def fork_job(call: Call) -> Reply:
     """Submit a job that starts with the answers of this one."""
-    made = call.manager.fork(call.job.id, call.object())
-    return reply(job_json(made), 201, Location=f"/api/v1/jobs/{made.id}")
+    job = call.manager.fork(call.job.id, call.object())
+    return reply(job_json(job), 201, Location=f"/api/v1/jobs/{job.id}")
 
 
 @attrs.frozen(kw_only=True)
@@ -173,11 +173,11 @@ _APPLICATION: Kind[_Application] = record(
 
 def apply_winner(call: Call) -> Reply:
     """Point a tag at the winner of a job, which is only a candidate before."""
-    wanted = call.read(_APPLICATION)
+    application = call.read(_APPLICATION)
     job = call.job
-    now = call.manager.apply(job.id, to=wanted.to, expected=wanted.expected)
+    now = call.manager.apply(job.id, to=application.to, expected=application.expected)
     prompts: list[Json] = [{"prompt": name, "id": id_} for name, id_ in now.items()]
-    return reply({"tag": wanted.to or job.tag, "prompts": prompts})
+    return reply({"tag": application.to or job.tag, "prompts": prompts})
 
 
 def list_events(call: Call) -> Reply:
@@ -195,13 +195,13 @@ def list_events(call: Call) -> Reply:
 def show_result(call: Call) -> Reply:
     """Return the result of a job; ``detail=short`` leaves out texts and the ledger."""
     job = call.job
-    found = call.manager.result(job.id)
-    if found is None:
+    result = call.manager.result(job.id)
+    if result is None:
         raise Problem(409, f"job {job.id} is {job.state}; there is no result yet")
     if _is_short(call):
         for name in ("parts", "ledger", "winner", "held_out"):
-            found.pop(name, None)
-    return reply(found)
+            result.pop(name, None)
+    return reply(result)
 
 
 def _is_short(call: Call) -> bool:
@@ -213,8 +213,10 @@ def _is_short(call: Call) -> bool:
 
 def list_candidates(call: Call) -> Reply:
     """Return the candidates of a job; ``detail=short`` leaves out texts and scores."""
-    found = [_candidate(one, short=_is_short(call)) for one in call.view.candidates]
-    return reply({"candidates": found})
+    candidates = [
+        _candidate(candidate, short=_is_short(call)) for candidate in call.view.candidates
+    ]
+    return reply({"candidates": candidates})
 
 
 def show_candidate(call: Call) -> Reply:
@@ -224,11 +226,11 @@ def show_candidate(call: Call) -> Reply:
 
 def candidate_of(call: Call) -> CandidateAdded:
     """Return the candidate in the path."""
-    candidates = {f"{one.candidate}": one for one in call.view.candidates}
-    found = candidates.get(call.path["number"])
-    if found is None:
+    candidates = {f"{candidate.candidate}": candidate for candidate in call.view.candidates}
+    candidate = candidates.get(call.path["number"])
+    if candidate is None:
         raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
-    return found
+    return candidate
 
 
 def _candidate(one: CandidateAdded, *, short: bool) -> Json:
@@ -250,7 +252,7 @@ def list_rollouts(call: Call) -> Reply:
     after = call.integer("after", 0, least=0, most=10**11)
     limit = call.integer("limit", 20, least=1, most=100)
     short = _is_short(call)
-    found: list[Json] = []
+    rollouts: list[Json] = []
     last = after
     for position, line in call.manager.lines(call.job.id, after=after, limit=limit):
         last = position
@@ -260,8 +262,8 @@ def list_rollouts(call: Call) -> Reply:
             if short:
                 for name in ("inputs_repr", "output_repr", "tool_trace_repr", "steps"):
                     answer.pop(name, None)
-            found.append({"position": position, "key": record_.key, **answer})
-    return reply({"rollouts": found, "last": last})
+            rollouts.append({"position": position, "key": record_.key, **answer})
+    return reply({"rollouts": rollouts, "last": last})
 
 
 def show_report(call: Call) -> Reply:

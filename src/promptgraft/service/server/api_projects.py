@@ -93,14 +93,16 @@ def list_projects(call: Call) -> Reply:
 
 def show_structure(call: Call) -> Reply:
     """Return the structure of a prompt or graph: nodes, edges, and parts."""
-    found = prompt_of(call)
-    described = _alone(found) if found.graph is None else found.graph.describe()
+    prompt_shown = prompt_of(call)
+    described = (
+        _alone(prompt_shown) if prompt_shown.graph is None else prompt_shown.graph.describe()
+    )
     prompts: dict[str, Json] = {
         address_of(prompt): {
             "tools": [tool.name for tool in prompt.descriptor.tools],
             "output_fields": [field.name for field in prompt.descriptor.output_fields],
         }
-        for prompt in found.prompts
+        for prompt in prompt_shown.prompts
     }
     plain = described.as_json()
     return reply({**(plain if isinstance(plain, dict) else {}), "prompts": prompts})
@@ -112,11 +114,11 @@ def _alone(found: ProjectPrompt) -> GraphDescription:
     view = source_view(prompt.template)
     parts = tuple(
         PartDescription(
-            id=section_part(one.path),
-            chars=len(SectionModule(one.path).text(view)),
-            may_change=one.overridable,
+            id=section_part(section.path),
+            chars=len(SectionModule(section.path).text(view)),
+            may_change=section.overridable,
         )
-        for one in prompt.descriptor.sections
+        for section in prompt.descriptor.sections
     )
     kind = "agent" if takes_cases(prompt) else "prompt"
     node = NodeDescription(id=found.address, kind=kind, prompt=found.address, model="", parts=parts)
@@ -128,24 +130,24 @@ def _alone(found: ProjectPrompt) -> GraphDescription:
 
 def list_tags(call: Call) -> Reply:
     """Return the tags of a prompt or graph with the revisions that they point at."""
-    store, found = project_of(call).store(), prompt_of(call)
+    store, prompt = project_of(call).store(), prompt_of(call)
     rows: list[Json] = [
-        {"tag": tag, "prompts": [_revision(one) for one in held(store, found, tag)]}
-        for tag in tags_of(store, found)
+        {"tag": tag, "prompts": [_revision(row) for row in held(store, prompt, tag)]}
+        for tag in tags_of(store, prompt)
     ]
     return reply({"tags": rows})
 
 
 def show_tag(call: Call) -> Reply:
     """Return what a tag holds, and its differences from the source."""
-    _, found = _tagged(call)
+    _, rows = _tagged(call)
     prompts: list[Json] = [
         {
-            **_revision(one),
-            "entries": plain_entries(one.revision.override),
-            "parts": parts_json(one.parts, checked=True),
+            **_revision(row),
+            "entries": plain_entries(row.revision.override),
+            "parts": parts_json(row.parts, checked=True),
         }
-        for one in found
+        for row in rows
     ]
     return reply({"tag": call.path["tag"], "prompts": prompts})
 
@@ -154,17 +156,19 @@ def show_history(call: Call) -> Reply:
     """Return every revision of a tag, the oldest first."""
     store, tag = project_of(call).store(), call.path["tag"]
     rows: list[Json] = [
-        _revision(TaggedRevision(prompt=prompt, revision=one))
+        _revision(TaggedRevision(prompt=prompt, revision=revision))
         for prompt in prompt_of(call).prompts
-        for one in store.history(ns=prompt.descriptor.ns, prompt_key=prompt.descriptor.key, tag=tag)
+        for revision in store.history(
+            ns=prompt.descriptor.ns, prompt_key=prompt.descriptor.key, tag=tag
+        )
     ]
     return reply({"tag": tag, "revisions": rows})
 
 
 def promote(call: Call) -> Reply:
     """Promote what this tag holds to another tag; stale entries are refused."""
-    asked = call.read(PROMOTION)
-    return promote_to(call, asked.to, asked.expected)
+    promotion = call.read(PROMOTION)
+    return promote_to(call, promotion.to, promotion.expected)
 
 
 def promote_to(call: Call, to: str, expected: Expected | None = None) -> Reply:
@@ -186,24 +190,24 @@ def roll_back_to(call: Call, revision: str | None) -> Reply:
 
     In a graph, every prompt that the tag holds goes back to its own parent.
     """
-    store, found = _tagged(call)
-    if revision is not None and len(found) > 1:
+    store, rows = _tagged(call)
+    if revision is not None and len(rows) > 1:
         # A revision belongs to one prompt; what is meant for the others would be a guess.
         raise Problem(422, "revision: a graph has one for each prompt; leave it out")
     tag = call.path["tag"]
-    for one in found:
-        at = address(one.prompt, tag)
+    for row in rows:
+        at = address(row.prompt, tag)
         store.rollback(ns=at.ns, prompt_key=at.prompt_key, tag=tag, revision=revision)
     names = {"project": call.path["project"], "prompt": call.path["prompt"], "tag": tag}
-    call.manager.record_move(found, "rollback", **names)
+    call.manager.record_move(rows, "rollback", **names)
     return _now(call, tag)
 
 
 def _now(call: Call, tag: str) -> Reply:
-    store, found = project_of(call).store(), prompt_of(call)
+    store, prompt = project_of(call).store(), prompt_of(call)
     rows: list[Json] = []
-    if tag in tags_of(store, found):
-        rows += [_revision(one) for one in held(store, found, tag)]
+    if tag in tags_of(store, prompt):
+        rows += [_revision(row) for row in held(store, prompt, tag)]
     return reply({"tag": tag, "prompts": rows})
 
 

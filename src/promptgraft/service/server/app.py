@@ -83,8 +83,8 @@ def make_app(
     ]
     for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES)):
         routes += [
-            StarletteRoute(f"{prefix}{one.path}", server.endpoint(one), methods=[one.method])
-            for one in table
+            StarletteRoute(f"{prefix}{route.path}", server.endpoint(route), methods=[route.method])
+            for route in table
         ]
     errors = (HTTPException, PromptgraftError, Problem, Exception)
     return Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
@@ -98,18 +98,18 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         ConfigError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as found:
+    with socket.socket(family, socket.SOCK_STREAM) as bound_socket:
         # A restarted server would otherwise wait for connections in TIME_WAIT, for a minute.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((host, port))
+            bound_socket.bind((host, port))
         except OSError as error:
             raise ConfigError(
                 f"--host {host} --port {port}: cannot listen there: {error.strerror}; use another "
                 "port, or 0 for a free one"
             ) from None
-        found.listen(128)
-        yield found
+        bound_socket.listen(128)
+        yield bound_socket
 
 
 def serve(
@@ -222,8 +222,8 @@ class _Server:
                     caller=caller,
                     patience=self._patience,
                 )
-            found = await run_in_threadpool(route.handler, call)
-            return _response(await _waited(found, call) if found.seconds else found)
+            response = await run_in_threadpool(route.handler, call)
+            return _response(await _waited(response, call) if response.seconds else response)
 
         return answer
 
@@ -272,8 +272,8 @@ def _problem(error: Exception) -> Problem:
         case HTTPException():
             status = error.status_code if error.status_code in TITLES else 400
             allowed = dict(error.headers or {})
-            said = "nothing found at this path" if status == 404 else error.detail
-            return Problem(status, said, headers=allowed)
+            detail = "nothing found at this path" if status == 404 else error.detail
+            return Problem(status, detail, headers=allowed)
     _logger.error("a fault in promptgraft", exc_info=error)
     return Problem(
         500, "a fault in promptgraft; please report it with the lines in the log of the server"
@@ -283,18 +283,18 @@ def _problem(error: Exception) -> Problem:
 def _allowed(request: Request) -> list[str]:
     """Return the methods of all routes of a path; Starlette names those of the first only."""
     routes: list[BaseRoute] = request.app.routes
-    found = {
+    methods = {
         method
         for route in routes
         if isinstance(route, StarletteRoute) and route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods or ()
     }
-    return sorted(found)
+    return sorted(methods)
 
 
 def _check_text(values: Iterable[str]) -> None:
     # PostgreSQL cannot store it.
-    if any("\0" in one for one in values):
+    if any("\0" in value for value in values):
         raise Problem(400, "a name or a parameter contains the character NUL; remove it")
 
 
@@ -305,12 +305,12 @@ async def _body(request: Request) -> bytes:
         raise Problem(
             413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found {int(length):,}"
         )
-    found = bytearray()
+    chunks = bytearray()
     async for chunk in request.stream():
-        found += chunk
-        if len(found) > MOST_BODY_BYTES:
+        chunks += chunk
+        if len(chunks) > MOST_BODY_BYTES:
             raise Problem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
-    return bytes(found)
+    return bytes(chunks)
 
 
 def _wants_stream(request: Request) -> bool:

@@ -102,10 +102,10 @@ class Call:
             DataFormatError: it is invalid; with the path of each fault.
         """
         source = Source.of(self._document())
-        found = kind.read(source.root)
+        document = kind.read(source.root)
         source.raise_all()
-        assert found is not None  # noqa: S101 - what has no fault is read
-        return found
+        assert document is not None  # noqa: S101 - what has no fault is read
+        return document
 
     def object(self) -> dict[str, Json]:
         """Return the body as it was sent, including defaults that it names.
@@ -139,14 +139,14 @@ class Call:
         Raises:
             Problem: 422: it is not an integer, or out of range.
         """
-        given = self.query.get(name)
-        if given is None:
+        text = self.query.get(name)
+        if text is None:
             return default
-        number = natural(given)
+        number = natural(text)
         if number is not None and least <= number <= most:
             return number
         raise Problem(
-            422, f"{name}: expected an integer from {least} to {most}, found {given[:40]!r}"
+            422, f"{name}: expected an integer from {least} to {most}, found {text[:40]!r}"
         )
 
 
@@ -280,8 +280,8 @@ def _operation(route: Route) -> dict[str, Json]:
     ]
     parameters += [
         {"name": name, "in": place, "schema": dict(schema)}
-        for place, given in (("query", route.query), ("header", route.headers))
-        for name, schema in given.items()
+        for place, route_parameter in (("query", route.query), ("header", route.headers))
+        for name, schema in route_parameter.items()
     ]
     statuses = sorted({*_ALWAYS, *_WITH_BODY})
     problem: Json = {"$ref": "#/components/schemas/Problem"}
@@ -298,7 +298,7 @@ def _operation(route: Route) -> dict[str, Json]:
             schema: dict[str, Json] = {"type": "object"} if "json" in route.media else {}
             answer["content"] = {route.media: {"schema": schema}}
         responses[f"{status}"] = answer
-    found: dict[str, Json] = {
+    operation: dict[str, Json] = {
         "operationId": route.handler.__name__,
         "summary": route.summary,
         "description": f"Needs the scope `{route.scope}`.",
@@ -306,8 +306,8 @@ def _operation(route: Route) -> dict[str, Json]:
         "responses": responses,
     }
     if route.body is not None:
-        found["requestBody"] = {
+        operation["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": route.body.schema}},
         }
-    return found
+    return operation

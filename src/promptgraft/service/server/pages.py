@@ -163,15 +163,19 @@ def _job_values(call: Call) -> dict[str, object]:
 def _charts(data: ReportData) -> list[tuple[str, Chart]]:
     """Return charts of the means over rollouts and money, with their titles."""
     drawn = [rollouts_chart(data), spending_chart(data)[0]]
-    return [(f"Mean on the validation set against {one.what}", one) for one in drawn if one]
+    return [
+        (f"Mean on the validation set against {drawing.what}", drawing)
+        for drawing in drawn
+        if drawing
+    ]
 
 
 def show_candidate(call: Call) -> Reply:
     """Show a candidate and its differences from its parent."""
-    job, one = call.job, api.candidate_of(call)
-    parent = call.view.candidates[one.parents[0]] if one.parents else None
-    changes = list(changes_between(parent.texts, one.texts)) if parent else []
-    return _page("candidate.html", job=job, one=one, parent=parent, changes=changes)
+    job, candidate = call.job, api.candidate_of(call)
+    parent = call.view.candidates[candidate.parents[0]] if candidate.parents else None
+    changes = list(changes_between(parent.texts, candidate.texts)) if parent else []
+    return _page("candidate.html", job=job, one=candidate, parent=parent, changes=changes)
 
 
 def show_report(call: Call) -> Reply:
@@ -184,8 +188,8 @@ def compare(call: Call) -> Reply:
     """Compare the winners of two jobs."""
     records = []
     for name in ("first", "second"):
-        one = attrs.evolve(call, path={"job": call.query.get(name, "")})
-        with api.mirrored(one) as folder:
+        candidate_call = attrs.evolve(call, path={"job": call.query.get(name, "")})
+        with api.mirrored(candidate_call) as folder:
             records.append(read_run(folder))
     return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
 
@@ -227,8 +231,8 @@ def submit(call: Call) -> Reply:
     try:
         changes = read_changes(_changes(form))
         if form.get("what") != "plan":
-            made = call.manager.create(call.project(project), prompt, changes)
-            return _to(f"/jobs/{made.id}")
+            job = call.manager.create(call.project(project), prompt, changes)
+            return _to(f"/jobs/{job.id}")
         # Only what the caller sees: a plan tells the size of the data.
         if project in prompts:
             plan = planned(call.manager.projects[project], prompt, changes)
@@ -245,21 +249,21 @@ def _form(call: Call) -> dict[str, str]:
         raise Problem(415, f"expected a form, found {media[:100]}")
     try:
         # Bounded, because parsing takes time for every field.
-        found = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+        fields = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
     except ValueError:
         raise Problem(400, "expected a form of at most 50 fields, found more") from None
-    return {name: values[-1].strip() for name, values in found.items()}
+    return {name: values[-1].strip() for name, values in fields.items()}
 
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:
     """Return the fields of a form that are filled in, with numbers parsed."""
     names = (*_NUMBERS, "max_cost", "note", "tag", "target_score")
-    given = {name: form[name] for name in names if form.get(name)}
-    changes: dict[str, object] = dict(given)
-    for name in _NUMBERS & given.keys():
-        number = natural(given[name].removeprefix("-"))
+    values = {name: form[name] for name in names if form.get(name)}
+    changes: dict[str, object] = dict(values)
+    for name in _NUMBERS & values.keys():
+        number = natural(values[name].removeprefix("-"))
         if number is not None:
-            changes[name] = -number if given[name].startswith("-") else number
+            changes[name] = -number if values[name].startswith("-") else number
     if "dry_run" in form:
         changes["dry_run"] = True
     return changes
@@ -278,23 +282,23 @@ def show_tags(call: Call) -> Reply:
         # Candidates are on the pages of their jobs.
         if not tag.startswith(CANDIDATE_PREFIX)
     ]
-    return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
+    return _page("tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
 
 
 def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
-    found = attrs.evolve(call, path={"project": project, "prompt": prompt})
-    return api_projects.project_of(found).store(), api_projects.prompt_of(found)
+    stored_call = attrs.evolve(call, path={"project": project, "prompt": prompt})
+    return api_projects.project_of(stored_call).store(), api_projects.prompt_of(stored_call)
 
 
 def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, object]:
     """Return what a tag holds and changes, and its history if it holds one prompt."""
-    store, found = _stored(call, project, prompt)
-    rows = held(store, found, tag)
-    is_graph = found.graph is not None
+    store, stored_rows = _stored(call, project, prompt)
+    rows = held(store, stored_rows, tag)
+    is_graph = stored_rows.graph is not None
     parts = [
-        (named_in(one.name, part.part) if is_graph else part.part, part)
-        for one in rows
-        for part in one.parts
+        (named_in(row.name, part.part) if is_graph else part.part, part)
+        for row in rows
+        for part in row.parts
     ]
     before, after = (
         {name: getattr(part, side) or "" for name, part in parts} for side in ("before", "after")
@@ -316,11 +320,11 @@ def move_tag(call: Call) -> Reply:
     """Promote a tag, or roll it back."""
     form = _form(call)
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
-    one = attrs.evolve(call, path=path)
+    tag_call = attrs.evolve(call, path=path)
     if form.get("what") == "promote":
-        api_projects.promote_to(one, form.get("to", ""))
+        api_projects.promote_to(tag_call, form.get("to", ""))
     elif form.get("what") == "rollback":
-        api_projects.roll_back_to(one, form.get("revision") or None)
+        api_projects.roll_back_to(tag_call, form.get("revision") or None)
     else:
         raise Problem(422, "what: expected promote or rollback")
     return _to("/tags")

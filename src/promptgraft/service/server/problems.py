@@ -74,21 +74,23 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
 
 def problem_of(error: PromptgraftError) -> Problem:
     """Return the problem document of an error."""
-    said = str(error)
+    message = str(error)
     # The exact class: a subclass that has no type of its own must not pass for its base.
-    kind = next((name for name, one in PROBLEM_TYPES.items() if one is type(error)), "about:blank")
+    kind = next(
+        (name for name, problem in PROBLEM_TYPES.items() if problem is type(error)), "about:blank"
+    )
     match error:
         case JobNotFoundError() | RevisionNotFoundError():
-            return Problem(404, said, type=kind)
+            return Problem(404, message, type=kind)
         case JobsFullError():
-            return Problem(429, said, headers={"Retry-After": "60"}, type=kind)
+            return Problem(429, message, headers={"Retry-After": "60"}, type=kind)
         case JobConflictError() | OverrideConflictError() | JournalLockedError():
-            return Problem(409, said, type=kind)
+            return Problem(409, message, type=kind)
         case DatabaseError():
-            return Problem(503, said, headers={"Retry-After": "5"})
+            return Problem(503, message, headers={"Retry-After": "5"})
         case DataFormatError():
             first, *more = error.faults
             return Problem(422, first, faults=tuple(more))
         case CallerError():
-            return Problem(422, said)
-    return Problem(500, said)
+            return Problem(422, message)
+    return Problem(500, message)

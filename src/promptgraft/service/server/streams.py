@@ -72,22 +72,22 @@ class Feed:
         return look.has_ended and after >= look.last, chunk, after
 
     def _look(self, job: Job) -> _Look:
-        now, known = time.monotonic(), self._looks.get(job.number)
-        if known is None or now - known.at >= _SECONDS_OF_A_LOOK:
+        now, look_before = time.monotonic(), self._looks.get(job.number)
+        if look_before is None or now - look_before.at >= _SECONDS_OF_A_LOOK:
             if len(self._looks) >= _MOST_KEPT:
                 self._looks.clear()
                 self._pages.clear()
-            known = self._looks[job.number] = _Look(now, *self._manager.peek(job))
-        return known
+            look_before = self._looks[job.number] = _Look(now, *self._manager.peek(job))
+        return look_before
 
     def _page(self, job: Job, after: int) -> tuple[bytes, int]:
         behind, chunk, last = self._pages.get(job.number, (-1, b"", 0))
         # A page that was not full may have grown since.
         if behind != after or last < self._looks[job.number].last:
-            found = self._manager.events(job.id, after=after, limit=_EVENTS_PER_PAGE)
+            page = self._manager.events(job.id, after=after, limit=_EVENTS_PER_PAGE)
             # No `event:` fields: browsers would need a listener for each name.
-            lines = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in found)
-            chunk, last = b"".join(lines), found[-1][0] if found else after
+            lines = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in page)
+            chunk, last = b"".join(lines), page[-1][0] if page else after
             self._pages[job.number] = after, chunk, last
         return chunk, last
 

@@ -62,13 +62,13 @@ class Act:
     def of(cls, said: Mapping[str, Json]) -> Act:
         """Return the entry of an event."""
         event = str(said["event"])
-        asked = str(said.get("what", event))
+        name = str(said.get("what", event))
         by = str(said.get("by") or said.get("worker") or "")
-        what = "submitted" if event == "job_queued" and "by" in said else _WHAT.get(asked, asked)
+        what = "submitted" if event == "job_queued" and "by" in said else _WHAT.get(name, name)
         place, reason = said.get("tag") or said.get("to"), said.get("reason")
         detail = f" {place}" if place else f": {reason}" if reason else ""
         time = str(said.get("time", ""))[:19].replace("T", " ")
-        return cls(time=time, what=f"{what}{detail}", by=by, asked=asked)
+        return cls(time=time, what=f"{what}{detail}", by=by, asked=name)
 
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -203,10 +203,10 @@ class _Following:
         if not isinstance(event, Unknown):
             self._history.add(event)
             return
-        said = json.loads(line)
-        if str(said["event"]).startswith("job_"):
-            self._acts.append(Act.of(said))
-        elif said["event"] == "rewound":
+        line_json = json.loads(line)
+        if str(line_json["event"]).startswith("job_"):
+            self._acts.append(Act.of(line_json))
+        elif line_json["event"] == "rewound":
             # Events were retracted, and a history cannot be rewound: read it again.
             self._history = RunHistory()
             for at, earlier, _ in run_events(manager.database, job.number):

@@ -63,10 +63,10 @@ class Addition:
     def started(self, tools: Tools) -> Self:
         """Return a copy for one search."""
         kind: type = type(self)
-        own: Self = attrs.evolve(self) if attrs.has(kind) else copy.copy(self)  # type: ignore[misc]
-        own.tools = tools
-        own.start()
-        return own
+        copied: Self = attrs.evolve(self) if attrs.has(kind) else copy.copy(self)  # type: ignore[misc]
+        copied.tools = tools
+        copied.start()
+        return copied
 
     def start(self) -> None:
         """Set up the state of a search."""
@@ -75,8 +75,8 @@ class Addition:
     def settings(self) -> Mapping[str, Json]:
         """What decides the path of a run besides its name, for the fingerprint of the run."""
         fields = getattr(type(self), "__attrs_attrs__", ())  # none of what is no attrs class
-        given = [field.name for field in fields if field.init]
-        return {name: unstructure(getattr(self, name), path=name) for name in given}
+        names = [field.name for field in fields if field.init]
+        return {name: unstructure(getattr(self, name), path=name) for name in names}
 
     def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
         """Return how many rollouts of a budget are kept for :meth:`finish`.

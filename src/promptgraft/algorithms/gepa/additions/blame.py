@@ -66,7 +66,9 @@ class Blame(Addition):
         worth = partial(reflector.is_worth, attempt)
         modules = blamed_modules(attempt.turn, worth, note.blame, draw=note.draw)
         failures = {
-            name: tuple(one for one in imperfect if blamed({name: self._names[name]}, [one]))
+            name: tuple(
+                record for record in imperfect if blamed({name: self._names[name]}, [record])
+            )
             for name in note.blame
         }
         return (yield from reflector.reflect_on(attempt, modules, failures))
@@ -152,7 +154,9 @@ def blamed(
 
 def _judged(record: RolloutRecord) -> frozenset[str]:
     """Return the parts of the nodes whose output failed a metric."""
-    nodes = {one.node for one in record.verdicts if one.node and one.passed is False}
+    nodes = {
+        verdict.node for verdict in record.verdicts if verdict.node and verdict.passed is False
+    }
     return frozenset(part for step in record.steps if step.node in nodes for part in step.parts)
 
 

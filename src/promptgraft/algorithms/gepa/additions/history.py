@@ -66,4 +66,4 @@ class History(Addition):
 
     def learn(self, attempt: Attempt) -> None:
         if attempt.compared is not None:
-            self._answers.add([one for batch in attempt.compared.batches for one in batch])
+            self._answers.add([record for batch in attempt.compared.batches for record in batch])

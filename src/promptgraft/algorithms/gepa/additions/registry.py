@@ -31,8 +31,8 @@ def addition_class(name: str) -> type[Addition]:
     if name in _OWN:
         module, _, attribute = _OWN[name].partition(":")
         home = importlib.import_module(f"promptgraft.algorithms.gepa.additions.{module}")
-        own: type[Addition] = getattr(home, attribute)
-        return own
+        addition_type: type[Addition] = getattr(home, attribute)
+        return addition_type
     return _GROUP.load(name)
 
 

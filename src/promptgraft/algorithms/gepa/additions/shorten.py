@@ -115,30 +115,34 @@ class LineTrials:
 
         If the candidate fails all examples of a line, nothing is known about it, and it stays.
         """
-        left = list(lines)
+        remaining = list(lines)
         for stage in _STAGES:
-            asked = self._affordable(left, stage)
+            pairs = self._affordable(remaining, stage)
             if not stage.start:
-                left = [line for line in left if any(line is other for other, _ in asked)]
-            hurt = yield from self._try(asked)
-            left = [line for line in left if line not in hurt]
-        return [line for line in left if line.is_proven]
+                remaining = [
+                    line
+                    for line in remaining
+                    if any(line is paired_line for paired_line, _ in pairs)
+                ]
+            hurt = yield from self._try(pairs)
+            remaining = [line for line in remaining if line not in hurt]
+        return [line for line in remaining if line.is_proven]
 
     def _affordable(self, lines: Sequence[RemovableLine], stage: slice) -> _Pairs:
-        asked: list[tuple[RemovableLine, GepaExample]] = []
+        pairs: list[tuple[RemovableLine, GepaExample]] = []
         lacking = set[str]()
         for line in lines:
             for example in line.examples[stage]:
                 more = set() if self._score(example) is not None else {example.id}
-                if len(asked) + 1 + len(lacking | more) <= self.room:
-                    asked.append((line, example))
+                if len(pairs) + 1 + len(lacking | more) <= self.room:
+                    pairs.append((line, example))
                     lacking |= more
-        self.room -= len(asked) + len(lacking)
-        return asked
+        self.room -= len(pairs) + len(lacking)
+        return pairs
 
     def _try(self, asked: _Pairs) -> Asking[list[RemovableLine]]:
         """Return the lines whose loss hurts, or may, on the examples that they are tried on."""
-        lacking = {one.id: one for _, one in asked if self._score(one) is None}
+        lacking = {example.id: example for _, example in asked if self._score(example) is None}
         whole, *parts = yield from Together(
             [
                 _on(f"{self.position}/0/best", self.parent, *lacking.values()),
@@ -228,7 +232,7 @@ class Shorten(Addition):
             return
         self._entry = self.tools.validator.begin(alone=True)
         parent = self._parent
-        redundant, others = self._split(parent)
+        redundant, necessary = self._split(parent)
         lowest, chance = self._bounds()
         scores = ((name, tried.score_of(parent)) for name, tried in self._tried.items())
         trials = LineTrials(
@@ -240,7 +244,7 @@ class Shorten(Addition):
             room=kit.budget.left - self._room,
             scorer=kit.scorer,
         )
-        removable = yield from trials.run(others)
+        removable = yield from trials.run(necessary)
         for name, score in trials.added.items():
             self._tried[name].scores.append((parent.digest, score))
         spared = yield from self._try_together([*redundant, *removable], parent, trials.position)
@@ -257,11 +261,11 @@ class Shorten(Addition):
         redundant = {
             line
             for module in self._modules
-            for line in replaced([line for one, line in added if one == module])
+            for line in replaced([line for owner, line in added if owner == module])
         }
         # Trying these before the others would be one more wait for the slowest call.
         presumed = self._removable(parent, [at for at in added if at[1] in redundant])
-        gone = [one.at for one in presumed]
+        gone = [line.at for line in presumed]
         return presumed, self._removable(parent, [at for at in added if at not in gone], gone)
 
     def _removable(
@@ -283,29 +287,29 @@ class Shorten(Addition):
         best, (_, chance) = self.tools.kit.population.pool.best, self._bounds()
         for _ in range(_ROUNDS):
             examples: dict[str, GepaExample] = {}
-            for one in lines:
-                new = (each for each in one.examples if each.id not in {*used, *examples})
+            for line in lines:
+                new = (each for each in line.examples if each.id not in {*used, *examples})
                 examples |= {each.id: each for each in islice(new, 1)}
             while examples and not self.tools.kit.budget.affords(self._room + 2 * len(examples)):
                 examples.popitem()
-            child = self._without(parent, [one.at for one in lines], best) if examples else None
+            child = self._without(parent, [line.at for line in lines], best) if examples else None
             if child is None:
                 break
             used.update(examples)
             before, after = yield from Together(
                 [
-                    _on(f"{position}/{_number(child)}/{leg}", one, *examples.values())
-                    for leg, one in (("best", parent), ("line", child))
+                    _on(f"{position}/{_number(child)}/{leg}", tried_candidate, *examples.values())
+                    for leg, tried_candidate in (("best", parent), ("line", child))
                 ]
             )
             gains = zip(examples, scores(before), scores(after), strict=True)
             back = {
-                one.number
+                line.number
                 for name, with_it, without_it in gains
                 if with_it is not None and without_it is not None and with_it - without_it > chance
-                for one in self._about(name, lines)
+                for line in self._about(name, lines)
             }
-            lines = [one for one in lines if one.number not in back]
+            lines = [line for line in lines if line.number not in back]
             if not back:
                 break
         return lines
@@ -316,12 +320,14 @@ class Shorten(Addition):
         words, every = self._tried[name].words, 1 + len(self._tried)
         near = [
             math.fsum(
-                math.log(every / counts[word]) for word in words.intersection(one.at[1].words)
+                math.log(every / counts[word]) for word in words.intersection(line.at[1].words)
             )
-            for one in lines
+            for line in lines
         ]
         return [
-            one for one, found in zip(lines, near, strict=True) if found and 2 * found >= max(near)
+            line
+            for line, nearness in zip(lines, near, strict=True)
+            if nearness and 2 * nearness >= max(near)
         ]
 
     def _drop(self, parent: Candidate, spared: _Dropped, step: int) -> Asking[None]:
@@ -347,15 +353,17 @@ class Shorten(Addition):
 
     def _bounds(self) -> tuple[float, float]:
         """Return the lowest score seen, and the loss up to which chance is assumed."""
-        seen = [score for tried in self._tried.values() for _, score in tried.scores]
-        return min(seen), _CHANCE * (max(seen) - min(seen))
+        scores = [score for tried in self._tried.values() for _, score in tried.scores]
+        return min(scores), _CHANCE * (max(scores) - min(scores))
 
     @property
     def _modules(self) -> list[Module]:
-        return [one for one in self.tools.kit.target.modules if not one.is_example]
+        return [module for module in self.tools.kit.target.modules if not module.is_example]
 
     def _keys_of(self, candidate: Candidate) -> frozenset[tuple[str, str]]:
-        texts = ((one.name, self.tools.kit.target.text(one, candidate)) for one in self._modules)
+        texts = (
+            (module.name, self.tools.kit.target.text(module, candidate)) for module in self._modules
+        )
         return frozenset((name, line.key) for name, text in texts for line in lines_of(text))
 
     def _added(self, parent: Candidate) -> list[tuple[Module, Line]]:
@@ -367,7 +375,9 @@ class Shorten(Addition):
         source = self._keys_of(baseline)
         texts = [self.tools.kit.target.text(one, baseline) for one in self._modules]
         defined = {line.label for text in texts for line in lines_of(text) if line.label}
-        described = [(one, self.tools.kit.target.describe(one, parent)) for one in self._modules]
+        described = [
+            (module, self.tools.kit.target.describe(module, parent)) for module in self._modules
+        ]
         return [
             (module, line)
             for module, found in described
@@ -383,9 +393,9 @@ class Shorten(Addition):
         answered with the line, then by how much better than without it.
         """
         shared = {name: tried.words.intersection(line.words) for name, tried in self._tried.items()}
-        counts = Counter(word for found in shared.values() for word in found)
-        said = (module.name, line.key)
-        holders = {digest for digest, keys in self._keys.items() if said in keys}
+        counts = Counter(word for shared_words in shared.values() for word in shared_words)
+        named_line = (module.name, line.key)
+        holders = {digest for digest, keys in self._keys.items() if named_line in keys}
         ranked = []
         for name, tried in self._tried.items():
             sides: tuple[list[float], list[float]] = ([], [])
@@ -403,21 +413,21 @@ class Shorten(Addition):
     def _without(self, parent: Candidate, dropped: _Dropped, position: int) -> Candidate | None:
         """Return a candidate without some lines; None if one of its texts is not valid."""
         target = self.tools.kit.target
-        found, modules = parent, tuple(dict.fromkeys(module for module, _ in dropped))
+        shortened, modules = parent, tuple(dict.fromkeys(module for module, _ in dropped))
         try:
             for module in modules:
-                lines = (line for one, line in dropped if one == module)
+                lines = (line for owner, line in dropped if owner == module)
                 text = without(target.text(module, parent), lines)
-                found = target.graft(
-                    found, module, text, parents=(position,), examples=self.tools.kit.validation
+                shortened = target.graft(
+                    shortened, module, text, parents=(position,), examples=self.tools.kit.validation
                 )
         except InvalidProposalError:
             return None
         before, after = (
-            sum(len(target.text(module, one)) for module in self._modules)
-            for one in (parent, found)
+            sum(len(target.text(module, candidate)) for module in self._modules)
+            for candidate in (parent, shortened)
         )
-        return attrs.evolve(found, modules=modules, shortened=1 - after / before)
+        return attrs.evolve(shortened, modules=modules, shortened=1 - after / before)
 
     def _race(self, child: Candidate, parent: Candidate, step: int) -> Asking[bool]:
         """Return whether a shorter candidate replaces the best one.

@@ -168,17 +168,17 @@ class WholeDraft(Draft):
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
     """Return as many of the first modules as fit into one question, all of the same prompt."""
-    left = _MOST_CHARS
-    found: list[Module] = []
+    remaining = _MOST_CHARS
+    chosen: list[Module] = []
     prompts = [module.name.rpartition("#")[0] for module in modules]
     for module, prompt in zip(modules, prompts, strict=True):
         if prompt != prompts[0]:
             continue
-        left -= len(text(module))
-        if left < 0 and found:
+        remaining -= len(text(module))
+        if remaining < 0 and chosen:
             break
-        found.append(module)
-    return tuple(found)
+        chosen.append(module)
+    return tuple(chosen)
 
 
 def question_on_all(
@@ -205,11 +205,11 @@ def question_on_all(
         refused: the previous reply, and why it could not be used, if there is one.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
-    others = dict(parts[0].neighbours)
+    neighbours = dict(parts[0].neighbours)
     problem, previous = refused
     whole = attrs.evolve(
         parts[0],
-        neighbours=[(name, _summary(others[name])) for name in others if name not in marks],
+        neighbours=[(name, _summary(neighbours[name])) for name in neighbours if name not in marks],
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
@@ -228,16 +228,18 @@ def question_on_all(
         if any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
         else "",
     )
-    known = digest([WHOLE.key, params])  # without answers and objectives, as of one part
+    question_digest = digest([WHOLE.key, params])  # without answers and objectives, as of one part
     if objectives or whole.answers is not None:
-        told = [objectives.get(record.example_id, "") for record in scored]
-        shown = [
-            example_of(record, seen, marks, objectives=line)
-            for record, seen, line in zip(scored, better, told, strict=True)
+        objective_lines = [objectives.get(record.example_id, "") for record in scored]
+        shown_examples = [
+            example_of(record, improved, marks, objectives=line)
+            for record, improved, line in zip(scored, better, objective_lines, strict=True)
         ]
         output = fenced_part(with_answers(whole).output)
-        params = attrs.evolve(params, output=output, examples="\n\n".join(shown))
-    return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=known)
+        params = attrs.evolve(params, output=output, examples="\n\n".join(shown_examples))
+    return Question(
+        position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=question_digest
+    )
 
 
 class Edit(NamedTuple):
@@ -273,7 +275,7 @@ def add_edits(
     """
     draft.is_partial = False
     by_mark = dict(_marked(draft.parts))
-    kept = {change.module for change in draft.changes}
+    edited_modules = {change.module for change in draft.changes}
     changes = list(draft.changes)
     unchanged: list[InvalidProposalError] = []
     text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
@@ -281,7 +283,7 @@ def add_edits(
     faults = [("", error) for error in read.faults]
     for mark, edit in read.edits.items():
         part, text = by_mark[mark], edit.text.lstrip("\n")
-        if part[0] in kept:
+        if part[0] in edited_modules:
             continue
         try:
             whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
@@ -291,7 +293,7 @@ def add_edits(
                 unchanged.append(error)
             else:
                 faults.append((f"{mark}: ", error))
-    if len(changes) == len(kept):
+    if len(changes) == len(edited_modules):
         raise ([error for _, error in faults] or unchanged or [_no_edit()])[0]
     draft.changes = tuple(changes)
     if faults:
@@ -327,40 +329,40 @@ def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
         raise _unreadable("edits: expected a list of objects", edits)
     if not edits:
         raise _no_edit()
-    found: dict[str, Edit] = {}
+    edits_read: dict[str, Edit] = {}
     faults: list[InvalidProposalError] = []
-    left = set(marks)
-    for number, given in enumerate(edits, start=1):
+    unread_marks = set(marks)
+    for number, entry in enumerate(edits, start=1):
         where = f"edit {number}: "
         try:
-            mark, edit = _read_edit(given, where)
+            mark, edit = _read_edit(entry, where)
         except InvalidProposalError as error:
             faults.append(error)
             continue
-        if mark in left:
-            left.remove(mark)
-            found[mark] = edit
+        if mark in unread_marks:
+            unread_marks.remove(mark)
+            edits_read[mark] = edit
         else:
-            found.pop(mark, None)  # of two texts for a part neither is the one that is meant
+            edits_read.pop(mark, None)  # of two texts for a part neither is the one that is meant
             expected = f"{where}part: expected one of {listed(marks)}, each once"
             faults.append(_unreadable(expected, mark))
-    if not found:
+    if not edits_read:
         raise faults[0]
-    return ReadEdits(found, faults)
+    return ReadEdits(edits_read, faults)
 
 
 def _read_edit(given: Json, where: str) -> tuple[str, Edit]:
     fields = fields_in(given, ("part", "text"), optional=("reason",), where=where)
     mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
-    said, reason = fields["text"], fields.get("reason")
-    text = one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text")
-    told = " ".join(reason.split()) if isinstance(reason, str) else ""
-    return mark, Edit(text, clip(told, _REASON_CHARS, around=" "))
+    new_text, reason = fields["text"], fields.get("reason")
+    text = one_line(new_text) if isinstance(new_text, dict) else text_in(new_text, f"{where}text")
+    why = " ".join(reason.split()) if isinstance(reason, str) else ""
+    return mark, Edit(text, clip(why, _REASON_CHARS, around=" "))
 
 
 def _unreadable(expected: str, value: Json) -> InvalidProposalError:
-    found = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {found}")
+    shown_value = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
+    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {shown_value}")
 
 
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
@@ -371,8 +373,8 @@ def _shown(mark: str, part: ModuleDescription) -> str:
     title = "" if part.title in part.name else f" ({in_one_line(part.title)})"
     text = fenced(part.text) if part.text else "It has no text yet."
     types = f"**Types:**\n\n{fenced_part(part.schema)}" if part.schema else ""
-    said = (f"**{mark}:** {in_one_line(part.name)}{title}", text, limits_of(part), types)
-    return "\n\n".join(filter(None, said))
+    heading = (f"**{mark}:** {in_one_line(part.name)}{title}", text, limits_of(part), types)
+    return "\n\n".join(filter(None, heading))
 
 
 def _summary(text: str) -> str:

@@ -101,15 +101,17 @@ class LinePlan:
                 change = graft(changes[-1].candidate, part, text)
             except InvalidProposalError:
                 return changes
-            own = [one.reason for one in changes if one.module == module]
-            others = (one for one in changes if one.module != module)
-            return (*others, attrs.evolve(change, reason=own[0] if own else reason))
+            reasons = [change.reason for change in changes if change.module == module]
+            elsewhere = (change for change in changes if change.module != module)
+            return (*elsewhere, attrs.evolve(change, reason=reasons[0] if reasons else reason))
 
         for module in dict.fromkeys(module for module, _ in self.idle):
             text = target.text(module, changes[-1].candidate)
-            left = without(text, [one for one in lines_of(text) if (module, one.key) in self.idle])
-            if left != text:
-                changes = with_text(module, left, _DROPPED)
+            shortened = without(
+                text, [line for line in lines_of(text) if (module, line.key) in self.idle]
+            )
+            if shortened != text:
+                changes = with_text(module, shortened, _DROPPED)
         for rule in self.carried:
             before = target.text(rule.module, changes[-1].candidate)
             text = with_rule(before, rule)
@@ -164,9 +166,9 @@ class LineHistory:
         target = self.target
         baseline = target.baseline()
         self._first = {
-            one: frozenset(line.key for line in lines_of(target.text(one, baseline)))
-            for one in target.modules
-            if not (one.is_example or target.describe(one, baseline).as_json)
+            module: frozenset(line.key for line in lines_of(target.text(module, baseline)))
+            for module in target.modules
+            if not (module.is_example or target.describe(module, baseline).as_json)
         }
 
     def note(self, plan: LinePlan, lines: Iterable[AddedLine]) -> None:
@@ -213,12 +215,16 @@ class LineHistory:
             earlier = self._complaints.setdefault(record.example_id, {})
             is_perfect = score >= self.perfect
             complaint = frozenset[str]() if is_perfect else complaint_of(record, stop_words)
-            asked = frozenset(folded_words(record.inputs_repr))
-            blamed = addressed.lines(complaint, asked)
+            words = frozenset(folded_words(record.inputs_repr))
+            blamed = addressed.lines(complaint, words)
             self._credits.subtract(blamed)
             if is_perfect or complaint:
-                found = (addressed.lines(one, asked) for one in earlier)
-                alone = dict.fromkeys(those[0] for those in found if len(those) == 1)
+                lines_by_module = (addressed.lines(lines, words) for lines in earlier)
+                alone = dict.fromkeys(
+                    addressed_lines[0]
+                    for addressed_lines in lines_by_module
+                    if len(addressed_lines) == 1
+                )
                 self._credits.update([place for place in alone if place not in blamed])
             if complaint:
                 earlier[complaint] = None
@@ -228,7 +234,7 @@ class LineHistory:
     def of(self, parent: Candidate) -> LinePlan:
         """Return what the next child of a parent does with the lines."""
         lines = self._lines(parent)
-        places = dict.fromkeys((one, line.key) for one in lines for line in lines[one])
+        places = dict.fromkeys((module, line.key) for module in lines for line in lines[module])
         defining = {(one, line.key) for one in lines for line in lines[one] if line.label}
         most: dict[str, int] = {}
         for place in places:
@@ -249,26 +255,26 @@ class LineHistory:
         Of equal lines for several parts only the one with the most credit is carried, and none if
         the parent has it in a part where it has as much.
         """
-        held: dict[str, list[Place]] = {}
+        holders: dict[str, list[Place]] = {}
         for place in places:
-            held.setdefault(_content(place), []).append(place)
-        found: dict[str, CarriedRule] = {}
+            holders.setdefault(_content(place), []).append(place)
+        rules: dict[str, CarriedRule] = {}
         for rule, tries in self._tries.items():
             content, credit = _content(rule.place), self._credits[rule.place]
-            others = held.get(content, [])
-            if content in found:
-                others = [*others, found[content].place]
+            rivals = holders.get(content, [])
+            if content in rules:
+                rivals = [*rivals, rules[content].place]
             if (
                 tries < _MOST_TRIES
                 and credit >= 0
-                and rule.place not in others
-                and all(self._credits[other] < credit for other in others)
+                and rule.place not in rivals
+                and all(self._credits[rival] < credit for rival in rivals)
             ):
-                found[content] = rule
-        return tuple(found.values())
+                rules[content] = rule
+        return tuple(rules.values())
 
     def _lines(self, candidate: Candidate) -> dict[Module, list[Line]]:
-        return {one: lines_of(self.target.text(one, candidate)) for one in self._first}
+        return {module: lines_of(self.target.text(module, candidate)) for module in self._first}
 
 
 def _content(place: Place) -> str:

@@ -80,14 +80,14 @@ class FeedbackTerms:
 
     def learn(self, records: Iterable[RolloutRecord]) -> None:
         """Count the words of some feedback."""
-        said = [_feedback_words(record) for record in records if record.feedback is not None]
-        self._total += len(said)
-        for words in said:
+        complaints = [_feedback_words(record) for record in records if record.feedback is not None]
+        self._total += len(complaints)
+        for words in complaints:
             self._counts.update(words)
         most = max(_SELDOM, _STOP_WORD_SHARE * self._total)
         # Other words have not become more frequent.
         self.stop_words = frozenset(
-            word for word in self.stop_words.union(*said) if self._counts[word] > most
+            word for word in self.stop_words.union(*complaints) if self._counts[word] > most
         )
 
 
@@ -123,7 +123,7 @@ class Effect:
         scores = scorer.score(before), scorer.score(after)
         if scores[0] is None or scores[1] is None:
             return None
-        old, new = (complaint_of(one, stop_words) for one in (before, after))
+        old, new = (complaint_of(record, stop_words) for record in (before, after))
         return cls((scores[0], scores[1]), (old, new))
 
     def is_help_of(self, words: Collection[str], *, enough: float) -> bool:
@@ -169,8 +169,10 @@ def added_lines(
     """
     pairs = list(zip(before, after, strict=True))
     effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
-    seen = [score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None]
-    chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
+    scores = [
+        score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None
+    ]
+    chance = _CHANCE * (max(scores) - min(scores)) if scores else 0.0
     weights = _weights(before)
     for change, rows, line, old in _added(kit, changes):
         near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
@@ -214,18 +216,25 @@ def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Change, list[s
 
 def _weights(records: Records) -> list[Mapping[str, float]]:
     """Return the distinguishing words of each rollout with their inverse document frequencies."""
-    said = [
-        {*folded_words(f"{one.inputs_repr} {one.feedback.feedback if one.feedback else ''}")}
-        for one in records
+    words_by_record = [
+        {
+            *folded_words(
+                f"{record.inputs_repr} {record.feedback.feedback if record.feedback else ''}"
+            )
+        }
+        for record in records
     ]
-    counts, most = Counter(word for words in said for word in words), _TOLD_APART * len(said)
+    counts, most = (
+        Counter(word for words in words_by_record for word in words),
+        _TOLD_APART * len(words_by_record),
+    )
     return [
         {
-            word: math.log((1 + len(said)) / counts[word])
+            word: math.log((1 + len(words_by_record)) / counts[word])
             for word in words
             if counts[word] <= max(1, most)
         }
-        for words in said
+        for words in words_by_record
     ]
 
 
@@ -244,8 +253,8 @@ class Addressed:
         """Return it for the lines of all parts."""
         every = {
             (module, line.key): frozenset(line.words)
-            for module, those in lines.items()
-            for line in those
+            for module, module_lines in lines.items()
+            for line in module_lines
         }
         counts = Counter(word for words in every.values() for word in words)
         most = max(1, _TOLD_APART * len(every))
@@ -262,11 +271,11 @@ class Addressed:
             complaint: the words that identify it; none for no complaint.
             asked: the words of the input.
         """
-        said = complaint.union(asked)
+        vocabulary = complaint.union(asked)
         return tuple(
             place
             for place, words in self.words.items()
             if complaint
             and len(complaint & words) >= _SAME * len(complaint)
-            and len(said & words) >= _SAME * max(1, len(words))
+            and len(vocabulary & words) >= _SAME * max(1, len(words))
         )

@@ -93,7 +93,7 @@ class MisplacedRules:
         if self._rests:
             self._rests -= 1
             return
-        left, found = self.most, list[MisplacedRule]()
+        remaining, misplaced = self.most, list[MisplacedRule]()
         for line in lines:
             # A definition that is moved is missing where it was.
             stays = line.helped or line.label
@@ -109,18 +109,20 @@ class MisplacedRules:
                 example=about[line.place],
                 enough=line.enough,
             )
-            if rule.cost <= left:
-                left -= rule.cost
-                found.append(rule)
-        if found:
-            self._waiting.append(tuple(found))
+            if rule.cost <= remaining:
+                remaining -= rule.cost
+                misplaced.append(rule)
+        if misplaced:
+            self._waiting.append(tuple(misplaced))
 
     def _others(self, module: Module, record: RolloutRecord) -> tuple[Module, ...]:
         """Return the parts of the same kind that the model was shown in that rollout."""
         return tuple(
-            one
-            for one in self.kit.target.modules
-            if one.kind == module.kind and one != module and one.owner not in record.hidden
+            candidate_module
+            for candidate_module in self.kit.target.modules
+            if candidate_module.kind == module.kind
+            and candidate_module != module
+            and candidate_module.owner not in record.hidden
         )
 
 
@@ -145,8 +147,8 @@ class _PlaceSearch:
         if helped:
             self.helps, self.places = True, self.tried
         else:
-            left = (one for one in self.places if one not in self.tried)
-            self.places = tuple(left) if self.helps else ()
+            untried = (place for place in self.places if place not in self.tried)
+            self.places = tuple(untried) if self.helps else ()
         self.tried = self.places[: len(self.places) // 2]
 
 
@@ -184,20 +186,20 @@ class Relocation:
         ]
         count, waiting = 0, searches
         while waiting:
-            asked = []
+            pairs = []
             for search in waiting:
                 child = self._with(parent, search.rule, search.tried)
                 if child is not None:
                     where = f"{self.attempt.position}/move/{count}"
                     examples = [search.rule.example]
                     rollouts = Rollouts(position=where, candidate=child, examples=examples)
-                    asked.append((search, rollouts))
+                    pairs.append((search, rollouts))
                     count += 1
-            answers = yield from Together([rollouts for _, rollouts in asked])
-            for (search, _), [after] in zip(asked, answers, strict=True):
+            answers = yield from Together([rollouts for _, rollouts in pairs])
+            for (search, _), [after] in zip(pairs, answers, strict=True):
                 rule = search.rule
                 search.learn(helped=self._helped(rule, before[rule.example.id], after))
-            waiting = [search for search, _ in asked if search.tried]
+            waiting = [search for search, _ in pairs if search.tried]
         child, moved = parent, set[str]()
         for search in searches:
             if not search.helps:
@@ -228,10 +230,10 @@ class Relocation:
         target = self.kit.target
         texts = {module: target.text(module, onto) for module in (*places, rule.module)}
         for module, text in texts.items():
-            own = [line for line in lines_of(text) if line.key == rule.key]
+            same_lines = [line for line in lines_of(text) if line.key == rule.key]
             if module == rule.module:
-                texts[module] = without(text, own)
-            elif not own:
+                texts[module] = without(text, same_lines)
+            elif not same_lines:
                 texts[module] = f"{text}\n{rule.text}"
         position, minibatch = self.attempt.parent, self.attempt.minibatch
         try:

@@ -50,25 +50,25 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
     Headings, fenced blocks and tables are left out. Indented lines belong to the line above them
     that is not indented, and so does the rest of a sentence that continues on the next line.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     heading, is_fenced, indent, is_adjacent = "", False, 0, False
     for place, line in enumerate(text.split("\n")[:_MOST_LINES]):
         bare = line.strip()
         depth = len(line) - len(line.lstrip())
-        fixed = bare.endswith(":") or any(one in line for one in placeholders)
+        fixed = bare.endswith(":") or any(placeholder in line for placeholder in placeholders)
         if _FENCE.match(bare) or is_fenced:
             is_fenced ^= bool(_FENCE.match(bare))
-            if found and is_adjacent:
-                found[-1].is_fixed = True
+            if lines and is_adjacent:
+                lines[-1].is_fixed = True
             is_adjacent = False
         elif not bare:
             is_adjacent = False
         elif _STRUCTURE.match(bare):
             # Structure separates: lines below it continue neither it nor a line above it.
             heading, is_adjacent, indent = bare, False, len(text)
-            found.append(Line([], "", [], is_fixed=True))
-        elif found and (depth > indent or (is_adjacent and bare[0].islower())):
-            above = found[-1]
+            lines.append(Line([], "", [], is_fixed=True))
+        elif lines and (depth > indent or (is_adjacent and bare[0].islower())):
+            above = lines[-1]
             above.places.append(place)
             above.key = f"{above.key} {_said(bare)}"
             above.words += folded_words(bare)
@@ -76,10 +76,10 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
             is_adjacent = True
         else:
             key, words = f"{heading}\n{_said(bare)}", folded_words(bare)
-            found.append(Line([place], key, words, fixed, _label(heading, bare)))
+            lines.append(Line([place], key, words, fixed, _label(heading, bare)))
             indent, is_adjacent = depth, True
             heading = bare if bare.endswith(":") else heading
-    return [line for line in found if line.words and not line.is_fixed]
+    return [line for line in lines if line.words and not line.is_fixed]
 
 
 def _label(heading: str, bare: str) -> str:
@@ -102,8 +102,8 @@ def _said(bare: str) -> str:
 def without(text: str, dropped: Iterable[Line]) -> str:
     """Return a text without some of its lines, or unchanged if nothing would be left."""
     gone = {place for line in dropped for place in line.places}
-    left = "\n".join(line for place, line in enumerate(text.split("\n")) if place not in gone)
-    return left if left.strip() else text
+    kept_text = "\n".join(line for place, line in enumerate(text.split("\n")) if place not in gone)
+    return kept_text if kept_text.strip() else text
 
 
 def exchanged(text: str, line: Line, other: str) -> str:
