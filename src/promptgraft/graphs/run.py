@@ -291,11 +291,11 @@ class Run:
         step = self.last = Opened(f"{self._place}{self._places}", node, after, input_shown)
         self._check_edges(node)
         self._check_count(node)
-        own, around = Branch(self.session, place=step.id), self._open
+        branch, around = Branch(self.session, place=step.id), self._open
         error = ""
         try:
             self._open = step
-            yield step, own
+            yield step, branch
         except Exception as failure:
             if isinstance(failure, (ProviderError, LimitReachedError)):
                 self.fault = failure
@@ -303,7 +303,7 @@ class Run:
             raise
         finally:
             self._open = around
-            self._close(step, own, error=error)
+            self._close(step, branch, error=error)
 
     def _check_edges(self, node: str) -> None:
         edges = self.settings.edges
