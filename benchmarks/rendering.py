@@ -23,8 +23,8 @@ from promptgraft import (
     PromptTemplate,
 )
 from promptgraft.overrides.base_store import BasePromptOverridesStore
+from promptgraft.overrides.parts.added_example import AddedTaskExample
 from promptgraft.overrides.store import PromptOverridesStore
-from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.prompt import (
     Described,
     TaskExample,

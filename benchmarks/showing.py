@@ -35,8 +35,8 @@ from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest_text
 from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts.section import SectionOverride
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.section import SectionOverride
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, make_run
 from promptgraft.runs.report.page import write_report

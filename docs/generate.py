@@ -127,14 +127,22 @@ def pages() -> dict[str, str]:
 def names_of(page: Page) -> dict[str, tuple[str, Any]]:
     """Return what a page documents: by name, the module to import it from and the object."""
     found: dict[str, tuple[str, Any]] = {}
-    for name in promptgraft.__all__:
-        home = _HOMES.get(name, "")
+    for name, home in _HOMES.items():
         if any(home == prefix or home.startswith(f"{prefix}.") for prefix in page.homes):
-            found[name] = ("promptgraft", getattr(promptgraft, name))
+            found[name] = (_door(name, home), getattr(promptgraft, name))
     for path in page.modules:
         module = importlib.import_module(path)
         found |= {name: (path, getattr(module, name)) for name in _offered(module)}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def _door(name: str, home: str) -> str:
+    """Return the package that users import a name from: the topmost that offers it."""
+    if name in promptgraft.__all__:
+        return "promptgraft"
+    steps = home.split(".")
+    packages = (".".join(steps[:end]) for end in range(2, len(steps) + 1))
+    return next(path for path in packages if name in _offered(importlib.import_module(path)))
 
 
 def _offered(module: ModuleType) -> list[str]:

@@ -20,6 +20,7 @@ TESTS = {
     "baml": "tests/baml",
     "bedrock": "tests/adapters/test_hosted.py",
     "dask": "tests/optimizers/test_dask.py",
+    "images": "tests/content/test_thumbnails.py",
     "litellm": "tests/adapters/test_litellm.py",
     "metrics": "tests/evals/metrics",
     "mlflow": "tests/integrations/test_mlflow_runs.py",

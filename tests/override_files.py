@@ -30,8 +30,8 @@ from promptgraft.overrides import (
     ToolOverride,
 )
 from promptgraft.overrides.codec import make_revision, marked
-from promptgraft.parts import KINDS
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts import KINDS
+from promptgraft.overrides.parts.entry import Entry
 
 Plain = dict[str, Any]
 Place = tuple[str | int, ...]

@@ -24,9 +24,9 @@ from promptgraft.overrides import (
     PromptOverridesStore,
     diff_override,
 )
+from promptgraft.overrides.parts import KINDS
+from promptgraft.overrides.parts.entry import UNBOUND
 from promptgraft.overrides.resolution import bound_entry
-from promptgraft.parts import KINDS
-from promptgraft.parts.entry import UNBOUND
 from promptgraft.search import Optimizer, StopReason
 from promptgraft.testing import PromptOverridesStoreContract
 from test_docs import python_blocks
@@ -156,5 +156,5 @@ def test_the_page_takes_public_names_where_there_are_any() -> None:
         "promptgraft.adapters.base.answered",
         "promptgraft.cli.exits.ExitCode",
         "promptgraft.cli.output.echo",
-        "promptgraft.parts.entry.Entry",
+        "promptgraft.overrides.parts.entry.Entry",
     }

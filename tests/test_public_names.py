@@ -81,6 +81,15 @@ def homes_in(package: str) -> dict[str, str]:
     }
 
 
+SPECIFIED = """
+Deadline EventBus GepaConfig GepaExample GepaOptimizer GepaResult InMemoryPromptOverridesStore
+LocalPromptOverridesStore MarkdownSection OptimizationContext OverlayPromptOverridesStore
+PersistenceScope Prompt PromptEvaluationError PromptOverride PromptResponse PromptTemplate
+ProviderAdapter RolloutFeedback SectionOverride SectionVisibility Session TaskExample
+TaskExamplesSection TaskStep Tool ToolExample ToolExampleTarget default_example_formatter
+default_trace_formatter hash_task_example hash_tool_example
+"""
+"""The names that the specification of GepaOptimizer imports from the package."""
 LAZY = [package for package in PACKAGES if hasattr(import_(package), "_NAMES")]
 
 
@@ -88,7 +97,20 @@ def test_the_packages_of_which_others_need_a_part_import_their_names_late() -> N
     assert {"promptgraft", "promptgraft.search", "promptgraft.targets", "promptgraft.agents"} <= {
         *LAZY
     }
-    assert sorted(promptgraft.__all__) == sorted([*homes_in("promptgraft"), "__version__"])
+
+
+def test_the_package_offers_few_names_and_the_others_have_a_door_of_their_own() -> None:
+    assert len(promptgraft.__all__) <= 40
+    homes = homes_in("promptgraft")
+    assert {*promptgraft.__all__} <= {*homes, "__version__"}
+    offers = {name for package in PACKAGES[1:] for name in offered(import_(package))}
+    errors = {name for name, home in homes.items() if home.startswith("promptgraft.errors.")}
+    assert {*homes} - {*promptgraft.__all__} <= offers | errors
+
+
+def test_the_names_of_the_specification_can_be_imported_from_the_package() -> None:
+    for name in SPECIFIED.split():
+        assert getattr(promptgraft, name) is not None
 
 
 @pytest.mark.parametrize("package", LAZY)

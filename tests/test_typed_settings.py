@@ -14,7 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SETTINGS = """
 from promptgraft import *
+from promptgraft.adapters import ModelPrice, Prices
+from promptgraft.algorithms.gepa import *
 from promptgraft.evals.metrics import Exact
+from promptgraft.project import aoptimize
+from promptgraft.search import *
 from promptgraft.runtime import SessionProtocol
 
 def judge(

@@ -11,7 +11,12 @@ import attrs
 _ONE = re.compile(r"The part is: \w+ (\S+)\n\n(`{3,})\n(.*?)\n\2\n", re.DOTALL)
 _UNNAMED = re.compile(r"perform a task for me:\n+(`{3,})\n(.*?)\n\1\n", re.DOTALL)
 _MARKED = re.compile(
-    r"^\*\*(P\d+):\*\* \w+ (\S+)[^\n]*\n\n(`{3,})\n(.*?)\n\3$", re.DOTALL | re.MULTILINE
+    r"^\*\*(P\d+):\*\* (\w+) (\S+)[^\n]*\n\n(`{3,})\n(.*?)\n\4$", re.DOTALL | re.MULTILINE
+)
+_IN_BLOCKS = "Reply with one fenced block for each part"
+_BRIEF = "Do not let a part grow"
+_TRIED = re.compile(
+    r"^(?:Tried, and not better|Better on the cases).*\n((?:(?:[-+] |\w+ \S+:).*\n)*)", re.MULTILINE
 )
 _ANSWER = re.compile(r"\[([a-z]+-\d+)\] ([a-z ]+)")
 _FEEDBACK = re.compile(r"expected (\w+), answered (\w+)|\w+ wants \w+ \(\w+\)")
@@ -48,14 +53,23 @@ class Read:
         parts: the texts that may change, by name.
         marks: how the reply refers to them; empty if the reply is the text itself.
         answers: the answers that it shows.
+        is_in_blocks: whether the reply is a block for each part, by its whole name.
+        is_brief: whether it asks for texts that do not grow.
+        failed: lines that were added and did not help.
     """
 
     parts: Mapping[str, str]
     marks: Mapping[str, str]
     answers: tuple[Answer, ...]
+    is_in_blocks: bool = False
+    is_brief: bool = False
+    failed: tuple[str, ...] = ()
 
     def reply(self, texts: Mapping[str, str]) -> str:
         """Return new texts in the form that the question asks for."""
+        if self.is_in_blocks:
+            blocks = (f"It failed.\n```{self.marks[name]}\n{texts[name]}\n```" for name in texts)
+            return "\n".join(blocks)
         if self.marks:
             edits = [{"part": self.marks[name], "text": text} for name, text in texts.items()]
             return f"```json\n{json.dumps({'edits': edits})}\n```"
@@ -72,9 +86,22 @@ def read(question: str) -> Read:
     answers = _answers(question)
     marked = _MARKED.findall(question)
     if marked:
-        parts = {name: text for _, name, _, text in marked}
-        marks = {name: mark for mark, name, _, _ in marked}
-        return Read(parts=parts, marks=marks, answers=answers)
+        is_in_blocks = _IN_BLOCKS in question
+        return Read(
+            parts={name: text for *_, name, _, text in marked},
+            marks={
+                name: f"{kind} {name}" if is_in_blocks else mark for mark, kind, name, *_ in marked
+            },
+            answers=answers,
+            is_in_blocks=is_in_blocks,
+            is_brief=_BRIEF in question,
+            failed=tuple(
+                line[2:]
+                for lines in _TRIED.findall(question)
+                for line in lines.splitlines()
+                if line.startswith("+ ")
+            ),
+        )
     if named := _ONE.search(question):
         return Read(parts={named[1]: named[3]}, marks={}, answers=answers)
     if unnamed := _UNNAMED.search(question):
@@ -87,7 +114,7 @@ def read(question: str) -> Read:
 def _answers(question: str) -> tuple[Answer, ...]:
     shown = list(_ANSWER.finditer(question))
     ends = [*(found.start() for found in shown[1:]), len(question)]
-    answers = []
+    answers: list[Answer] = []
     for found, end in zip(shown, ends, strict=True):
         said = _FEEDBACK.search(question, found.end(), end)
         answers.append(

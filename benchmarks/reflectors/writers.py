@@ -16,6 +16,7 @@ from reflectors.questions import Answer, Read, read
 from reflectors.slots import FORBIDS, SLOT
 from search.reflecting import Habits, Reflector
 
+_TRIED = 100
 _FILLER = (
     "also when the wording is only similar",
     "mind that this is easily confused with others",
@@ -87,13 +88,20 @@ class SlotWriter:
         shown = read(question)
         slots = {name: dict(SLOT.findall(text)) for name, text in shown.parts.items()}
         common = _common_words(shown.answers)
+        # What did not help before is worse than any other word.
+        for line in shown.failed:
+            common.update(dict.fromkeys(re.findall(r"\w+", line), _TRIED))
         changed: dict[str, None] = {}
         for answer in shown.answers:
             if answer.is_wrong:
                 label = self._label_for(answer)
                 for name, defined in slots.items():
                     if label in defined:
-                        defined[label] = self._better(label, answer, defined, common)
+                        defined[label] = self._better(
+                            label, answer, defined, common, is_brief=shown.is_brief
+                        )
+                        if shown.is_brief:
+                            defined[label] = _merged(label, defined[label], shown.answers)
                         changed[name] = None
         texts = {name: self._written(shown.parts[name], slots[name]) for name in changed}
         return shown.reply(texts) if texts else self._unchanged(shown)
@@ -107,7 +115,13 @@ class SlotWriter:
         return answer.answered if is_wrong else answer.expected
 
     def _better(
-        self, label: str, answer: Answer, defined: Mapping[str, str], common: Counter[str]
+        self,
+        label: str,
+        answer: Answer,
+        defined: Mapping[str, str],
+        common: Counter[str],
+        *,
+        is_brief: bool,
     ) -> str:
         """Return the definition of a label with words of an answer that was wrong."""
         said = defined[label]
@@ -123,12 +137,12 @@ class SlotWriter:
         for_it = sum(_has(said, word) for word in answer.words) + len(added)
         needed = max(0, against + 1 - for_it) or (not added)
         added += others[:needed]
-        if self.draw.random() < self.habits.pads:
+        if self.draw.random() < self.habits.pads and not is_brief:
             added.append(self.draw.choice(_FILLER))
         return ", ".join([said, *added])
 
     def _written(self, text: str, defined: Mapping[str, str]) -> str:
-        lines = []
+        lines: list[str] = []
         for line in text.splitlines():
             slot = SLOT.match(line)
             if slot and self.draw.random() < self.habits.drops:
@@ -137,6 +151,17 @@ class SlotWriter:
                 continue
             lines.append(f"- {slot[1]}: {defined[slot[1]]}" if slot else line)
         return "\n".join(lines)
+
+
+def _merged(label: str, said: str, answers: Sequence[Answer]) -> str:
+    """Return a definition without fillers, and without words that tell other labels too."""
+    elsewhere = {word for answer in answers if answer.expected != label for word in answer.words}
+    kept = [
+        word
+        for word in dict.fromkeys(said.split(", "))
+        if word not in _FILLER and (word[:1] == label[:1] or word not in elsewhere)
+    ]
+    return ", ".join(kept) or said
 
 
 def _has(said: str, word: str) -> bool:

@@ -25,7 +25,6 @@ from promptgraft import (
     MarkdownSection,
     OfflineAdapter,
     OptimizationContext,
-    PersistenceScope,
     Prompt,
     PromptResponse,
     PromptTemplate,
@@ -36,12 +35,17 @@ from promptgraft import (
     TaskStep,
     Tool,
     ToolExample,
-    ToolExampleTarget,
 )
 from promptgraft.adapters.base import ToolInvoked
-from promptgraft.algorithms.gepa import GepaExampleGenerated, GepaMutationAccepted, GepaResult
+from promptgraft.algorithms.gepa import (
+    GepaExampleGenerated,
+    GepaMutationAccepted,
+    GepaResult,
+    ToolExampleTarget,
+)
 from promptgraft.ground.serde import canonical_json, unstructure
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search import PersistenceScope
 
 TAG = "parcels-v1"
 

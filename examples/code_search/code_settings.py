@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from code_questions import HERE, feedback, load_questions
 
-from promptgraft import Data, GepaConfig, OfflineAdapter, OptimizationContext, Strategy, Targets
-from promptgraft.algorithms.gepa import ToolExampleTarget
+from promptgraft import Data, GepaConfig, OfflineAdapter, OptimizationContext
+from promptgraft.algorithms.gepa import Strategy, ToolExampleTarget
 from promptgraft.overrides import PromptOverridesStore
+from promptgraft.search import Targets
 
 KINDS = (
     "instructions",

@@ -13,23 +13,23 @@ from promptgraft import (
     Dataset,
     GepaConfig,
     GepaOptimizer,
-    GepaResult,
     InMemoryPromptOverridesStore,
     MarkdownSection,
-    Objectives,
     OfflineAdapter,
     OptimizationContext,
     Prompt,
     PromptTemplate,
     Splits,
     evaluate,
-    examples_from,
     feedback_from,
 )
+from promptgraft.algorithms.gepa import GepaResult
 from promptgraft.evals import metrics
 from promptgraft.evals.aggregate import WeightedMean
 from promptgraft.evals.gains import gain
 from promptgraft.evals.types import Answer
+from promptgraft.search import Objectives
+from promptgraft.targets import examples_from
 
 MESSAGES = Path(__file__).with_name("messages.csv")
 

@@ -8,7 +8,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from openai import AsyncOpenAI
 
-from promptgraft import AgentCall
+from promptgraft.agents import AgentCall
 
 
 class State(TypedDict, total=False):

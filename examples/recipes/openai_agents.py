@@ -6,7 +6,7 @@ from functools import cache
 from openai import AsyncOpenAI
 
 from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
-from promptgraft import AgentCall
+from promptgraft.agents import AgentCall
 
 set_tracing_disabled(True)
 

@@ -5,7 +5,8 @@ from functools import cache
 
 from openai import AsyncOpenAI
 
-from promptgraft import AgentAnswer, AgentCall, Usage
+from promptgraft.adapters import Usage
+from promptgraft.agents import AgentAnswer, AgentCall
 
 
 @cache

@@ -6,7 +6,8 @@ from functools import cache
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.models.openai import OpenAIChatModel
 
-from promptgraft import AgentAnswer, AgentCall, Usage
+from promptgraft.adapters import Usage
+from promptgraft.agents import AgentAnswer, AgentCall
 
 
 @cache

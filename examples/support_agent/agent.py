@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections import Counter
 
-from promptgraft import AgentCall
+from promptgraft.agents import AgentCall
 
 
 async def answer(query: str, call: AgentCall) -> str:

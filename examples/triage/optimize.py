@@ -15,8 +15,8 @@ from promptgraft import (
     OptimizationContext,
     OptimizationJob,
     Prompt,
-    Strategy,
 )
+from promptgraft.algorithms.gepa import Strategy
 
 HERE = Path(__file__).parent
 TAG = "triage-v1"

@@ -9,197 +9,154 @@ from promptgraft.ground.lazy import lazy_exports
 TYPE_CHECKING = False  # type checkers know the name; the import of `typing` takes its time
 if TYPE_CHECKING:
     from promptgraft.adapters.anthropic import AnthropicAdapter
-    from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
-    from promptgraft.adapters.calling.gathering import BatchExecutor
-    from promptgraft.adapters.calling.prices import ModelPrice, Prices
-    from promptgraft.adapters.calling.retrying import RetryPolicy
+    from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage as Usage
+    from promptgraft.adapters.calling.gathering import BatchExecutor as BatchExecutor
+    from promptgraft.adapters.calling.prices import ModelPrice as ModelPrice, Prices as Prices
+    from promptgraft.adapters.calling.retrying import RetryPolicy as RetryPolicy
     from promptgraft.adapters.offline import OfflineAdapter
     from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
     from promptgraft.agents import (
-        Agent,
-        AgentAnswer,
-        AgentCall,
-        BlackBox,
-        CommandAgent,
-        HttpAgent,
-        PythonAgent,
+        Agent as Agent,
+        AgentAnswer as AgentAnswer,
+        AgentCall as AgentCall,
+        BlackBox as BlackBox,
+        CommandAgent as CommandAgent,
+        HttpAgent as HttpAgent,
+        PythonAgent as PythonAgent,
     )
     from promptgraft.algorithms.gepa import (
-        Full,
+        Full as Full,
         GepaConfig,
         GepaExample,
         GepaOptimizer,
-        GepaResult,
-        MinGain,
+        GepaResult as GepaResult,
+        MinGain as MinGain,
         OptimizationJob,
-        Paired,
-        Racing,
+        Paired as Paired,
+        Racing as Racing,
         RolloutFeedback,
-        RolloutRecord,
-        Strategy,
-        Strict,
-        ToolExampleTarget,
+        RolloutRecord as RolloutRecord,
+        Strategy as Strategy,
+        Strict as Strict,
+        ToolExampleTarget as ToolExampleTarget,
     )
-    from promptgraft.algorithms.gradient import GradientConfig, GradientOptimizer, GradientResult
-    from promptgraft.errors import PromptEvaluationError, PromptgraftError
+    from promptgraft.algorithms.gradient import (
+        GradientConfig,
+        GradientOptimizer,
+        GradientResult as GradientResult,
+    )
+    from promptgraft.errors import PromptEvaluationError as PromptEvaluationError, PromptgraftError
     from promptgraft.evals.dataset import Dataset
-    from promptgraft.evals.evaluate import Evaluation, evaluate
-    from promptgraft.evals.metrics import load_metrics
+    from promptgraft.evals.evaluate import Evaluation as Evaluation, evaluate
+    from promptgraft.evals.metrics import load_metrics as load_metrics
     from promptgraft.evals.splits import Splits
     from promptgraft.evals.types import Case
-    from promptgraft.ground.content import File, Image
-    from promptgraft.journal import FileJournal, MemoryJournal
+    from promptgraft.ground.content import File as File, Image as Image
+    from promptgraft.journal import FileJournal, MemoryJournal as MemoryJournal
     from promptgraft.overrides import (
         InMemoryPromptOverridesStore,
         LocalPromptOverridesStore,
         OverlayPromptOverridesStore,
         PromptOverride,
-        SectionOverride,
+        SectionOverride as SectionOverride,
     )
-    from promptgraft.project.optimizing import OptimizeOptions, aoptimize, optimize
+    from promptgraft.project.optimizing import (
+        OptimizeOptions as OptimizeOptions,
+        aoptimize as aoptimize,
+        optimize,
+    )
     from promptgraft.prompt import (
-        Described,
+        Described as Described,
         MarkdownSection,
         Prompt,
         PromptTemplate,
-        RenderedPrompt,
-        SectionVisibility,
+        RenderedPrompt as RenderedPrompt,
+        SectionVisibility as SectionVisibility,
         TaskExample,
         TaskExamplesSection,
         TaskStep,
         Tool,
         ToolExample,
-        hash_task_example,
-        hash_tool_example,
+        hash_task_example as hash_task_example,
+        hash_tool_example as hash_tool_example,
     )
-    from promptgraft.runtime import Cancellation, Deadline, EventBus, Session
+    from promptgraft.runtime import Cancellation as Cancellation, Deadline, EventBus, Session
     from promptgraft.search import (
         Data,
-        Guards,
+        Guards as Guards,
         Limits,
-        MaxCandidates,
-        MaxProposals,
-        NoImprovement,
-        Objectives,
+        MaxCandidates as MaxCandidates,
+        MaxProposals as MaxProposals,
+        NoImprovement as NoImprovement,
+        Objectives as Objectives,
         OptimizationContext,
-        PersistenceScope,
-        RequiredObjectives,
-        RunState,
-        StopFile,
-        Stopper,
-        StopReason,
-        Targets,
-        TargetScore,
-        Teacher,
+        PersistenceScope as PersistenceScope,
+        RequiredObjectives as RequiredObjectives,
+        RunState as RunState,
+        StopFile as StopFile,
+        Stopper as Stopper,
+        StopReason as StopReason,
+        Targets as Targets,
+        TargetScore as TargetScore,
+        Teacher as Teacher,
     )
-    from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
-    from promptgraft.targets.judging import examples_from, feedback_from
-    from promptgraft.targets.texts import Texts
-    from promptgraft.targets.types import Module
+    from promptgraft.targets.formatting import (
+        default_example_formatter as default_example_formatter,
+        default_trace_formatter as default_trace_formatter,
+    )
+    from promptgraft.targets.judging import examples_from as examples_from, feedback_from
+    from promptgraft.targets.texts import Texts as Texts
+    from promptgraft.targets.types import Module as Module
 
 __all__ = [
-    "Agent",
-    "AgentAnswer",
-    "AgentCall",
     "AnthropicAdapter",
-    "BatchExecutor",
-    "BlackBox",
-    "Cancellation",
     "Case",
-    "CommandAgent",
     "Data",
     "Dataset",
     "Deadline",
-    "Described",
-    "Evaluation",
     "EventBus",
-    "File",
     "FileJournal",
-    "Full",
     "GepaConfig",
     "GepaExample",
     "GepaOptimizer",
-    "GepaResult",
     "GradientConfig",
     "GradientOptimizer",
-    "GradientResult",
-    "Guards",
-    "HttpAgent",
-    "Image",
     "InMemoryPromptOverridesStore",
     "Limits",
     "LocalPromptOverridesStore",
     "MarkdownSection",
-    "MaxCandidates",
-    "MaxProposals",
-    "MemoryJournal",
-    "MinGain",
-    "ModelPrice",
-    "Module",
-    "NoImprovement",
-    "Objectives",
     "OfflineAdapter",
     "OpenAIAdapter",
     "OptimizationContext",
     "OptimizationJob",
-    "OptimizeOptions",
     "OverlayPromptOverridesStore",
-    "Paired",
-    "PersistenceScope",
-    "Prices",
     "Prompt",
-    "PromptEvaluationError",
     "PromptOverride",
     "PromptResponse",
     "PromptTemplate",
     "PromptgraftError",
     "ProviderAdapter",
-    "PythonAgent",
-    "Racing",
-    "RenderedPrompt",
-    "RequiredObjectives",
-    "RetryPolicy",
     "RolloutFeedback",
-    "RolloutRecord",
-    "RunState",
     "ScriptedAdapter",
-    "SectionOverride",
-    "SectionVisibility",
     "Session",
     "Splits",
-    "StopFile",
-    "StopReason",
-    "Stopper",
-    "Strategy",
-    "Strict",
-    "TargetScore",
-    "Targets",
     "TaskExample",
     "TaskExamplesSection",
     "TaskStep",
-    "Teacher",
-    "Texts",
     "Tool",
     "ToolExample",
-    "ToolExampleTarget",
-    "Usage",
     "__version__",
-    "aoptimize",
-    "default_example_formatter",
-    "default_trace_formatter",
     "evaluate",
-    "examples_from",
     "feedback_from",
-    "hash_task_example",
-    "hash_tool_example",
-    "load_metrics",
     "optimize",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-# Names are imported when they are first used, so that the command line answers at once.
+# Imported when they are first used, so that the command line answers at once. Names that are not in
+# `__all__` are at home in their packages; they can be imported from here too, as in the
+# specification of GepaOptimizer and in earlier versions.
 _NAMES = {
     "adapters.anthropic": "AnthropicAdapter",
     "adapters.base": "PromptResponse ProviderAdapter Usage",

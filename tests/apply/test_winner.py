@@ -23,7 +23,7 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.project.applying.storing import check_tag_contents, merged_into
 from promptgraft.project.applying.winner import Winner, check_source, fresh_entries
 

@@ -18,7 +18,7 @@ from promptgraft.overrides import (
     ToolOverride,
 )
 from promptgraft.overrides.codec import plain_entries
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.project import open_project
 from promptgraft.prompt import Prompt
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import attrs
 import pytest
 
 from baml.answering import Answer, Answering
-from promptgraft import AnthropicAdapter
+from promptgraft import AnthropicAdapter, OpenAIAdapter
 from promptgraft.adapters.base import ModelCalled, Usage
+from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.agent import BamlAgent
@@ -36,6 +38,9 @@ from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import says
 from servers.loopback import KEY as MODEL_KEY
 from servers.loopback import MODEL, LoopbackServer
+from servers.openai_chat import OpenAIChat
+from servers.openai_responses import OpenAIResponses
+from servers.provider import Provider
 
 pytest.importorskip("baml_py")
 
@@ -269,15 +274,27 @@ def test_a_model_of_the_project_takes_the_place_of_the_client(
     assert not project.stand_in()
 
 
-def test_a_model_of_anthropic_is_sent_messages_of_its_own(world: World) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "adapter"),
+    [
+        (AnthropicMessages, AnthropicAdapter),
+        (OpenAIChat, partial(OpenAIAdapter, api="chat")),
+        (OpenAIResponses, partial(OpenAIAdapter, api="responses")),
+    ],
+)
+def test_a_model_is_sent_messages_in_its_own_form(
+    world: World, protocol: Callable[[], Provider], adapter: Callable[..., ModelAdapter]
+) -> None:
     function = load_function("Add", world.folder / "baml_src")
     tests = {one.name: one for one in function.tests}
-    said = says('{"total": 3, "words": "three"}')
-    with LoopbackServer(AnthropicMessages(), brain=said) as server:
-        model = AnthropicAdapter(MODEL, api_key=MODEL_KEY, base_url=server.base_url)
+    brain = says('{"total": 3, "words": "three"}')
+    with LoopbackServer(protocol(), brain=brain) as server:
+        model = adapter(MODEL, api_key=MODEL_KEY, base_url=server.base_url)
         agent = BamlAgent(function=function, tests=tests, model=lambda: model)
         texts = {part.key: part.text for part in function.parts}
         answer = agent.ask("", AgentCall(texts=texts, example="One"))
+        assert server.counts.refused == ()
+        assert "Add up." in str(server.asked[0].body)
     assert output_of(answer)["value"] == {"total": 3, "words": "three"}
     assert world.server.seen == []
 

@@ -121,6 +121,13 @@ def test_on_a_terminal_a_panel_is_drawn_and_taken_away_and_the_report_fits_a_nar
     assert screen.endswith("\x1b[?25h") or "\x1b[?25h" in screen[-200:]
 
     lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    changed = lines[lines.index("changed: section queues") + 1 :]
+    changed = changed[: changed.index("")]
+    # Lines break between words, and their later rows are indented.
+    document = json.loads((finished / "first.json").read_bytes())
+    body = document["winner"][0]["content"]["body"]
+    assert {word for line in changed for word in line.split()} <= set(body.split())
+    assert all(len(line) <= 60 and line.startswith("  ") for line in changed)
     figures = lines[next(i for i, line in enumerate(lines) if "before  after" in line) :]
     assert max(len(line) for line in lines[: len(lines) - len(figures)]) <= 60
     assert len(figures) <= 60

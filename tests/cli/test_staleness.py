@@ -23,7 +23,7 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 
 
 @attrs.frozen

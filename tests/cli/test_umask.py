@@ -2,38 +2,124 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = """
+import pytest
+
+HEAD = """
 import os, sys
 from promptgraft.cli.main import run
 os.umask(int(sys.argv[1]))
+"""
+OF_RUNS = f"""{HEAD}
 assert run(["init", "demo"]) == 0
 os.chdir("demo")
 assert run(["optimize", "-q", "--budget", "300"]) in (0, 1)
 for target in ([], ["--to-source"]):
     assert run(["apply", "--candidate", "1", "--keep-anyway", *target]) == 0
 assert run(["eval", "-q", "--save-baseline", "baseline.json", "--junit", "gate.xml"]) == 0
+assert run(["report", "latest", "--out", "out/report.html"]) == 0
+assert run(["meta", "write", "meta"]) == 0
 """
+OF_JOBS = f"""{HEAD}
+assert run(["init", "demo"]) == 0
+os.chdir("demo")
+from pathlib import Path
+project = Path("promptgraft.yaml")
+settings = project.read_text()
+assert "store: {{path: ., tag: latest}}" in settings
+project.write_text(settings.replace("path: .,", "url: 'sqlite:///winners.db',"))
+assert run(["jobs", "submit", "triage", "--jobs", "sqlite:///jobs.db", "--budget", "300"]) == 0
+assert run(["worker", "--until-idle", "--jobs", "sqlite:///jobs.db"]) == 0
+assert run(["tokens", "create", "reader", "--scope", "read", "--jobs", "sqlite:///jobs.db"]) == 0
+from promptgraft.service.jobs import JobManager
+[job] = JobManager("sqlite:///jobs.db", projects={{}}).list()
+assert run(["jobs", "export", job.id, "--jobs", "sqlite:///jobs.db"]) == 0
+"""
+OF_AGENTS = f"""{HEAD}
+assert run(["init", "demo", "--agent", "command"]) == 0
+os.chdir("demo")
+from pathlib import Path
+project = Path("promptgraft.yaml")
+settings = project.read_text()
+assert "[python3, agent.py, " in settings
+# A shell is faster: it answers with the end of the query.
+script = "'[ -e \\"$1\\" ] && echo \\"${{2##* }}\\"'"
+project.write_text(settings.replace("python3, agent.py", f"sh, -c, {{script}}, agent"))
+assert run(["check", "--probe"]) == 0
+assert run(["optimize", "-q", "--budget", "300"]) in (0, 1, 3)
+"""
+# A file that a run leaves, by program: it must be among those that are looked at.
+EXPECTED = {
+    OF_RUNS: {".promptgraft", "journal.jsonl", "summary.md", "baseline.json", "gate.xml"},
+    OF_JOBS: {"jobs.db", "winners.db", "journal.jsonl"},
+    OF_AGENTS: {"journal.jsonl", "events.jsonl"},
+}
 
 
-# Takes nothing away from the group, so that permissions that somebody wrote down show.
-MASK = 0o002
-
-
-def test_files_and_folders_have_what_the_umask_leaves(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(MASK)], cwd=tmp_path, check=True, capture_output=True
+@pytest.mark.parametrize("program", EXPECTED, ids=["runs", "jobs", "agents"])
+# 002 takes nothing away from the group, so that permissions that somebody wrote down show.
+@pytest.mark.parametrize("mask", [0o002, 0o077], ids=oct)
+def test_files_and_folders_have_what_the_umask_leaves(
+    mask: int, program: str, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(mask)],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
     )
+    assert ended.returncode == 0, ended.stderr
     found = list((tmp_path / "demo").rglob("*"))
-    names = {path.name for path in found}
-    assert {".promptgraft", "journal.jsonl", "summary.md", "baseline.json", "gate.xml"} <= names
-    assert any(path.suffix == ".lock" for path in found)
+    assert {path.name for path in found} >= EXPECTED[program]
     wrong = {
         str(path): oct(path.stat().st_mode & 0o777)
         for path in found
-        if path.stat().st_mode & 0o777 != (0o777 if path.is_dir() else 0o666) & ~MASK
+        if path.stat().st_mode & 0o777 != (0o777 if path.is_dir() else 0o666) & ~mask
     }
     assert not wrong
+
+
+# While a database is open, its log and its index lie beside it.
+OPENED = """
+import json, os, sys
+from pathlib import Path
+os.umask(int(sys.argv[1]))
+from promptgraft.service.database import SqlPromptOverridesStore
+from promptgraft.service.jobs import JobManager
+store = SqlPromptOverridesStore("sqlite:///winners.db")
+store.addresses()
+manager = JobManager("sqlite:///jobs.db", projects={})
+manager.list()
+files = {path.name: path.stat().st_mode & 0o777 for path in Path().iterdir()}
+print(json.dumps(files))
+"""
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077], ids=oct)
+def test_the_log_of_an_open_database_has_the_permissions_of_its_file(
+    mask: int, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", OPENED, str(mask)],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    files = json.loads(ended.stdout)
+    assert {"jobs.db", "jobs.db-wal", "jobs.db-shm", "winners.db"} <= files.keys()
+    assert set(files.values()) == {0o666 & ~mask}
+
+
+def test_a_database_that_exists_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.touch(0o600)
+    path.chmod(0o640)
+    subprocess.run([sys.executable, "-c", OPENED, "2"], cwd=tmp_path, check=True)
+    assert path.stat().st_mode & 0o777 == 0o640

@@ -103,7 +103,10 @@ def test_requests_are_printed_as_providers_take_them(desk: Path, console: Consol
     assert anthropic["system"][0]["text"].startswith("## Task")
     assert anthropic["messages"][0]["content"].endswith("I want to buy number 1")
     assert anthropic["output_config"]["format"]["schema"] == schema
-    assert {*openai, *anthropic}.isdisjoint({"model", "max_tokens"})
+    responses = json.loads(console("export", "--source", "--as", "responses").out)
+    assert responses["instructions"] == openai["messages"][0]["content"]
+    assert responses["text"]["format"]["schema"] == schema
+    assert {*openai, *responses, *anthropic}.isdisjoint({"model", "max_tokens"})
     both = console("export", "--as", "openai", "--json")
     assert (both.code, both.out) == (2, "")
 

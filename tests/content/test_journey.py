@@ -174,6 +174,10 @@ def test_an_image_travels_through_a_run_that_is_killed_and_resumed(project: Path
         if path.name != "report.html":
             assert b"iVBORw0KGgo" not in content, path
             assert b"\x89PNG" not in content, path
+    page = (run / "report.html").read_text("utf-8")
+    shown = re.findall(r'<img class="thumbnail" alt="(\[image [^"]*\])"[^>]* src="([^"]*)">', page)
+    assert {base64.b64decode(address.partition(",")[2]) for _, address in shown} <= {*LABELS}
+    assert len({name for name, _ in shown}) >= 10
     journal = (run / "journal.jsonl").read_text("utf-8")
     assert re.search(r"\[image \d\d\.png [0-9a-f]{16}\]", journal)
     questions = [path.read_text("utf-8") for path in (run / "questions").iterdir()]

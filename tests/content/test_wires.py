@@ -215,6 +215,22 @@ def test_a_model_that_cannot_see_is_said_so_before_a_call(adapter: OpenAIAdapter
     adapter.check_prompt(Prompt(TEMPLATE).bind({**PLACES, "photo": "a text"}).render())
 
 
+def test_a_user_may_say_whether_a_model_sees() -> None:
+    rendered = PROMPT.render()
+    local = OpenAIAdapter("of-a-stranger", api_key=KEY, vision=True)
+    assert local.sees is True
+    assert local.tokens_of_image(PHOTO) == 1000
+    assert "vision=True" in local.identity
+    OpenAIAdapter("gpt-3.5-turbo", api_key=KEY, vision=True).check_prompt(rendered)
+    for blind in (
+        OpenAIAdapter("gpt-6-luna", api_key=KEY, vision=False),
+        AnthropicAdapter("claude-sonnet-5-5", api_key=KEY, vision=False),
+    ):
+        assert blind.sees is False
+        with pytest.raises(ConfigError, match=r"cannot see images .* set its option `vision`"):
+            blind.check_prompt(rendered)
+
+
 def test_current_models_see_and_unknown_ones_are_tried() -> None:
     assert OpenAIAdapter("gpt-6-luna", api_key=KEY).sees is True
     assert AnthropicAdapter("claude-sonnet-5-5", api_key=KEY).sees is True

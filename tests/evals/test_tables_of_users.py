@@ -114,14 +114,17 @@ def test_a_column_input_is_a_parameter_beside_others_that_the_prompt_reads(tmp_p
     assert Dataset.load(alone, parameters=["input"]).cases[0].input == "Where?"
 
 
+COLUMNS = "; columns: `question`, `answer`; name one of them in `fields` or `keep`"
+
+
 def test_a_column_that_does_not_exist_is_one_fault_with_those_that_do(tmp_path: Path) -> None:
     rows = "".join(f"question {n},answer {n}\n" for n in range(9))
     path = written(tmp_path, f"question,answer\n{rows}")
     names = {"input": "query", "expected": "answr"}
     assert faults_of(path, fields=names, keep=["day"])[:3] == [
-        "2: there is no column 'answr' (did you mean `answer`?); columns: `question`, `answer`",
-        "2: there is no column 'day'; columns: `question`, `answer`",
-        "2: there is no column 'query'; columns: `question`, `answer`",
+        f"2: there is no column 'answr' (did you mean `answer`?){COLUMNS}",
+        f"2: there is no column 'day'{COLUMNS}",
+        f"2: there is no column 'query'{COLUMNS}",
     ]
 
 

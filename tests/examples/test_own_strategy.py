@@ -96,7 +96,10 @@ def test_a_project_finds_it_by_name(tmp_path: Path, programs: Programs) -> None:
 def test_what_is_no_addition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "json:dumps")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"additions: `restart` is json:dumps, expected a sub"):
+    with pytest.raises(
+        ConfigError,
+        match=r"`restart`: the entry point 'json:dumps': expected a subclass of Addition",
+    ):
         config(additions=["restart"])
     with pytest.raises(ConfigError, match=r"none called `restrat` \(did you mean `restart`\?\)"):
         config(additions=["restrat"])

@@ -46,7 +46,7 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.search import RejectionReason
 from promptgraft.search.frontier import FrontierType
 

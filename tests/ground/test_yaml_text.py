@@ -99,7 +99,7 @@ def test_a_text_that_says_nothing_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
-        ("a: 1\na: 2\n", [(2, "the key 'a' occurs twice in one object")]),
+        ("a: 1\na: 2\n", [(2, "the key 'a' occurs twice in one object; leave one out")]),
         (
             "a: 1e3\nb: 007\n",
             [
@@ -117,7 +117,42 @@ def test_a_text_that_says_nothing_is_nothing() -> None:
         ("1: a\n", [(1, "expected a text as key, found 1; quote it")]),
         ("[a]: b\n", [(1, "expected a text as key, found a list or an object")]),
         ("a: 1\n---\nb: 2\n", [(3, "expected one document, found a second one")]),
-        ("a: [1\nb: 2\n", [(2, "not YAML: did not find expected ',' or ']'")]),
+        (
+            "b: 1\na: [1\nb: 2\n",
+            [
+                (
+                    2,
+                    (
+                        "not YAML: did not find expected ',' or ']'; a bracket opens in this "
+                        "line and never closes, or lacks a comma"
+                    ),
+                )
+            ],
+        ),
+        (
+            "b: 1\na: 'x\nc: 2\n",
+            [
+                (
+                    2,
+                    (
+                        "not YAML: found unexpected end of stream; a quote opens in this line and "
+                        "never closes"
+                    ),
+                )
+            ],
+        ),
+        (
+            "a: b: c\n",
+            [
+                (
+                    1,
+                    (
+                        "not YAML: mapping values are not allowed in this context; put the "
+                        "value in quotes: it holds a colon"
+                    ),
+                )
+            ],
+        ),
         ("a: '\x07'\n", [(0, "not YAML: it holds control characters")]),
         ("- \n " + "[" * 100 + "]" * 100, [(2, "nested deeper than 100 levels")]),
     ],
@@ -225,7 +260,7 @@ def test_yaml_of_others_has_aliases_merges_and_loose_scalars(text: str, value: J
         ("a: *x\n", "1: there is no anchor `&x` before `*x`"),
         ("a: &x [*x]\n", "1: there is no anchor `&x` before `*x`"),
         ("a: {<<: 3}\n", "1: expected an object after `<<`, found 3"),
-        ("a: 1\na: 2\n", "2: the key 'a' occurs twice in one object"),
+        ("a: 1\na: 2\n", "2: the key 'a' occurs twice in one object; leave one out"),
         ("a: !!python/object:os.system {}\n", "1: expected plain data, found the tag"),
     ],
 )

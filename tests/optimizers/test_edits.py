@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, batches, damaged
-from promptgraft.algorithms.gepa.additions.whole_prompt import read_edits
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.edits import read_edits
 
 MARKS = ("P1", "P2", "P10")
 UNPARSABLE = RejectionReason.UNPARSABLE

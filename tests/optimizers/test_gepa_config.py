@@ -31,7 +31,7 @@ from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPa
 from promptgraft.ground.serde import shown
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search import RejectionReason
 from promptgraft.search.settings import Settings, groups_of

@@ -46,7 +46,7 @@ from promptgraft.overrides import (
     TaskExampleOverride,
     ToolExampleOverride,
 )
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search.scores import Score
 from promptgraft.targets.grafting import merged_entries

@@ -30,7 +30,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.parts.entry import SkipReason
+from promptgraft.overrides.parts.entry import SkipReason
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason

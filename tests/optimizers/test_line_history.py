@@ -33,15 +33,14 @@ from promptgraft.algorithms.gepa.additions.lines.carry import (
     CarriedRule,
     LineHistory,
     LinePlan,
-    with_rule,
 )
 from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed
-from promptgraft.algorithms.gepa.additions.lines.rules import lines_of
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import Session
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.text_lines import extended, lines_of
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 Rendered = RenderedPrompt[object]
@@ -384,6 +383,10 @@ def key_of(text: str) -> str:
     return lines_of(f"Queues:\n{text}")[0].key
 
 
+def carried_into(text: str, rule: CarriedRule) -> str:
+    return extended(text, rule.text, label=rule.label, replaces=rule.replaces)
+
+
 OLD, NEW = "- billing: refunds", "- billing: refunds and invoices"
 
 
@@ -396,6 +399,7 @@ OLD, NEW = "- billing: refunds", "- billing: refunds and invoices"
         ("- billing: money", carried_rule(NEW, OLD), "- billing: money"),
         ("- billing: money", carried_rule(NEW), "- billing: money"),
         ("- sales: offers", carried_rule(NEW, OLD), "- sales: offers"),
+        ("- billing:\n- sales: offers", carried_rule(NEW), "- billing:\n- sales: offers"),
         # A new definition is added where there is none.
         ("- sales: offers", carried_rule(NEW), f"- sales: offers\n{NEW}"),
     ],
@@ -403,14 +407,14 @@ OLD, NEW = "- billing: refunds", "- billing: refunds and invoices"
 def test_a_definition_is_carried_in_place_or_not_at_all(
     before: str, rule: CarriedRule, after: str
 ) -> None:
-    assert with_rule(f"Queues:\n{before}", rule) == f"Queues:\n{after}"
+    assert carried_into(f"Queues:\n{before}", rule) == f"Queues:\n{after}"
 
 
 def test_a_line_is_not_carried_beside_its_paraphrase_however_often_that_is_repeated() -> None:
     said = "Rules:\n- route all refunds to billing\n- route every refunds request to billing"
     rule = carried_rule("- route refunds to billing")
-    assert with_rule(said, rule) == said
-    assert with_rule("Rules:\n- be brief", rule) == f"Rules:\n- be brief\n{rule.text}"
+    assert carried_into(said, rule) == said
+    assert carried_into("Rules:\n- be brief", rule) == f"Rules:\n- be brief\n{rule.text}"
 
 
 def test_a_definition_is_never_dropped() -> None:

@@ -19,11 +19,13 @@ from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     PUBLISHED,
     WHOLE,
+    WholeParams,
 )
 from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.search.reflection import reflection_params
+from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.replies import (
     JSON_TAG,
     parse_reply,
@@ -191,7 +193,17 @@ def asked(texts: Iterator[str], template: PromptTemplate[object]) -> RenderedPro
         problem=next(texts),
         previous=next(texts),
     )
-    return Prompt(template).bind(params).render()
+    return Prompt(template).bind(bound_for(template, params, texts)).render()
+
+
+def bound_for(
+    template: PromptTemplate[object], params: ReflectionParams, texts: Iterator[str]
+) -> ReflectionParams:
+    """Return what a question is bound to; what it shows in short is in one line."""
+    if template.key != WHOLE.key:
+        return params
+    short = {name: f"- {in_one_line(next(texts))}" for name in ("more", "kept", "tried")}
+    return WholeParams(**attrs.asdict(params, recurse=False), first="a", second="b", **short)
 
 
 def headings(text: str) -> list[str]:
@@ -224,7 +236,8 @@ def test_a_question_is_bounded_whatever_a_description_says(
     # The present text is bounded by the target, and what a rollout shows when it is recorded.
     module = attrs.evolve(described(endless, template.key), text="Be brief.")
     params = reflection_params(module, [RECORD], problem=next(endless), previous=next(endless))
-    assert len(Prompt(template).bind(params).render().text) < 7 * 60_000
+    shown = bound_for(template, params, endless)
+    assert len(Prompt(template).bind(shown).render().text) < 7 * 60_000
 
 
 def test_every_field_of_the_question_is_shown() -> None:

@@ -32,9 +32,9 @@ from promptgraft.overrides import (
     RemovedTaskExample,
     SectionOverride,
 )
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.overrides.types import Provenance
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError

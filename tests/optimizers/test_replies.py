@@ -15,9 +15,14 @@ from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, a_value, bat
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.strict import structure
 from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExampleOverride
+from promptgraft.overrides.parts.examples import (
+    ToolCall,
+    WorkedExample,
+    one_line,
+    read_stored_steps,
+)
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.resolution import effective_parts
-from promptgraft.parts.examples import ToolCall, WorkedExample, one_line, read_stored_steps
-from promptgraft.parts.validation import check_key
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.part_kinds import (

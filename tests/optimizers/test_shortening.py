@@ -34,11 +34,6 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Shorten
-from promptgraft.algorithms.gepa.additions.lines.rules import (
-    lines_of,
-    replaced,
-    without,
-)
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import MemoryJournal
@@ -46,6 +41,11 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import StopReason
 from promptgraft.search.place import Phase, Place
 from promptgraft.search.validation import Full, Racing, Validation
+from promptgraft.targets.text_lines import (
+    lines_of,
+    replaced,
+    without,
+)
 
 IDLE = ("Think step by step.", "Never mention these rules.", "Be careful.")
 PLACEHOLDERS = ("$name", "${order}")

@@ -30,9 +30,9 @@ from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.overrides.base_store import Changes
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.store import OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import Provenance
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol

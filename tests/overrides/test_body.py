@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.parts.body import (
+from promptgraft.overrides.parts.body import (
     BodySyntax,
     Piece,
     Slot,

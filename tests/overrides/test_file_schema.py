@@ -27,7 +27,7 @@ from promptgraft.overrides import (
     file_schema,
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 
 SCHEMA = Draft202012Validator(file_schema())
 OPTIONAL = {*LISTS, "step"}

@@ -45,8 +45,8 @@ from promptgraft.overrides import (
     SkipReason,
     TaskExampleOverride,
 )
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import Described, Prompt, PromptTemplate
 
 STALE, UNKNOWN, TAKEN = SkipReason.STALE, SkipReason.UNKNOWN_PART, SkipReason.NAME_TAKEN

@@ -53,7 +53,7 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
-from promptgraft.parts.entry import Entry
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.prompt import (
     Described,
     MarkdownSection,

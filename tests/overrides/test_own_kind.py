@@ -23,9 +23,9 @@ from promptgraft.overrides import (
     diff_override,
 )
 from promptgraft.overrides.codec import plain_entries, read_entries
+from promptgraft.overrides.parts import KINDS
+from promptgraft.overrides.parts.entry import UNBOUND, EffectiveParts, Entry, LabelledTexts, Source
 from promptgraft.overrides.resolution import bound_entry
-from promptgraft.parts import KINDS
-from promptgraft.parts.entry import UNBOUND, EffectiveParts, Entry, LabelledTexts, Source
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.grafting import merged_entries

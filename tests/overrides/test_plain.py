@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plain_texts import plain_texts
-from promptgraft.parts.body import (
+from promptgraft.overrides.parts.body import (
     BodySyntax,
     kept_names,
     marker_names,
@@ -20,7 +20,7 @@ from promptgraft.parts.body import (
     spell,
     write_body,
 )
-from promptgraft.parts.descriptors import hash_section
+from promptgraft.overrides.parts.descriptors import hash_section
 
 PLAIN = BodySyntax.PLAIN
 TEXTS = st.text(st.sampled_from("ab \r\n\x0c\ufeff$😀"), max_size=30) | st.text()

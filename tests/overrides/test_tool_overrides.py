@@ -30,8 +30,8 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import Described
 
 STALE, UNKNOWN = SkipReason.STALE, SkipReason.UNKNOWN_PART

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 
 from promptgraft.errors import OutputError, PromptDefinitionError
 from promptgraft.ground.serde import Json, unstructure
-from promptgraft.parts.descriptors import fold_name
+from promptgraft.overrides.parts.descriptors import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
 from promptgraft.prompt.answers import read_output
 from promptgraft.prompt.schema import own_names, schema_of, shown_names

@@ -15,7 +15,7 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.overrides import SectionDescriptor
-from promptgraft.parts.body import BodySyntax
+from promptgraft.overrides.parts.body import BodySyntax
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, SectionVisibility
 
 

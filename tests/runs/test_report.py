@@ -90,17 +90,19 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     assert re.findall(r'<section id="([^"]+)"', page) == [
         "held-out",
         "verdict",
+        "changes",
+        "whole",
+        "scores",
+        "cases",
+        "answers",
+        "ledger",
         "score",
         "family",
         "frontier",
-        "scores",
-        "cases",
-        "whole",
-        "changes",
+        "every",
         "rejected",
-        "answers",
-        "ledger",
     ]
+    assert page.index('<details id="search">') < page.index('<section id="score"')
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
     assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
@@ -240,7 +242,7 @@ def test_held_out_cases_without_a_score_are_no_result() -> None:
 def test_every_part_of_a_run_is_in_its_report() -> None:
     page = render(small_run())
 
-    changes = section(page, "changes")
+    changes = section(page, "every")
     assert "Merge of #2 and #1" in changes
     assert "#3 merge winner frontier" in changes
     assert "Think 2 3 times." in changes
@@ -430,7 +432,7 @@ def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
     run = attrs.evolve(run, candidates=(run.candidates[0], other, better, merge))
     row = next(view for view in candidate_views(run, Limits()) if view.value.candidate == 3)
     assert [(change.part, change.origin) for change in row.changes or ()] == [("section tone", 1)]
-    assert "section tone taken from #1" in section(render(run), "changes")
+    assert "section tone taken from #1" in section(render(run), "every")
 
 
 @settings(max_examples=40)
@@ -612,7 +614,7 @@ def huge_run(candidates: int, cases: int) -> ReportData:
 def test_no_run_has_a_report_beyond_the_limit_and_what_is_left_out_is_said() -> None:
     page = render(huge_run(200, 20), 500_000)
     assert len(page.encode()) <= 500_000
-    changes, rejected = section(page, "changes"), section(page, "rejected")
+    changes, rejected = section(page, "every"), section(page, "rejected")
     assert "Left out to keep this page small. promptgraft show 20260101" in changes
     assert re.search(r"\d+ candidates have no line here", changes)
     assert "Its text is left out to keep this page small." in rejected

@@ -38,7 +38,7 @@ OUTSIDE = """width => [...document.querySelectorAll('main *')]
             && one.getBoundingClientRect().right > width + 1)
     .map(one => one.outerHTML.slice(0, 80))"""
 NAMELESS = """[...document.querySelectorAll("input, select, button, a, summary, img, table, nav")]
-    .concat([...document.querySelectorAll("svg:not([aria-hidden]), [role=region]")])
+    .concat([...document.querySelectorAll("svg:not([aria-hidden]), [role=group]")])
     .filter(one => !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
             || one.textContent.trim() || one.alt || (one.labels && one.labels.length)))
     .map(one => one.outerHTML.slice(0, 90))"""
@@ -168,9 +168,11 @@ def test_hostile_texts_are_shown_as_text(opened: _Open) -> None:
 
 def test_without_scripts_everything_is_there(opened: _Open) -> None:
     page = opened("small", script=False).page
+    assert page.locator("#score h2").is_hidden()
+    page.get_by_text("Search details", exact=True).last.click()
     for part in PARTS:
         assert page.locator(f"#{part} h2").is_visible()
-    assert page.locator("#changes .controls").is_hidden()
+    assert page.locator("#every .controls").is_hidden()
     row = page.locator("#candidates .row").nth(1)
     row.locator("summary").click()
     assert row.locator("ins").first.is_visible()
@@ -191,7 +193,8 @@ def test_a_link_to_a_candidate_opens_its_row_without_scripts_too(opened: _Open) 
 def test_candidates_can_be_filtered_ordered_and_jumped_to(opened: _Open) -> None:
     found = opened("many")
     page = found.page
-    controls = page.locator("#changes .controls")
+    page.locator("#search > summary").click()
+    controls = page.locator("#every .controls")
     controls.get_by_label("Filter").fill("#7")
     rows = page.locator("#candidates .row")
     numbers = [number for number in range(90) if f"{number}".startswith("7")]
@@ -250,6 +253,9 @@ def test_a_page_can_be_walked_with_the_keyboard_and_printed(opened: _Open) -> No
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+    details = page.locator("#search > summary")
+    details.focus()
+    page.keyboard.press("Enter")
     head = page.locator("#frontier th button", has_text="Mean")
     head.focus()
     page.keyboard.press("Enter")
@@ -267,5 +273,5 @@ def test_a_page_can_be_walked_with_the_keyboard_and_printed(opened: _Open) -> No
 
     page.emulate_media(media="print")
     assert page.locator(".contents").is_hidden()
-    assert page.locator("#changes .controls").is_hidden()
+    assert page.locator("#every .controls").is_hidden()
     assert page.locator("#held-out h2").is_visible()

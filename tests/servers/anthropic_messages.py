@@ -104,11 +104,11 @@ class AnthropicMessages:
     def prefixes(self, asked: Asked) -> Prefixes:
         system, tools = _objects(asked.body.get("system")), _objects(asked.body.get("tools"))
         marked = [index for index, block in enumerate(system) if block.get("cache_control")]
+        is_marked = bool(tools) and "cache_control" in tools[-1]
+        texts = [canonical_json([*tools])] if is_marked else []
         if marked:
-            return Prefixes([canonical_json([[*tools], [*system[: marked[-1] + 1]]])])
-        return Prefixes(
-            [canonical_json([*tools])] if tools and "cache_control" in tools[-1] else []
-        )
+            texts = [canonical_json([[*tools], [*system[: marked[-1] + 1]]])]
+        return Prefixes(read=texts, kept=texts)
 
     def answer_body(self, asked: Asked, answer: Answer, tokens: Tokens) -> JsonObject:
         content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []

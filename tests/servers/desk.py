@@ -216,7 +216,7 @@ class Desk:
             headers=headers,
             body=body,
             tokens=tokens,
-            marks=() if tokens is None or asked is None else self._marks(asked).texts,
+            marks=() if tokens is None or asked is None else self._marks(asked).kept,
         )
 
     def _tokens(self, asked: Asked, answer: Answer) -> Tokens:
@@ -225,10 +225,14 @@ class Desk:
         thought = answer.thought_tokens
         received = (answer.output_tokens or some_tokens(said)) + thought
         marks = self._marks(asked)
-        step = self._provider.cached_in_steps_of
-        sizes = {mark: min(some_tokens(mark), sent - 1) // step * step for mark in marks.texts}
-        cached = max((size for mark, size in sizes.items() if mark in self._cached), default=0)
-        written = max(sizes.values(), default=0) - cached if marks.are_paid else 0
+
+        def size(text: str) -> int:
+            step = self._provider.cached_in_steps_of
+            return min(some_tokens(text), sent - 1) // step * step
+
+        cached = max((size(text) for text in marks.read if text in self._cached), default=0)
+        kept = max(map(size, marks.kept), default=0)
+        written = max(0, kept - cached) if marks.are_paid else 0
         return Tokens(sent=sent, received=received, thought=thought, cached=cached, written=written)
 
     def _marks(self, asked: Asked) -> Prefixes:
@@ -236,6 +240,8 @@ class Desk:
         if not self._rules.caching:
             return Prefixes()
         found, least = self._provider.prefixes(asked), self._rules.cached_from
-        return attrs.evolve(
-            found, texts=[text for text in found.texts if some_tokens(text) >= least]
+        read, kept = (
+            [text for text in texts if some_tokens(text) >= least]
+            for texts in (found.read, found.kept)
         )
+        return attrs.evolve(found, read=read, kept=kept)

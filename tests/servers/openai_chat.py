@@ -212,16 +212,19 @@ def prefixes_of(asked: Asked, messages: list[JsonObject]) -> Prefixes:
     tools = canonical_json(asked.body.get("tools"))
     if not _PAYS_FOR_WRITES.match(asked.model):
         whole = tools + "".join(map(canonical_json, messages))
-        return Prefixes([whole[:end] for end in range(_STEP, len(whole) + 1, _STEP)], False)
+        steps = [whole[:end] for end in range(_STEP, len(whole) + 1, _STEP)]
+        return Prefixes(read=steps, kept=steps, are_paid=False)
     options = asked.body.get("prompt_cache_options")
     is_explicit = isinstance(options, dict) and options.get("mode") == "explicit"
-    texts, text = [], tools
+    read, kept, text = [], [], tools
     for index, message in enumerate(messages):
         text += canonical_json(message)
+        is_marked = '"prompt_cache_breakpoint"' in canonical_json(message)
+        # What an earlier turn ended with was a breakpoint then.
+        read += [text] if is_marked or not is_explicit else []
         is_last = index == len(messages) - 1
-        if '"prompt_cache_breakpoint"' in canonical_json(message) or (is_last and not is_explicit):
-            texts.append(text)
-    return Prefixes(texts)
+        kept += [text] if is_marked or (is_last and not is_explicit) else []
+    return Prefixes(read=read, kept=kept)
 
 
 def objects(value: Json | None) -> list[JsonObject]:

@@ -25,16 +25,18 @@ class Tokens:
     thought: int = 0
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Prefixes:
-    """Beginnings of a request that are read from a cache and written to it, shortest first.
+    """Beginnings of a request, shortest first.
 
     Attributes:
-        texts: the beginnings.
+        read: those that are looked up in the cache.
+        kept: those that are in the cache once the request is answered.
         are_paid: whether the tokens that are written are counted apart.
     """
 
-    texts: Sequence[str] = ()
+    read: Sequence[str] = ()
+    kept: Sequence[str] = ()
     are_paid: bool = True
 
 

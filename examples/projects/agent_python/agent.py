@@ -1,6 +1,6 @@
 """The agent: a function that is asked with a report and the texts of one candidate."""
 
-from promptgraft import AgentCall
+from promptgraft.agents import AgentCall
 from triage import team_for
 
 

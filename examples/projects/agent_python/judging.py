@@ -2,8 +2,9 @@
 
 import re
 
-from promptgraft import RenderedPrompt, ScriptedAdapter
+from promptgraft import ScriptedAdapter
 from promptgraft.evals.types import Answer, Case
+from promptgraft.prompt import RenderedPrompt
 
 
 def right_team(case: Case, answer: Answer) -> tuple[float, str]:

@@ -1,1 +1,43 @@
 """Adapters: what answers prompts."""
+
+from typing import TYPE_CHECKING
+
+from promptgraft.ground.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from promptgraft.adapters.anthropic import AnthropicAdapter
+    from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
+    from promptgraft.adapters.calling.gathering import BatchExecutor
+    from promptgraft.adapters.calling.prices import ModelPrice, Prices
+    from promptgraft.adapters.calling.retrying import RetryPolicy
+    from promptgraft.adapters.offline import OfflineAdapter
+    from promptgraft.adapters.openai import OpenAIAdapter
+    from promptgraft.adapters.scripted import ScriptedAdapter
+
+__all__ = [
+    "AnthropicAdapter",
+    "BatchExecutor",
+    "ModelPrice",
+    "OfflineAdapter",
+    "OpenAIAdapter",
+    "Prices",
+    "PromptResponse",
+    "ProviderAdapter",
+    "RetryPolicy",
+    "ScriptedAdapter",
+    "Usage",
+]
+
+_NAMES = {
+    "adapters.anthropic": "AnthropicAdapter",
+    "adapters.base": "PromptResponse ProviderAdapter Usage",
+    "adapters.calling.gathering": "BatchExecutor",
+    "adapters.calling.prices": "ModelPrice Prices",
+    "adapters.calling.retrying": "RetryPolicy",
+    "adapters.offline": "OfflineAdapter",
+    "adapters.openai": "OpenAIAdapter",
+    "adapters.scripted": "ScriptedAdapter",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)

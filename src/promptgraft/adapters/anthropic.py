@@ -212,6 +212,9 @@ class AnthropicWire:
             messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
 
+    def stable(self, body: JsonObject) -> Json:
+        return [body.get("tools"), body.get("system")]
+
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         results: list[Json] = [_result(answer) for answer in answers]
         return extended(request, turn, [{"role": "user", "content": results}] if results else [])
@@ -290,6 +293,7 @@ class AnthropicAdapter(ModelAdapter):
         top_p: probability mass for nucleus sampling, from 0 to 1.
         stop: stop sequences.
         effort: thinking effort: ``low``, ``medium``, ``high``, ...
+        vision: whether the model sees images; by what is known of it when it is None.
         extra_body: further fields of each request.
         api_key: the key; ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN`` when it is None.
         base_url: the address of a compatible server, without ``/v1/messages``;
@@ -350,7 +354,7 @@ class AnthropicAdapter(ModelAdapter):
 
     @property
     def _known(self) -> AnthropicProfile:
-        return self.profile or profile_of(self.model)
+        return (self.profile or profile_of(self.model)).seeing(self.vision)
 
     @property
     def _thoughts(self) -> int:

@@ -24,7 +24,7 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
-from promptgraft.ground.content import Image
+from promptgraft.ground.content import File, Image
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import raised_at
@@ -40,6 +40,10 @@ _MICROSECONDS = 1_000_000
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+_TOKENS_OF_PDF = 3_000  # two pages, as text and as images
+CHARS_PER_TOKEN = 4
+"""A common estimate for English."""
 
 
 @attrs.frozen(kw_only=True)
@@ -329,6 +333,13 @@ class SeeingAdapter(Protocol):
 def tokens_of_image(adapter: object, image: Image) -> int:
     """Return the tokens that an image is expected to cost with an adapter's model."""
     return adapter.tokens_of_image(image) if isinstance(adapter, SeeingAdapter) else TOKENS_OF_IMAGE
+
+
+def tokens_of_file(adapter: object, file: File) -> int:
+    """Return the tokens that a file is expected to cost with an adapter's model."""
+    if isinstance(file, Image):
+        return tokens_of_image(adapter, file)
+    return _TOKENS_OF_PDF if file.text is None else len(file.text) // CHARS_PER_TOKEN
 
 
 def sees_images(adapter: object) -> bool:

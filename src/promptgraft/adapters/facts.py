@@ -17,8 +17,11 @@ NEAR = 60
 """Days before the end of a model from which a plan warns of it."""
 
 Sampling = Literal["always", "never", "without_thinking"]
-Vision = Literal["none", "tiles", "patches", "area", "large_area"]
-"""How a model reads images, which decides how many tokens one is; ``none`` if it sees none."""
+Vision = Literal["none", "some", "tiles", "patches", "area", "large_area"]
+"""How a model reads images, which decides how many tokens one is.
+
+``none`` if it sees none; ``some`` if only that it sees is known.
+"""
 
 TOKENS_OF_IMAGE = 1_000
 """Expected tokens of an image if its size or the rule of the model is not known."""
@@ -148,7 +151,7 @@ def current_of(provider: str, model: str) -> str | None:
 
 def tokens_of_image(vision: Vision | None, rate: float, pixels: tuple[int, int] | None) -> int:
     """Return the tokens of an image by the rule of a model, as far as it is known."""
-    if vision is None or pixels is None or 0 in pixels:
+    if vision in (None, "some") or pixels is None or 0 in pixels:
         return TOKENS_OF_IMAGE
     match vision:
         case "tiles":

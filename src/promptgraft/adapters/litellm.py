@@ -66,7 +66,8 @@ class _Endpoint:
                 reply = await self._library.acompletion(**body, **self._given, timeout=seconds)
         except (TimeoutError, errors.APITimeoutError):
             raise NothingReceivedError(
-                f"no whole answer within {seconds:g} s", timed_out=True
+                f"no whole answer within {seconds:g} s; raise `timeout` for a slow model",
+                timed_out=True,
             ) from None
         # After the timeout, which is derived from it.
         except errors.APIConnectionError as error:

@@ -36,7 +36,7 @@ from promptgraft.adapters.calling.turns import (
 )
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.providers import KNOWN
-from promptgraft.adapters.responses import ResponsesWire
+from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number, one_of
@@ -161,10 +161,16 @@ class ChatWire:
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
         if sent.system:
-            messages.insert(0, {"role": "system", "content": sent.system})
-        body: JsonObject = {"model": self.model, "messages": messages, **self.options}
+            part: JsonObject = {"type": "text", "text": sent.system}
+            marked: Json = [{**part, **BREAKPOINT}]
+            system = marked if self.profile.cache_breakpoints else sent.system
+            messages.insert(0, {"role": "system", "content": system})
+        body: JsonObject = {"model": self.model, "messages": messages}
         if rendered.tools:
             body["tools"] = [_tool(tool) for tool in rendered.tools]
+        if self.profile.cache_breakpoints:
+            body |= cache_options(self.stable(body), has_tools=bool(rendered.tools))
+        body |= self.options
         if native is not None:
             answer: JsonObject = {"name": "answer", "schema": native, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
@@ -212,6 +218,12 @@ class ChatWire:
                 },
             ),
         )
+
+    def stable(self, body: JsonObject) -> Json:
+        messages = body.get("messages")
+        first = messages[0] if isinstance(messages, list) and messages else None
+        is_system = isinstance(first, dict) and first.get("role") == "system"
+        return [body.get("tools"), first if is_system else None]
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         return extended(request, turn, [_reply(answer) for answer in answers])
@@ -309,6 +321,7 @@ class OpenAIAdapter(ModelAdapter):
         stop: stop sequences.
         seed: seed for sampling; providers do not guarantee equal answers.
         effort: thinking effort: ``minimal``, ``low``, ``medium``, ``high``, ...
+        vision: whether the model sees images; by what is known of it when it is None.
         extra_body: further fields of each request.
         api_key: the key; ``OPENAI_API_KEY`` when it is None.
         base_url: the address of a compatible server, without ``/responses`` and
@@ -385,7 +398,11 @@ class OpenAIAdapter(ModelAdapter):
                 options["reasoning"] = {**further, "effort": self.effort}
             known = self._known
             return ResponsesWire(
-                model=self.model, rules=known.rules, sees=known.sees, options=options
+                model=self.model,
+                rules=known.rules,
+                sees=known.sees,
+                cache_breakpoints=known.cache_breakpoints,
+                options=options,
             )
         options = {
             self._known.output_limit: self.longest_answer,
@@ -411,7 +428,17 @@ class OpenAIAdapter(ModelAdapter):
 
     @property
     def _known(self) -> OpenAIProfile:
-        return self.profile or profile_of(self.model, effort=self.effort)
+        if self.profile is not None:
+            return self.profile.seeing(self.vision)
+        known = profile_of(self.model, effort=self.effort).seeing(self.vision)
+        if known.cache_breakpoints and not self._has_own_address:
+            # Compatible servers may refuse the marks, and without them nothing is cached.
+            return attrs.evolve(known, cache_breakpoints=False, cached_from=0)
+        return known
+
+    @property
+    def _has_own_address(self) -> bool:
+        return self.service.provider == CHAT.provider and self._access_to(self.service).is_at(_OWN)
 
     @property
     def _api(self) -> Api:
@@ -423,8 +450,7 @@ class OpenAIAdapter(ModelAdapter):
     def _uses_responses(self) -> bool:
         if self.api != "auto":
             return self.api == "responses"
-        own = self.service.provider == CHAT.provider and self._access_to(self.service).is_at(_OWN)
-        return own and not self._chat_only and not is_chat_only(self.model)
+        return self._has_own_address and not self._chat_only and not is_chat_only(self.model)
 
     @property
     def _chat_only(self) -> list[str]:

@@ -24,7 +24,7 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, digest
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 
@@ -75,6 +75,25 @@ SHORTEST = 16
 """The least limit on an answer that the Responses API takes, in tokens."""
 
 
+BREAKPOINT: JsonObject = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+"""Marks the end of a part of a message as that of a beginning to be cached."""
+
+
+def cache_options(stable: Json, *, has_tools: bool) -> JsonObject:
+    """Return the fields of a request to a model that caches at breakpoints.
+
+    Args:
+        stable: the part of the request that is the same for all cases of a candidate.
+        has_tools: whether further turns of the conversation may follow.
+    """
+    options: JsonObject = {"prompt_cache_key": f"promptgraft-{digest(stable)[:32]}"}
+    if not has_tools:
+        # Otherwise each whole prompt would be written to the cache too, for a quarter more, and
+        # nothing would ever read it.
+        options["prompt_cache_options"] = {"mode": "explicit"}
+    return options
+
+
 @attrs.frozen(kw_only=True)
 class ResponsesWire:
     """Encodes requests to one model and decodes its answers.
@@ -82,6 +101,7 @@ class ResponsesWire:
     Attributes:
         model: the model.
         rules: what it accepts as the schema of its answer; None if it accepts none.
+        cache_breakpoints: whether the prompt cache holds only what ends at a breakpoint.
         sees: whether it sees images; None if that is not known.
         options: further fields of each request.
     """
@@ -89,18 +109,26 @@ class ResponsesWire:
     model: str
     rules: SchemaRules | None
     sees: bool | None
+    cache_breakpoints: bool = False
     options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.rules)
         content = content_of(rendered, say_format=native is None)
         check_seen(content.content, sees=self.sees, model=self.model)
-        asked: Json = [{"role": "user", "content": responses_content(content.content)}]
-        body: JsonObject = {"model": self.model, "input": asked, **self.options}
-        if content.system:
+        user: JsonObject = {"role": "user", "content": responses_content(content.content)}
+        body: JsonObject = {"model": self.model, "input": [user]}
+        if content.system and self.cache_breakpoints:
+            part: JsonObject = {"type": "input_text", "text": content.system}
+            system: JsonObject = {"role": "developer", "content": [{**part, **BREAKPOINT}]}
+            body["input"] = [system, user]
+        elif content.system:
             body["instructions"] = content.system
         if rendered.tools:
             body["tools"] = [_tool(tool) for tool in rendered.tools]
+        if self.cache_breakpoints:
+            body |= cache_options(self.stable(body), has_tools=bool(rendered.tools))
+        body |= self.options
         if native is not None:
             form: JsonObject = {"name": "answer", "schema": native, "strict": True}
             text = body.get("text")
@@ -139,6 +167,12 @@ class ResponsesWire:
             model=answer.model or self.model,
             messages=tuple(item for item in answer.output if _is_repeatable(item)),
         )
+
+    def stable(self, body: JsonObject) -> Json:
+        asked = body.get("input")
+        first = asked[0] if isinstance(asked, list) and asked else None
+        is_system = isinstance(first, dict) and first.get("role") == "developer"
+        return [body.get("tools"), body.get("instructions"), first if is_system else None]
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         return extended(request, turn, [_reply(answer) for answer in answers], field="input")

@@ -23,7 +23,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import is_unicode, shown
 from promptgraft.ground.strict.nodes import decoded, raise_lines
 from promptgraft.ground.text import raised
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.runtime.event_loop import awaited
 
 _logger = logging.getLogger("promptgraft")

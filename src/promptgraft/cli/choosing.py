@@ -96,7 +96,7 @@ def read_prompt(
 def _stored_prompt(
     context: click.Context, parameter: click.Parameter, value: str
 ) -> options.PromptName:
-    from promptgraft.parts.validation import check_key, check_ns
+    from promptgraft.overrides.parts.validation import check_key, check_ns
 
     ns, _, key = value.rpartition("/")
     try:

@@ -95,7 +95,7 @@ def share(text: str) -> float:
 
 def tag(text: str) -> str:
     """Parse a valid tag."""
-    from promptgraft.parts.validation import check_tag
+    from promptgraft.overrides.parts.validation import check_tag
 
     try:
         return check_tag(text)

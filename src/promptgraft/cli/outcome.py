@@ -246,6 +246,7 @@ def _print_ledger(screen: Screen, result: RunResult) -> None:
         for column in zip(head, *rows, strict=True)
         if column[0] == "calls" or any(cell.strip("0.") for cell in column[1:])
     ]
+    screen.line()
     screen.table(list(zip(*columns, strict=True)))
     if note := unanswered_in(result.ledger):
         screen.line(note)

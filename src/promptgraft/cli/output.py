@@ -6,13 +6,14 @@ import codecs
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -97,6 +98,11 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+_Piece: TypeAlias = tuple[str, str | None]
+"""Text and its colour."""
+_WORD_AND_SPACE = re.compile(r"\s*\S+|\s+$")
+
+
 class Screen:
     """Prints text to standard output; with colours only on a terminal that supports them.
 
@@ -170,22 +176,23 @@ class Screen:
         from promptgraft.runs.report.word_diff import Kind, word_diff
 
         marks = {Kind.REMOVED: ("red", "[-", "-]"), Kind.ADDED: ("green", "{+", "+}")}
-        lines, has_change = [""], [False]
+        lines: list[list[_Piece]] = [[]]
         for piece in word_diff(part.before or "", part.after or ""):
             color, before, after = marks.get(piece.kind, (None, "", ""))
             for at, text in enumerate(visible(piece.text).split("\n")):
                 if at:
-                    lines.append("")
-                    has_change.append(False)
-                if text and color:
-                    has_change[-1] = True
-                    styled = click.style(text, fg=color) if self._color else before + text + after
-                    lines[-1] += styled
-                else:
-                    lines[-1] += text
-        changed = [line for line, is_changed in zip(lines, has_change, strict=True) if is_changed]
+                    lines.append([])
+                if text:
+                    marked = f"{before}{text}{after}" if color and not self._color else text
+                    lines[-1].append((marked, color))
+        changed = [line for line in lines if any(color for _, color in line)]
+        width = _columns() - len(_INDENT) if self._terminal else None
         for line in changed[:most]:
-            self._print(f"{_INDENT}{line}")
+            for row in _wrapped(line, width):
+                styled = (
+                    click.style(text, fg=color) if self._color else text for text, color in row
+                )
+                self._print(f"{_INDENT}{''.join(styled)}")
         return len(changed)
 
     def _diff(self, part: PartDiff) -> None:
@@ -221,3 +228,20 @@ def _change_in_words(part: PartDiff) -> str:
     if part.text:
         return "the same text, with other line breaks at its end"
     return "the same text, written for another source"
+
+
+def _wrapped(pieces: Sequence[_Piece], width: int | None) -> Iterator[list[_Piece]]:
+    """Yield a line as rows of at most ``width`` columns, broken between words and indented."""
+    row: list[_Piece] = []
+    used = 0
+    for text, color in pieces:
+        for word in _WORD_AND_SPACE.findall(text) if width else [text]:
+            is_over = bool(width and row and used + len(word.rstrip()) > width)
+            if is_over:
+                yield row
+                row, used = [(_INDENT, None)], len(_INDENT)
+            shown = word.lstrip() if is_over else word
+            row.append((shown, color))
+            used += len(shown)
+    if row:
+        yield row

@@ -17,11 +17,18 @@ from promptgraft.project.origins import loaded_project
 from promptgraft.project.parts import ForeignSource
 from promptgraft.prompt import RenderedPrompt
 
+_BAML_PROVIDERS = {
+    "openai": "openai-generic",
+    "responses": "openai-responses",
+    "anthropic": "anthropic",
+}
+"""BAML's provider for each form of a request."""
+
 _protocol_option = click.option(
     "--as",
     "protocol",
-    type=click.Choice(["openai", "anthropic"]),
-    metavar="openai|anthropic",
+    type=click.Choice([*_BAML_PROVIDERS]),
+    metavar="openai|responses|anthropic",
     help="Print the request as JSON: messages, tools and the schema of the answer.",
 )
 _messages_option = click.option(
@@ -73,7 +80,7 @@ def render_command(
 
 def _sent(source: ForeignSource, tried: Tried, case: str, protocol: str | None) -> dict[str, Json]:
     """Return the messages that BAML sends for a case: its texts are templates of its own."""
-    provider = "anthropic" if protocol == "anthropic" else "openai-generic"
+    provider = _BAML_PROVIDERS[protocol or "openai"]
     return source.messages(tried.prompt, case, provider=provider)
 
 
@@ -151,18 +158,17 @@ def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]
     """Return the request that a provider gets, without the model and its options."""
     from promptgraft.adapters.anthropic import AnthropicProfile, AnthropicWire
     from promptgraft.adapters.openai import ChatWire, OpenAIProfile
+    from promptgraft.adapters.responses import ResponsesWire
 
-    wire: Wire = (
-        ChatWire(model="", profile=OpenAIProfile(structured_output="native"), options={})
-        if protocol == "openai"
-        else AnthropicWire(
-            model="",
-            profile=AnthropicProfile(structured_output="native"),
-            effort=None,
-            options={},
-        )
-    )
-    return {name: value for name, value in wire.open(rendered).items() if name != "model"}
+    openai = OpenAIProfile(structured_output="native")
+    anthropic = AnthropicProfile(structured_output="native")
+    wires: dict[str, Wire] = {
+        "openai": ChatWire(model="", profile=openai, options={}),
+        "responses": ResponsesWire(model="", rules=openai.rules, sees=None, options={}),
+        "anthropic": AnthropicWire(model="", profile=anthropic, effort=None, options={}),
+    }
+    request = wires[protocol].open(rendered)
+    return {name: value for name, value in request.items() if name != "model"}
 
 
 def _messages(rendered: RenderedPrompt[object]) -> list[Json]:

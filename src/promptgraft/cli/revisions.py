@@ -28,8 +28,8 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import parts_json
-from promptgraft.parts.validation import shown_hash
 from promptgraft.prompt import PromptTemplate
 
 

@@ -20,10 +20,10 @@ from promptgraft.overrides import (
     RevisionedStore,
     SkippedOverride,
 )
+from promptgraft.overrides.parts import in_order
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import part_json, resolve_override
-from promptgraft.parts import in_order
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.validation import shown_hash
 
 RUN_NAME = re.compile(r"\d|latest$")
 """Matches the beginning of run ids, and no name of a prompt."""

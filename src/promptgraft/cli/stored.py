@@ -15,8 +15,8 @@ from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotF
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import counted, listed, moment
 from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.parts.validation import shown_hash
 from promptgraft.project.services import open_store
 
 _REVISION = re.compile(r"[0-9a-f]{4,64}")

@@ -1,1 +1,28 @@
 """What is judged, and how: cases, metrics, judgements."""
+
+from typing import TYPE_CHECKING
+
+from promptgraft.ground.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from promptgraft.evals.dataset import Dataset
+    from promptgraft.evals.evaluate import Evaluation
+    from promptgraft.evals.splits import Splits
+    from promptgraft.evals.types import Case
+
+__all__ = [
+    "Case",
+    "Dataset",
+    "Evaluation",
+    "Splits",
+]
+
+_NAMES = {
+    "evals.dataset": "Dataset",
+    "evals.evaluate": "Evaluation",
+    "evals.splits": "Splits",
+    "evals.types": "Case",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)

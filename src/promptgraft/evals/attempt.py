@@ -29,6 +29,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
+from promptgraft.evals.case_kinds import MESSAGES
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
@@ -36,7 +37,9 @@ from promptgraft.ground.content import Content, File, Input, in_words, is_conten
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import Json, canonical_json, did_you_mean, shown, unstructure
+from promptgraft.ground.strict.nodes import Source
 from promptgraft.ground.text import listed
+from promptgraft.overrides.parts.body import BodySyntax
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.rendering import values_of
@@ -104,6 +107,12 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
     if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
         return lambda case: case.input
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
+    # For names that are missing in cases.
+    hints.update(
+        (name, f"write `$${name}` in the prompt for the characters themselves")
+        for _, section in prompt.template.walked
+        for name in (section.source.reads if section.source.syntax is BodySyntax.DOLLAR else ())
+    )
     return lambda case: _by_name(case, open_names, hints)
 
 
@@ -132,11 +141,12 @@ def _by_name(
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         needed = [name for name in open_names if name not in SHELL_NAMES]
         if missing := [name for name in needed if name not in case.input]:
+            mend = f"; {hints[missing[0]]}" if missing[0] in hints else ""
             raise ConfigError(
                 f"input: expected a value for {listed(missing)}, found none; the case has "
-                f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}"
+                f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}{mend}"
             )
-        return _CaseInput(case.input)
+        return _CaseInput((name, _in_words(value)) for name, value in case.input.items())
     # Literal beside another placeholder, which the text is meant for.
     open_names = tuple(name for name in open_names if name not in SHELL_NAMES) or open_names
     if not _is_message(case.input):
@@ -165,6 +175,21 @@ def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, objec
         f"`context`, or `params` that say where it goes; open placeholders: "
         f"{listed(open_names) or 'none'}"
     )
+
+
+def _in_words(value: object) -> object:
+    """Return a list of messages as a text with a paragraph for each; other values as they are."""
+    if not isinstance(value, (list, tuple)) or not value or not all(map(_has_role, value)):
+        return value
+    source = Source.of([*value])
+    messages = MESSAGES.read(source.root)
+    if messages is None or not source.is_right(()):
+        return value
+    return _on_lines([_said(message.speaker, message.text) for message in messages])
+
+
+def _has_role(value: object) -> bool:
+    return isinstance(value, Mapping) and "role" in value and "content" in value
 
 
 def _said(speaker: Speaker, content: str | Content) -> Content:

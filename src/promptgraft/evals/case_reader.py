@@ -70,6 +70,7 @@ class CaseReader:
             node = Node(first.value, (), self._noted)
             self._plain.check_columns(first.value, node)
             self._note_faults(first.line, "")
+        self._plain.settle_input(first.value)
         chained = itertools.chain([first], row_iterator)
         unsettled: list[Row] = []
         settled = set[str]()
@@ -127,7 +128,9 @@ class CaseReader:
             return ""
         first = self._lines.setdefault(case_id, line)
         if first != line:
-            mend = "" if given is not None else "; take it out, or set `duplicates: drop`"
+            mend = "; take it out, or set `duplicates: drop`"
+            if given is not None:
+                mend = "; give one of both another id"
             node.fault(f"{what} as in line {first}{mend}")
         return case_id
 

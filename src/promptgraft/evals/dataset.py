@@ -41,6 +41,7 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
 REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 _ENDINGS = {f".{kind}": kind for kind in FORMATS}
 _ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
 
@@ -52,10 +53,10 @@ def format_of(path: Path, chosen: str | None) -> str:
         return chosen
     if path.suffix.lower() in _ENDINGS:
         return _ENDINGS[path.suffix.lower()]
-    raise ConfigError(
-        f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; "
-        f"or give `format`, one of {', '.join(FORMATS)}"
-    )
+    mend = f"or give `format`, one of {', '.join(FORMATS)}"
+    if path.suffix.lower() in _SPREADSHEETS:
+        mend = "save the spreadsheet as CSV"
+    raise ConfigError(f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; {mend}")
 
 
 def rows_of(
@@ -112,7 +113,10 @@ class Dataset(Shown):
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults(self.name)
         if not self.cases:
-            faults.add(0, "expected at least one case, found none")
+            faults.add(
+                0,
+                'expected at least one case, such as {"input": ..., "expected": ...}, found none',
+            )
         ids: set[str] = set()
         for case in self.cases:
             if not isinstance(case.id, str):
@@ -207,6 +211,7 @@ class Dataset(Shown):
         keep: Collection[str] = (),
         images: Collection[str] = (),
         files: Collection[str] = (),
+        parameters: Collection[str] = (),
     ) -> Dataset:
         """Make a data set from cases, from mappings like the objects of a JSON file, or a table.
 
@@ -221,6 +226,7 @@ class Dataset(Shown):
             keep: as in :meth:`load`.
             images: columns with an ``Image``, the bytes of one, or its address.
             files: columns with a ``File``, the bytes of one, or its address.
+            parameters: as in :meth:`load`.
 
         Raises:
             ConfigError: an argument is unusable.
@@ -236,7 +242,7 @@ class Dataset(Shown):
         ready = tuple(case for case in case_list if isinstance(case, Case))
         if len(ready) == len(case_list):
             return cls(ready, name)
-        plain = PlainReader(fields or {}, keep, cells=False)
+        plain = PlainReader(fields or {}, keep, cells=False, parameters=parameters)
         inside = CaseFiles(
             images=_listed("images", images),
             files=_listed("files", files),

@@ -102,9 +102,12 @@ class PlainReader:
         self._named = {*self._parameters, *columns, *keep, *files}
         self._keep = frozenset(keep)
         self._read = frozenset(parameters)
-        for name in (*_COMMON, "input") if parameters else ():
+        for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
-                self._release(name)
+                self._columns.pop(name, None)
+        # A prompt that reads more than `input` reads a column of that name too.
+        may_be_value = self._read - {"input"} and "input" not in {*self._named, *names}
+        self._input_may_be_value = bool("input" in self._read and may_be_value)
         self._cells = cells
         self._whole = "input" in names
         # What is said of keys that are no field, by key: as faults, and as parameters.
@@ -123,10 +126,13 @@ class PlainReader:
         fields = {"input", "turns", "context"}
         return self._keep | {name for name, field in self._columns.items() if field not in fields}
 
-    def _release(self, name: str) -> None:
-        """Read a column as a parameter; ``input`` only beside another one."""
-        if name != "input" or len(self._read) > 1:
-            self._columns.pop(name, None)
+    def settle_input(self, value: Mapping[str, Json]) -> None:
+        """Read ``input`` as a parameter where the prompt does, unless it holds all of them."""
+        messages = value.get("input")
+        # Of messages, those before the last one are the `context` of a prompt that reads it.
+        is_talk = isinstance(messages, list) and not (self._read - {"input"}) & value.keys()
+        if self._input_may_be_value and not (isinstance(messages, dict) or is_talk):
+            self._columns.pop("input", None)
 
     def id_of(self, value: Mapping[str, Json]) -> Json:
         """Return the id of the case in the file, if it has one."""
@@ -146,7 +152,7 @@ class PlainReader:
         """Read a column as a parameter if no value of it has the form of the field."""
         there = [value for value in values if value not in (None, "")]
         if there and not any(self._has_shape(name, value) for value in there):
-            self._release(name)
+            self._columns.pop(name, None)
 
     def _has_shape(self, name: str, value: Json) -> bool:
         if self._cells:
@@ -157,7 +163,8 @@ class PlainReader:
         """Note the columns that are named and do not exist in a table with these columns."""
         for name in sorted(self._named - value.keys()):
             near = did_you_mean(name, list(value))
-            node.fault(f"there is no column {shown(name)}{near}; columns: {_listed(value)}")
+            columns = f"; columns: {_listed(value)}; name one of them in `fields` or `keep`"
+            node.fault(f"there is no column {shown(name)}{near}{columns}")
 
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""

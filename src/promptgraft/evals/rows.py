@@ -120,7 +120,9 @@ def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
         try:
             value: Json = STRICT_JSON.decode(text)
         except (RecursionError, ValueError) as error:
-            faults.add(number, _explained_json(error))
+            mend = "; write one whole object per line"
+            is_json = not isinstance(error, json.JSONDecodeError)
+            faults.add(number, f"{_explained_json(error)}{'' if is_json else mend}")
         else:
             if reason := _unfit(value, text):
                 faults.add(number, reason)

@@ -10,8 +10,8 @@ import attrs
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.evals.types import Step
 from promptgraft.ground.serde import Json, unstructure
-from promptgraft.parts.descriptors import section_part
-from promptgraft.parts.entry import EffectiveParts
+from promptgraft.overrides.parts.descriptors import section_part
+from promptgraft.overrides.parts.entry import EffectiveParts
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.targets.part import View, named_in
 from promptgraft.targets.part_kinds import SectionModule

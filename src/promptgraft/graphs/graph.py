@@ -23,8 +23,8 @@ from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT, integer
 from promptgraft.ground.text import listed
+from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.validation import check_key, check_ns
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import Placeholders, single_texts
 from promptgraft.runtime.deadline import Deadline

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.files import is_file
 from promptgraft.ground.image_headers import IMAGE_TYPES, caption_of, media_type_of, size_of
 from promptgraft.ground.serde import HexDigest, Json, PlainForm, field_names, shown
 
@@ -58,6 +59,7 @@ class File(PlainForm):
         media_type: such as ``application/pdf``; by default by its first bytes or its name.
         sha256: the digest of the bytes, or of the address.
         size: bytes; 0 for an address.
+        pixels: width and height of an image; None for others, and where they are not known.
 
     Raises:
         ConfigError: not exactly one of path, data and address is given, or one is unusable.
@@ -71,6 +73,7 @@ class File(PlainForm):
     media_type: str = attrs.field(default="", kw_only=True)
     sha256: HexDigest = attrs.field(init=False)
     size: int = attrs.field(init=False, eq=False)
+    pixels: tuple[int, int] | None = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         what = type(self).__name__
@@ -96,6 +99,7 @@ class File(PlainForm):
             ("media_type", kind or "application/octet-stream"),
             ("sha256", HexDigest(hashlib.sha256(content).hexdigest())),
             ("size", size),
+            ("pixels", size_of(start)),
         ):
             object.__setattr__(self, field, value)
 
@@ -181,11 +185,6 @@ class Image(File):
     @property
     def kind(self) -> str:
         return "image"
-
-    @property
-    def pixels(self) -> tuple[int, int] | None:
-        """Width and height; None if they are not known here."""
-        return None if self.url is not None else size_of(self.read())
 
     @property
     def caption(self) -> str:
@@ -314,12 +313,11 @@ def _check_address(url: object, what: str) -> None:
 
 
 def _read(path: str) -> bytes:
+    # A pipe would be waited for, perhaps for ever.
+    if not is_file(Path(path)):
+        raise DataFormatError(f"{path}: expected a file, found none")
     try:
-        # A pipe would be waited for, perhaps for ever.
-        if not Path(path).is_file():
-            raise DataFormatError(f"{path}: expected a file, found none")
         with Path(path).open("rb") as file:
             return file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataFormatError(f"{path}: cannot be read: {reason}") from None
+    except OSError as error:
+        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None

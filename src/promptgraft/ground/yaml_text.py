@@ -110,7 +110,12 @@ def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         # libyaml may have a nesting limit of its own, reached before the first event.
         is_deep = "nesting depth" in str(error.problem)
-        note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}{_mend(text, line)}")
+        opened = error.context_mark.line + 1 if error.context_mark else 0
+        open_mend = next((mend for what, mend in _OPEN.items() if what in str(error.context)), "")
+        if open_mend and opened:
+            note(opened, f"not YAML: {error.problem}; {open_mend}")
+        else:
+            note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}{_mend(text, line)}")
     except yaml.YAMLError:
         note(0, "not YAML: it holds control characters")
     except (MismatchError, DataFormatError) as error:
@@ -132,7 +137,19 @@ def _mend(text: str, line: int) -> str:
         word = candidate.strip().lstrip("- ")
         if word and ":" not in word and not word.startswith(("#", "[", "{", "'", '"', "|", ">")):
             return f"; is the colon missing in `{clip(word, 60)}`? Write `key: value`"
+    if _SECOND_COLON.search(written):
+        return "; put the value in quotes: it holds a colon"
+    if written.strip():
+        return f"; indent `{clip(written.strip(), 60)}` as the other keys of its object"
     return ""
+
+
+_SECOND_COLON = re.compile(r": .*:(?: |$)")
+_OPEN = {
+    "scanning a quoted scalar": "a quote opens in this line and never closes",
+    "parsing a flow": "a bracket opens in this line and never closes, or lacks a comma",
+}
+"""What is wrong with text that libyaml is in the middle of, by its words."""
 
 
 @attrs.define
@@ -248,7 +265,9 @@ class _Builder:
         if not isinstance(value, str):
             raise MismatchError(f"expected a text as key, found {shown(value)}; quote it")
         if parent.members is not None and value in parent.members:
-            self._note(self.line, f"the key {shown(value)} occurs twice in one object")
+            self._note(
+                self.line, f"the key {shown(value)} occurs twice in one object; leave one out"
+            )
         return value
 
     def _scalar(self, text: str, tag: str | None, *, plain: bool) -> Json:

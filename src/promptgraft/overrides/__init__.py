@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     )
     from promptgraft.overrides.codec import file_schema
     from promptgraft.overrides.local_store import LocalPromptOverridesStore
+    from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+    from promptgraft.overrides.parts.descriptors import (
+        PromptDescriptor,
+        PromptLike,
+        SectionDescriptor,
+        SectionPath,
+    )
+    from promptgraft.overrides.parts.entry import SkipReason
+    from promptgraft.overrides.parts.output_field import OutputFieldOverride
+    from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+    from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
+    from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
     from promptgraft.overrides.resolution import (
         PartDiff,
         diff_bodies,
@@ -31,18 +43,6 @@ if TYPE_CHECKING:
         Revision,
         SkippedOverride,
     )
-    from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-    from promptgraft.parts.descriptors import (
-        PromptDescriptor,
-        PromptLike,
-        SectionDescriptor,
-        SectionPath,
-    )
-    from promptgraft.parts.entry import SkipReason
-    from promptgraft.parts.output_field import OutputFieldOverride
-    from promptgraft.parts.section import SectionOverride, SummaryOverride
-    from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-    from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = [
     "AddedTaskExample",
@@ -89,13 +89,13 @@ _NAMES = {
     "overrides.resolution": "PartDiff diff_bodies diff_override diff_revisions",
     "overrides.store": "OverrideAddress PromptOverridesStore RevisionedPromptOverridesStore",
     "overrides.types": "AppliedOverride PromptOverride Provenance Revision SkippedOverride",
-    "parts.added_example": "AddedTaskExample RemovedTaskExample",
-    "parts.descriptors": "PromptDescriptor PromptLike SectionDescriptor SectionPath",
-    "parts.entry": "SkipReason",
-    "parts.output_field": "OutputFieldOverride",
-    "parts.section": "SectionOverride SummaryOverride",
-    "parts.task_example": "TaskExampleOverride TaskStepOverride",
-    "parts.tool": "ToolExampleOverride ToolOverride",
+    "overrides.parts.added_example": "AddedTaskExample RemovedTaskExample",
+    "overrides.parts.descriptors": "PromptDescriptor PromptLike SectionDescriptor SectionPath",
+    "overrides.parts.entry": "SkipReason",
+    "overrides.parts.output_field": "OutputFieldOverride",
+    "overrides.parts.section": "SectionOverride SummaryOverride",
+    "overrides.parts.task_example": "TaskExampleOverride TaskStepOverride",
+    "overrides.parts.tool": "ToolExampleOverride ToolOverride",
 }
 
 if not TYPE_CHECKING:

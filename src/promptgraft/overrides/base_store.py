@@ -18,6 +18,11 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.ground.serde import shown
+from promptgraft.overrides.parts import KINDS
+from promptgraft.overrides.parts.added_example import RemovedTaskExample
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
+from promptgraft.overrides.parts.entry import UNBOUND, Entry
+from promptgraft.overrides.parts.validation import check_path, shown_hash
 from promptgraft.overrides.resolution import (
     bound_entry,
     check_names,
@@ -32,11 +37,6 @@ from promptgraft.overrides.store import (
     RevisionedPromptOverridesStore,
 )
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
-from promptgraft.parts import KINDS
-from promptgraft.parts.added_example import RemovedTaskExample
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
-from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.validation import check_path, shown_hash
 
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, raises to refuse the write."""

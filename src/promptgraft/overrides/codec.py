@@ -24,11 +24,11 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
 from promptgraft.ground.strict import structure
+from promptgraft.overrides.parts import KINDS, in_order
+from promptgraft.overrides.parts.entry import Entry, check_hash
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
-from promptgraft.parts import KINDS, in_order
-from promptgraft.parts.entry import Entry, check_hash
-from promptgraft.parts.validation import shown_hash
 
 T = TypeVar("T")
 

@@ -26,6 +26,7 @@ from promptgraft.overrides.codec import (
     make_revision,
     marked,
 )
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.revision_files import (
     FOLDER,
     IntentFile,
@@ -40,7 +41,6 @@ from promptgraft.overrides.revision_files import (
 )
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.parts.descriptors import PromptDescriptor
 
 _SYSTEM_CLOCK = SystemClock()
 

@@ -15,12 +15,12 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.overrides.parts import KINDS, in_order
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
+from promptgraft.overrides.parts.entry import EffectiveParts, Entry, SkipReason, Source
+from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
-from promptgraft.parts import KINDS, in_order
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
-from promptgraft.parts.entry import EffectiveParts, Entry, SkipReason, Source
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.validation import shown_hash
 
 
 def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:

@@ -14,16 +14,21 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.overrides.parts.added_example import AddedTaskExample
+from promptgraft.overrides.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    SectionPath,
+    section_part,
+)
+from promptgraft.overrides.parts.entry import UNBOUND, Entry
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.validation import check_key, check_ns, check_path, check_tag
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.parts.added_example import AddedTaskExample
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, section_part
-from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
-from promptgraft.parts.validation import check_key, check_ns, check_path, check_tag
 
 DEFAULT_TAG = "latest"
 

@@ -12,14 +12,14 @@ from promptgraft.errors import InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.entry import OTHERS, Entry, SkipReason
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
-from promptgraft.parts.validation import check_text
+from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.validation import check_text
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import attrs
 
 from promptgraft.errors import ConfigError, StoreError
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.resolution import check_unchanged
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride, Provenance
-from promptgraft.parts.descriptors import PromptDescriptor
-from promptgraft.parts.entry import Entry
 
 _logger = logging.getLogger(__name__)
 

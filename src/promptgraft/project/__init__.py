@@ -18,23 +18,28 @@ from promptgraft.project.files import (
 
 if TYPE_CHECKING:
     from promptgraft.project.format import project_schema
+    from promptgraft.project.optimizing import OptimizeOptions, aoptimize, optimize
     from promptgraft.project.parts import ProjectPrompt
     from promptgraft.project.project import Project, load_project, open_project
 
 __all__ = [
     "FILE_NAME",
     "FileChange",
+    "OptimizeOptions",
     "Project",
     "ProjectPrompt",
     "PromptSource",
+    "aoptimize",
     "find_project",
     "load_project",
     "open_project",
+    "optimize",
     "project_schema",
     "runs_folder_of",
 ]
 
 _NAMES = {
+    "project.optimizing": "OptimizeOptions aoptimize optimize",
     "project.format": "project_schema",
     "project.parts": "ProjectPrompt",
     "project.project": "Project load_project open_project",

@@ -21,8 +21,8 @@ from promptgraft.agents.user import simulated_user
 from promptgraft.agents.writing import WrittenText, difference
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
+from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.overrides.store import PromptOverridesStore
-from promptgraft.parts.descriptors import show_path
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import AgentConfig, DeliveryConfig, FileConfig, TextsConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings

@@ -92,14 +92,18 @@ def source_file(path: Path) -> Source:
     """Read a project file as plain data with line numbers."""
     source = read_source(path, mend=_quoted)
     if source.document.value is None:
-        raise DataFormatError(f"{path}: expected a project file, found an empty one")
+        raise DataFormatError(
+            f"{path}: expected a project file, found an empty one; remove it, and "
+            "`promptgraft init` writes one"
+        )
     return source
 
 
 def _quoted(written: str, fault: str) -> str:
     """Add a hint to the YAML fault that an unquoted ``${NAME}`` inside braces causes."""
     bare = fault.startswith("not YAML") and _BARE_REFERENCE.search(written)
-    return f'{fault}; between braces, quote it: "{bare[1]}"' if bare else fault
+    # In place of the usual mend of a line that cannot be read.
+    return f'{fault.partition("; ")[0]}; between braces, quote it: "{bare[1]}"' if bare else fault
 
 
 @attrs.frozen

@@ -30,7 +30,7 @@ from promptgraft.ground.strict.checks import (
 )
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
 from promptgraft.ground.strict.nodes import Node, Source
-from promptgraft.parts.validation import check_key, check_tag
+from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.project.adding import EXECUTOR, TRACKERS, Tracker, Workers, definitions
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (
@@ -81,7 +81,8 @@ class ProjectConfig:
         delivery: How the texts of a candidate reach the agent; by default in the call.
         apply: `to-source` writes a winner that held-out examples confirm into its source, at the
             end of a run.
-        metrics: What is asked of an answer: a list, or the path of a metric file.
+        metrics: How answers are scored: a list such as `[exact]`, or the path of a metric file.
+        models: The models by their roles, such as `{task: offline}`.
         aggregation: How the scores of several metrics become one; by default their mean.
         params: A function that turns a case into the parameters of a prompt.
         teacher: Answers cases that have no `expected`, once before a run: a Markdown file,
@@ -167,10 +168,10 @@ _VERSION = check(
 )
 
 
-def _by_name(what: str, kind: Kind[T]) -> Kind[dict[str, T]]:
+def _by_name(what: str, example: str, kind: Kind[T]) -> Kind[dict[str, T]]:
     return named(
         kind,
-        f"an object with at least one {what}",
+        f"an object with at least one {what}, such as `{{triage: {example}}}`",
         least=1,
         check=functools.partial(check_key, what=f"name of a {what}"),
         pattern=NAME,
@@ -260,8 +261,8 @@ _KEYS: Keys = keys_of(
     ProjectConfig,
     special={
         "version": _VERSION,
-        "prompts": _by_name("prompt", _PROMPT_OR_TEXTS),
-        "graphs": _by_name("graph", REFERENCE),
+        "prompts": _by_name("prompt", "triage.md", _PROMPT_OR_TEXTS),
+        "graphs": _by_name("graph", "file.py:NAME", REFERENCE),
         "dataset": DATASET,
         "splits": SPLITS,
         "metrics": METRICS,

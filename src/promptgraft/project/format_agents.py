@@ -36,7 +36,7 @@ from promptgraft.ground.strict.kinds import (
     record_of,
 )
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.format_models import HEADER
 from promptgraft.project.python_source import FUNCTION, REFERENCE, PythonSource
 

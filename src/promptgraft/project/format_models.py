@@ -18,7 +18,7 @@ from promptgraft.adapters.calling.prices import PRICE, ModelPrice
 from promptgraft.adapters.providers import KEY_OWNERS, KNOWN
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.environment import Secret
-from promptgraft.ground.serde import did_you_mean, looks_like_a_key
+from promptgraft.ground.serde import did_you_mean, looks_like_a_key, shown
 from promptgraft.ground.strict.checks import Kind, Reach, Schema, check, integer, one_of
 from promptgraft.ground.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
 from promptgraft.ground.strict.nodes import Node
@@ -352,12 +352,19 @@ def named_model(text: str) -> ModelConfig | None:
     return None if names is None else _model(names[0], **({"model": names[1]} if names[1] else {}))
 
 
+_MODEL_NAME = re.compile(r"[a-z]{2,10}(?:[-./][a-z0-9.]{1,8}){0,4}")
+
+
 def _read_text(node: Node, text: str) -> ModelConfig | None:
     model = named_model(text)
     if model is None or looks_like_a_key(text):
         provider = text.partition("/")[0]
         near = "" if provider in PROVIDERS else did_you_mean(provider, list(PROVIDERS))
-        node.fault(f"expected `offline` or `PROVIDER/MODEL`, found another text{near}")
+        # What may be a key is not repeated.
+        is_name = provider in PROVIDERS or _MODEL_NAME.fullmatch(text)
+        what = shown(text) if is_name and not looks_like_a_key(text) else "another text"
+        known = "" if near else f"; providers: {', '.join(sorted(PROVIDERS))}"
+        node.fault(f"expected `offline` or `PROVIDER/MODEL`, found {what}{near}{known}")
         return None
     return model
 

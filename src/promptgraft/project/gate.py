@@ -14,8 +14,8 @@ from promptgraft.evals.splits import NAMES
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.overrides import OverrideAddress
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project, ProjectPrompt
 from promptgraft.project.applying.winner import check_source, choose, winners_of
 from promptgraft.project.checking import try_metrics

@@ -17,8 +17,8 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import listed
-from promptgraft.parts.body import BodySyntax, marker_names
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.body import BodySyntax, marker_names
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
@@ -50,8 +50,8 @@ _PAIR = 2
 _LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[_a-zA-Z])")
 
 
-def splits_of(cases: Examples) -> Splits:
-    """Return cases as training, validation and test sets.
+def splits_of(cases: Examples, reads: Collection[str] = ()) -> Splits:
+    """Return cases as training, validation and test sets; the prompt reads values by ``reads``.
 
     Splits are returned unchanged; other cases are split 60 : 20 : 20 by the hashes of their ids.
 
@@ -61,27 +61,42 @@ def splits_of(cases: Examples) -> Splits:
     """
     if isinstance(cases, Splits):
         return cases
-    return Splits.by_ratio(_dataset_of(cases))
+    return Splits.by_ratio(_dataset_of(cases, reads))
 
 
-def _dataset_of(cases: Any) -> Dataset:
+def names_read(prompt: Source) -> frozenset[str]:
+    """Return the names of the values that texts, or one prompt, read from a case."""
+    match prompt:
+        case str():
+            return marker_names(prompt, BodySyntax.DOLLAR)
+        case PromptTemplate():
+            return frozenset(name for _, one in prompt.walked for name in one.source.reads)
+        case Prompt():
+            return names_read(prompt.template)
+        case Mapping():
+            # Values that are no texts are refused later.
+            return frozenset().union(*map(names_read, prompt.values()))
+    return frozenset()
+
+
+def _dataset_of(cases: Any, reads: Collection[str]) -> Dataset:
     match cases:
         case Dataset():
             return cases
         case str() | Path():
-            return Dataset.load(cases)
+            return Dataset.load(cases, parameters=reads)
         case Mapping():
             raise ConfigError(
                 "cases: expected a list of cases, found one mapping; "
                 'write [{"input": ..., "expected": ...}, ...]'
             )
     if is_frame(cases):
-        return Dataset.of(cases)
+        return Dataset.of(cases, parameters=reads)
     if not isinstance(cases, Iterable):
         raise ConfigError(
             f"cases: expected a file, a Dataset, Splits or a list of cases, found {shown(cases)}"
         )
-    return Dataset.of([_as_case(case) for case in cases])
+    return Dataset.of([_as_case(case) for case in cases], parameters=reads)
 
 
 def _as_case(case: Any) -> Any:
@@ -191,7 +206,10 @@ def _check_texts(texts: Mapping[str, str]) -> None:
 
 def _names_of_values(splits: Splits, used: Collection[str]) -> list[str]:
     """Return the names of the values of a case; an input that is no object is a single value."""
-    inputs = [case.input for part in splits.parts().values() for case in part]
+    cases = [case for part in splits.parts().values() for case in part]
+    if "context" in used and len(used) == 2 and any(case.context for case in cases):
+        return [*used]
+    inputs = [case.input for case in cases]
     names = dict.fromkeys(name for value in inputs if isinstance(value, dict) for name in value)
     if names:
         return list(names)

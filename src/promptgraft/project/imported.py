@@ -15,7 +15,7 @@ from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted
-from promptgraft.project.foreign import ROWS, Foreign, Notes
+from promptgraft.project.foreign import DATA, ROWS, Foreign, Notes
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 
@@ -104,7 +104,9 @@ def importer_of(path: Path) -> type[Importer]:
         ConfigError: no importer recognizes it, or one cannot be imported.
     """
     is_table = path.suffix.lower() in ROWS
-    value = None if is_table else Foreign.of(path).source.document.value
+    # Other files would be read as YAML, whose faults say nothing about them.
+    is_data = not is_table and path.suffix.lower() in ("", *DATA)
+    value = Foreign.of(path).source.document.value if is_data else None
     importers = [IMPORTERS.load(name) for name in IMPORTERS.names]
     likely = [(importer.recognizes(path, value), importer) for importer in importers]
     most = max((likelihood for likelihood, _ in likely), default=0)

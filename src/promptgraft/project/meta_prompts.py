@@ -19,9 +19,9 @@ from promptgraft.ground.serde import HexDigest, did_you_mean
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.yaml_text import Note
 from promptgraft.overrides import PromptOverride, SectionOverride
+from promptgraft.overrides.parts.descriptors import hash_section
 from promptgraft.overrides.resolution import checked_entry, resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
-from promptgraft.parts.descriptors import hash_section
 from promptgraft.prompt import MarkdownSection, PromptTemplate
 
 Template = PromptTemplate[object]

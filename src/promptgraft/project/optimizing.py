@@ -13,8 +13,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.journal.base import Journal
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.given import (
     Examples,
@@ -22,6 +22,7 @@ from promptgraft.project.given import (
     Source,
     asked_as,
     metrics_of,
+    names_read,
     splits_of,
     subject_of,
 )
@@ -138,7 +139,7 @@ def _prepared(
                 f"optimize: there is no option `{name}`{did_you_mean(name, option_names)}; further "
                 "settings are those of GepaConfig, for GepaOptimizer"
             )
-    judging = Judging(splits=splits_of(cases), metrics=metrics_of(metrics))
+    judging = Judging(splits=splits_of(cases, names_read(prompt)), metrics=metrics_of(metrics))
     subject = subject_of(prompt, judging.splits)
     make: Callable[..., RunConfig] = algorithm()
     config = make(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -240,7 +242,8 @@ class Surroundings:
         if not is_file(place):
             raise self.refusal(
                 path,
-                f"expected a file, found none at {place}; paths are relative to the project file",
+                f"expected a file, found none at {place}{_near_file(place)}; paths are relative to "
+                "the project file",
             )
         return place
 
@@ -252,6 +255,19 @@ class Surroundings:
     def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
         """Return the function that ``spec`` at ``path`` names; see :meth:`loaded`."""
         return self.loaded(path, spec, FUNCTION)
+
+
+def _near_file(place: Path) -> str:
+    """Return the file in the same folder that is probably meant, in words; empty for none."""
+    try:
+        files = [
+            path for path in islice(place.parent.iterdir(), 500) if path.suffix == place.suffix
+        ]
+    except OSError:  # there is no folder
+        return ""
+    # Without the endings, which make all names alike.
+    near = difflib.get_close_matches(place.stem, [path.stem for path in files], n=1)
+    return f" (did you mean `{near[0]}{place.suffix}`?)" if near else ""
 
 
 def guarded(params: Callable[..., object], spec: str) -> ParamsOf:

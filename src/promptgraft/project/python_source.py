@@ -203,10 +203,16 @@ def beside(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
+def _not_a_class(value: object) -> str:
+    name = getattr(value, "__name__", "it")
+    return f"write a function that returns a {name}" if isinstance(value, type) else ""
+
+
 FUNCTION = ObjectKind[Callable[..., Any]](
     expected="a function",
     plural="functions",
     read=lambda value: value if callable(value) and not isinstance(value, type) else None,
+    lacking=_not_a_class,
 )
 """Any callable but a class."""
 

@@ -17,8 +17,8 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.format_search import (

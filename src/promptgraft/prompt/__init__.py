@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from promptgraft.ground.content import File, Image
     from promptgraft.prompt.describing import hash_task_example, hash_tool_example
     from promptgraft.prompt.fields import Described
     from promptgraft.prompt.rendered import (
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Described",
+    "File",
+    "Image",
     "MarkdownSection",
     "Prompt",
     "PromptRendered",
@@ -50,6 +53,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "ground.content": "File Image",
     "prompt.describing": "hash_task_example hash_tool_example",
     "prompt.fields": "Described",
     "prompt.rendered": (

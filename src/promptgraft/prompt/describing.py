@@ -11,7 +11,7 @@ from typing import Any
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.serde import HexDigest, did_you_mean, digest
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     NO_INTERFACE,
     ContainerDescriptor,
     OutputFieldDescriptor,
@@ -21,7 +21,7 @@ from promptgraft.parts.descriptors import (
     ToolDescriptor,
     show_path,
 )
-from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.prompt.fields import (
     Described,
     FieldInfo,

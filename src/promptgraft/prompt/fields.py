@@ -14,7 +14,7 @@ import attrs
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import field_names, is_pydantic, shown
-from promptgraft.parts.descriptors import fold_name
+from promptgraft.overrides.parts.descriptors import fold_name
 
 
 def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import attrs
 
 from promptgraft.errors import BindingError, PromptDefinitionError, PromptRenderError
-from promptgraft.parts.body import Piece, Slot
+from promptgraft.overrides.parts.body import Piece, Slot
 
 if TYPE_CHECKING:
     from jinja2 import Template, nodes

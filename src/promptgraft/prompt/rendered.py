@@ -12,9 +12,9 @@ from promptgraft.ground.content import Content, File, cut
 from promptgraft.ground.notebook import Card, LongText, Shown
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import counted
+from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.examples import ToolCall
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
-from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.examples import ToolCall
 from promptgraft.prompt.answers import Parsed, read_output
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import (

@@ -15,9 +15,8 @@ from promptgraft.errors import BindingError, user_errors
 from promptgraft.ground.content import Content, File, cut_at
 from promptgraft.ground.serde import did_you_mean, field_names, shown
 from promptgraft.ground.text import raised
-from promptgraft.overrides.resolution import Resolution, effective_parts
-from promptgraft.parts.body import BodySyntax, Slot, spell
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.body import BodySyntax, Slot, spell
+from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionPath,
     ToolDescriptor,
@@ -25,8 +24,9 @@ from promptgraft.parts.descriptors import (
     summary_part,
     tool_part,
 )
-from promptgraft.parts.entry import EffectiveParts
-from promptgraft.parts.examples import ToolCall, WorkedExample
+from promptgraft.overrides.parts.entry import EffectiveParts
+from promptgraft.overrides.parts.examples import ToolCall, WorkedExample
+from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.prompt.describing import Walked
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
 from promptgraft.prompt.schema import FieldTexts, output_descriptions, shown_outcome

@@ -21,8 +21,8 @@ from promptgraft.ground.serde import (
     unstructure,
 )
 from promptgraft.ground.strict import check_readable
-from promptgraft.parts.descriptors import PromptDescriptor, fold_name
-from promptgraft.parts.entry import EffectiveParts
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, fold_name
+from promptgraft.overrides.parts.entry import EffectiveParts
 from promptgraft.prompt.fields import (
     Described,
     FieldInfo,

@@ -13,9 +13,14 @@ from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import field_names, shown, unstructure
 from promptgraft.ground.strict import structure
-from promptgraft.parts.body import BodySyntax
-from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
-from promptgraft.parts.validation import check_key, check_section_key
+from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.overrides.parts.descriptors import (
+    SectionDescriptor,
+    SectionPath,
+    hash_section,
+    show_path,
+)
+from promptgraft.overrides.parts.validation import check_key, check_section_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_round_trip
 from promptgraft.prompt.syntax import Source, Values, compile_source, given

@@ -23,7 +23,7 @@ import attrs
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.content import Content, File, cut_at, files_in, is_content
 from promptgraft.ground.serde import shown
-from promptgraft.parts.body import (
+from promptgraft.overrides.parts.body import (
     BodySyntax,
     Piece,
     Slot,

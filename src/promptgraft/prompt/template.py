@@ -13,11 +13,11 @@ from promptgraft.ground.notebook import Card, LongText, Shown, Table
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import counted
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.overrides.parts.validation import check_key, check_ns, check_tag
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
-from promptgraft.parts.validation import check_key, check_ns, check_tag
 from promptgraft.prompt.describing import Walked, describe_template, walk
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import (

@@ -11,8 +11,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.text import listed
-from promptgraft.parts.body import BodySyntax, kept_names
-from promptgraft.parts.descriptors import show_path
+from promptgraft.overrides.parts.body import BodySyntax, kept_names
+from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate

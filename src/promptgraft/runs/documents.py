@@ -16,6 +16,7 @@ from promptgraft.overrides.base_store import (
     InMemoryPromptOverridesStore,
     overlaid,
 )
+from promptgraft.overrides.parts.descriptors import PromptLike
 from promptgraft.overrides.resolution import (
     PartDiff,
     diff_bodies,
@@ -24,7 +25,6 @@ from promptgraft.overrides.resolution import (
     parts_json,
 )
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptLike
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runs.history import RunHistory

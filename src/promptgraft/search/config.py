@@ -14,7 +14,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.ground.functions import taking
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
-from promptgraft.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.fresh import again_size

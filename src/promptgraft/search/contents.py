@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from promptgraft.ground.functions import without_address
 from promptgraft.ground.serde import HexDigest, digest
 from promptgraft.journal.records import Contents
-from promptgraft.parts.descriptors import show_path
+from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.schema import schema_of

@@ -19,8 +19,8 @@ from promptgraft.ground.clock import Clock
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.journal.base import Journal
+from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.validation import check_tag
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import Cancellation, Deadline, StopFileCancellation

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import msgspec
 
-from promptgraft.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.search.fresh import (
     NO_FIGURES,
     NO_SIDES,

@@ -233,7 +233,9 @@ def teaching_rows(teaching: Teaching) -> Iterator[RolePlan]:
         return
     rendered = [lesson.prompt.render() for lesson in lessons]
     examples = [GepaExample(lesson.case.id, (), label=lesson.case) for lesson in lessons]
-    estimate = estimated(teacher.prompt.template, rendered, examples, is_answer=False)
+    estimate = estimated(
+        teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
+    )
     yield prompt_row(Role.TEACHER, teacher.asked, estimate, (count, count))
 
 

@@ -18,7 +18,7 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.evals.causes import compares_expected, contradictions
-from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
+from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, shown_to
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import turn_cases
@@ -49,10 +49,18 @@ from promptgraft.search.planned_rows import (
     tokens_of,
     used_by_agent,
 )
+from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
-from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
+from promptgraft.targets.estimating import (
+    STEPS_CHARS,
+    Estimate,
+    Sizes,
+    chars_of_schema,
+    file_chars,
+    sent_chars,
+)
 from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import metrics_of
 
@@ -285,7 +293,7 @@ class _Outlook:
                     (judge, prompt.render())
                 )
         for rows in asked_judges.values():
-            judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
+            judge, sent = rows[0][0], [sent_chars(rendered, judge) for judge, rendered in rows]
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
             found = row(
@@ -318,8 +326,10 @@ class _Outlook:
         inputs = [max_chars]
         if config.example_formatter is None:
             examples = config.training_examples
+            images = ShownImages.of(examples, config.data, adapter)
             inputs = [
                 min(max_chars, len(default_example_formatter(example, None)[0]))
+                + file_chars(adapter, images.of_example(example))
                 for example in examples
             ]
         typical = Sizes(
@@ -361,7 +371,9 @@ def _questions(
             yield from _questions(metric.metrics, case, answer)
         elif isinstance(metric, JudgeMetric):
             first = metric.question(case, answer).bind(Refused())
-            yield from ((judge, first) for judge in metric.judges for _ in range(metric.samples))
+            for judge in metric.judges:
+                asked = shown_to(judge, first, case)
+                yield from ((judge, asked) for _ in range(metric.samples))
 
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:

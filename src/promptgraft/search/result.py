@@ -14,11 +14,11 @@ from promptgraft.ground.frames import frame_of
 from promptgraft.ground.notebook import Card, Shown
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.fresh import HeldOut, PassingSides, RunVerdict, verdict_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptgraft.ground.notebook import Card, LongText, Table, first_rows
 from promptgraft.ground.text import change, counted, dollars, fewer_tokens, score
-from promptgraft.parts import in_order
+from promptgraft.overrides.parts import in_order
 from promptgraft.search.stopping import stop_sentence
 from promptgraft.targets.part import named_in
 

@@ -32,8 +32,8 @@ from promptgraft.ground.strict.checks import (
     one_of,
     path_of,
 )
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.scores import Scorer, weights_of
 from promptgraft.search.stopping import StopFile, Stopper

@@ -38,6 +38,11 @@ class ShownImages:
         }
         return cls(images, data.shown_images)
 
+    def of_example(self, example: GepaExample) -> list[Image]:
+        """Return the images of an example that a question shows."""
+        named = (self.images.get(str(file)) for file in files_in(example.params))
+        return [image for image in named if image is not None][: self.most]
+
     def in_question(self, prompt: Prompt[object]) -> Prompt[object]:
         """Return a question that shows the first images that it names."""
         if not self.images:

@@ -18,10 +18,10 @@ from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unst
 from promptgraft.ground.text import listed, raised
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, show_path
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.overrides.winner_store import winner_store
-from promptgraft.parts.descriptors import PromptDescriptor, show_path
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate

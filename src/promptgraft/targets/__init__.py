@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         TextTarget,
     )
     from promptgraft.targets.estimating import Estimate
+    from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
+    from promptgraft.targets.judging import examples_from, feedback_from
     from promptgraft.targets.part import PartOf, PromptModule, View
     from promptgraft.targets.part_kinds import (
         GenerationModule,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from promptgraft.targets.prompt_rollout import Flow, PromptRollout, Scoring
     from promptgraft.targets.prompt_target import PromptTarget
     from promptgraft.targets.prompts import Ask, Prompts
+    from promptgraft.targets.texts import Texts
     from promptgraft.targets.types import (
         Candidate,
         Change,
@@ -61,12 +64,20 @@ __all__ = [
     "Target",
     "TaskExampleModule",
     "TextTarget",
+    "Texts",
     "ToolExampleModule",
     "ToolModule",
     "View",
+    "default_example_formatter",
+    "default_trace_formatter",
+    "examples_from",
+    "feedback_from",
 ]
 
 _NAMES = {
+    "targets.formatting": "default_example_formatter default_trace_formatter",
+    "targets.judging": "examples_from feedback_from",
+    "targets.texts": "Texts",
     "targets.base": "Identity InvalidProposalError RejectionReason Subject Target TextTarget",
     "targets.estimating": "Estimate",
     "targets.part": "PartOf PromptModule View",

@@ -13,8 +13,8 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, Json, digest_json
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.overrides.types import Provenance
-from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.targets.estimating import Estimate

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 import attrs
 
+from promptgraft.adapters.base import CHARS_PER_TOKEN, tokens_of_file
 from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
+from promptgraft.ground.content import File
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
@@ -68,10 +70,19 @@ class Sizes:
     refused: int = 0
 
 
-def sent_chars(rendered: RenderedPrompt[object]) -> int:
-    """Return the characters that a prompt sends: its text, and the schemas of tools and answer."""
+def sent_chars(rendered: RenderedPrompt[object], adapter: object = None) -> int:
+    """Return the characters that a prompt sends: its text, and the schemas of tools and answer.
+
+    Images and files count as texts that cost the model of ``adapter`` as many tokens.
+    """
     schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
-    return len(rendered.text) + len(json.dumps([schemas, rendered.output_schema]))
+    files = file_chars(adapter, (piece for piece in rendered.content if isinstance(piece, File)))
+    return len(rendered.text) + len(json.dumps([schemas, rendered.output_schema])) + files
+
+
+def file_chars(adapter: object, files: Iterable[File]) -> int:
+    """Return the characters of texts that cost as many tokens as images and files do."""
+    return sum(CHARS_PER_TOKEN * tokens_of_file(adapter, file) for file in files)
 
 
 def estimated(
@@ -80,6 +91,7 @@ def estimated(
     examples: Sequence[GepaExample],
     *,
     is_answer: bool,
+    adapter: object = None,
 ) -> Estimate:
     """Return how much the rollouts of a prompt send and receive.
 
@@ -88,6 +100,7 @@ def estimated(
         rendered: the prompt for each example.
         examples: the examples, with the expected answers.
         is_answer: whether ``expected`` is the whole answer, rather than a part of it.
+        adapter: answers; knows what images cost.
     """
     examples_shown = [
         example
@@ -95,9 +108,14 @@ def estimated(
         if isinstance(section, TaskExamplesSection)
         for example in section.examples
     ]
-    lengths = [len(prompt.text) for prompt in rendered]
-    longest = rendered[max(range(len(rendered)), key=lengths.__getitem__)]
-    beside = sent_chars(longest) - len(longest.text)
+    lengths = [
+        len(prompt.text)
+        + file_chars(adapter, (piece for piece in prompt.content if isinstance(piece, File)))
+        for prompt in rendered
+    ]
+    at = max(range(len(rendered)), key=lengths.__getitem__)
+    longest = rendered[at]
+    beside = sent_chars(longest, adapter) - lengths[at]
     plain = (
         _plain(example.label.expected if isinstance(example.label, Case) else example.label)
         for example in examples

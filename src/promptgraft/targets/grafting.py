@@ -10,9 +10,9 @@ import attrs
 
 from promptgraft.ground.serde import Json
 from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.entry import Entry
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text

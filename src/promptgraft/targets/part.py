@@ -11,8 +11,7 @@ import attrs
 from promptgraft.errors import CallerError, DataFormatError, InvalidOverrideError
 from promptgraft.ground.serde import canonical_json, parse_json
 from promptgraft.ground.text import clip, fenced
-from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
     SectionPath,
@@ -20,9 +19,10 @@ from promptgraft.parts.descriptors import (
     show_path,
     summary_part,
 )
-from promptgraft.parts.entry import EffectiveParts, Entry
-from promptgraft.parts.examples import WorkedExample, one_line
-from promptgraft.parts.validation import check_text
+from promptgraft.overrides.parts.entry import EffectiveParts, Entry
+from promptgraft.overrides.parts.examples import WorkedExample, one_line
+from promptgraft.overrides.parts.validation import check_text
+from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import (
     NOTHING_SAID,

@@ -1,7 +1,7 @@
 """The parts of a prompt that a search may change: one class for each kind.
 
-Overrides of each kind are defined in :mod:`promptgraft.parts`; the classes here show a part to the
-reflection model, and turn its reply into an override.
+Overrides of each kind are defined in :mod:`promptgraft.overrides.parts`; the classes here show a
+part to the reflection model, and turn its reply into an override.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.ground.serde import field_names
+from promptgraft.overrides.parts.added_example import AddedTaskExample
+from promptgraft.overrides.parts.body import (
+    kept_names,
+    marker_names,
+    proposed_body,
+    shown_body,
+    spell,
+)
+from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.entry import UNBOUND, Entry
+from promptgraft.overrides.parts.examples import WorkedExample
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.resolution import require_source
-from promptgraft.parts.added_example import AddedTaskExample
-from promptgraft.parts.body import kept_names, marker_names, proposed_body, shown_body, spell
-from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.examples import WorkedExample
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.replies import (

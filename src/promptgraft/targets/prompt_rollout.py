@@ -32,8 +32,8 @@ from promptgraft.ground.serde import shown
 from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline

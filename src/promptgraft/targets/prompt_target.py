@@ -158,7 +158,13 @@ class PromptTarget:
         rendered = [prompt.bind(*example.copy().params).render() for example in examples]
         feedback = self.rollout.scoring.feedback_fn
         is_answer = isinstance(feedback, MetricFeedback) and feedback.wants_expected
-        return estimated(prompt.template, rendered, examples, is_answer=is_answer)
+        return estimated(
+            prompt.template,
+            rendered,
+            examples,
+            is_answer=is_answer,
+            adapter=self.rollout.adapter,
+        )
 
     def check(self, examples: Sequence[GepaExample]) -> None:
         """Render the baseline: a single prompt for every example, several without values.

@@ -14,8 +14,8 @@ from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.ground.text import listed
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.parts.validation import check_ns
+from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session

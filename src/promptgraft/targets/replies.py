@@ -7,11 +7,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.text import clip
-from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.prompt.answers import answer_text, blocks
 from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -58,6 +59,66 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
             "text itself uses"
         )
     return _checked(chosen[0].text)
+
+
+class NamedBlock(NamedTuple):
+    """A block of a reply that says which part it is for.
+
+    Attributes:
+        name: what it is for.
+        text: the text.
+        before: the line before it; empty if there is none.
+    """
+
+    name: str
+    text: str
+    before: str
+
+
+def named_blocks(reply: str, names: Mapping[str, str]) -> list[NamedBlock]:
+    """Return the blocks of a reply that open with a name.
+
+    Args:
+        reply: the reply.
+        names: what a block may open with, and what it is for.
+
+    Raises:
+        InvalidProposalError: the text of such a block is empty or has unusable characters.
+    """
+    known = {_name_of(name): meant for name, meant in names.items()}
+    lines = answer_text(reply).split("\n")
+    found = []
+    for block in blocks(answer_text(reply))[0]:
+        meant = known.get(_name_of(block.info))
+        if meant is not None:
+            place = next(at for at, line in enumerate(lines) if line.strip(" `~\r") == block.info)
+            above = [line.strip() for line in lines[:place] if line.strip()]
+            before = above[-1] if above and not above[-1].startswith(("```", "~~~")) else ""
+            found.append(NamedBlock(meant, _checked(block.text), before))
+            lines = lines[place + 1 :]
+    return found
+
+
+def _name_of(info: str) -> str:
+    return info.strip(" []*:\"'").casefold()
+
+
+def check_whole(reply: str, finish_reason: str) -> None:
+    """Check that a reply of several blocks was not cut off, and where each of them ends.
+
+    Raises:
+        InvalidProposalError: it was, or that is not clear.
+    """
+    if finish_reason in _CUT_OFF:
+        raise _unreadable("the reply was cut off before its end; write shorter texts")
+    found, is_open = blocks(answer_text(reply))
+    if is_open:
+        raise _unreadable("the reply's last block does not end; close it with the same fence")
+    if any(not block.info for block in found):
+        raise _unreadable(
+            "it is not clear where a text ends; open its block with more backticks than the text "
+            "itself uses"
+        )
 
 
 def _checked(text: str) -> str:

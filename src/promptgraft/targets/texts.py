@@ -22,8 +22,8 @@ from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import canonical_json, shown
 from promptgraft.ground.strict.checks import STRING, Check
 from promptgraft.ground.text import raised
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.validation import check_key
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
@@ -74,7 +74,7 @@ def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[
 
 def _key_of_function(texts: Texts) -> str:
     name = function_name(texts.run).rpartition(".")[2]
-    return check_key(name.lower().strip("_"), "key, the name of the function unless given")
+    return check_key(name.lower().strip("_"), "key (give one; by default the name of the function)")
 
 
 @attrs.frozen

@@ -24,10 +24,10 @@ from promptgraft.ground.serde import HexDigest, Json, digest_json, shown
 from promptgraft.ground.strict.checks import FINITE, plain_number
 from promptgraft.ground.text import joined
 from promptgraft.overrides.codec import plain_entries, read_entries
+from promptgraft.overrides.parts.added_example import AddedTaskExample
+from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.added_example import AddedTaskExample
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 

@@ -8,18 +8,18 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.overrides.store import PromptOverridesStore as Store
-from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.body import BodySyntax
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionDescriptor,
     SectionPath,
     hash_section,
     show_path,
 )
-from promptgraft.parts.section import SectionOverride
+from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.store import PromptOverridesStore as Store
+from promptgraft.overrides.types import PromptOverride
 
 
 def _frozen_bodies(bodies: Mapping[SectionPath, str]) -> Mapping[SectionPath, str]:

@@ -23,13 +23,13 @@ import attrs
 import pytest
 
 from promptgraft.errors import HashMismatchError, InvalidOverrideError, UnknownPartError
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.overrides.parts.entry import SkipReason
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.store import PromptOverridesStore as Store
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
-from promptgraft.parts.entry import SkipReason
-from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.testing.prompts import (
     PROMPT,
     RULES,

@@ -18,11 +18,11 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.ground.serde import HexDigest
+from promptgraft.overrides.parts.descriptors import SectionPath, hash_section
+from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.store import PromptOverridesStore as Store
-from promptgraft.parts.descriptors import SectionPath, hash_section
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.testing.prompts import (
     JUDGE,
     LICENCE,

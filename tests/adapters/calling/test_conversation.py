@@ -20,6 +20,7 @@ from promptgraft.errors import (
     TruncatedAnswerError,
 )
 from promptgraft.ground.clock import FakeClock
+from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt, Tool
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import Deadline, Session
@@ -41,6 +42,9 @@ class Notes:
         return {"said": [rendered.text]}
 
     def read(self, body: JsonObject) -> Turn:
+        raise NotImplementedError
+
+    def stable(self, body: JsonObject) -> Json:
         raise NotImplementedError
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:

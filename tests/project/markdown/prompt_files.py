@@ -9,15 +9,15 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from promptgraft.ground.serde import HexDigest
+from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.resolution import bound_entry, checked_entry
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.body import BodySyntax
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.project.markdown import MarkdownPrompt
 
 UNBOUND = HexDigest("")

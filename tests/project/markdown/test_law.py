@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from project.markdown.prompt_files import VALUES, files, overrides, write_files
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.overrides.parts.descriptors import section_part, show_path, tool_part
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import section_part, show_path, tool_part
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown import MarkdownPrompt, load_markdown_prompt
 from promptgraft.prompt import Prompt, RenderedPrompt

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError, InvalidIdentifierError
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.parts.validation import check_section_key
+from promptgraft.overrides.parts.validation import check_section_key
 from promptgraft.project.markdown import load_markdown_prompt
 from promptgraft.project.markdown.outline import slug_of
 

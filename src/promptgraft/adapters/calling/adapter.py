@@ -27,8 +27,16 @@ from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
-from promptgraft.ground.serde import digest, digest_json, looks_like_a_key, shown, unstructure
-from promptgraft.ground.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
+from promptgraft.ground.serde import (
+    canonical_json,
+    digest,
+    digest_json,
+    digest_text,
+    looks_like_a_key,
+    shown,
+    unstructure,
+)
+from promptgraft.ground.strict.checks import COUNT, FLAG, SECONDS, TEXT, check, instance, one_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
@@ -107,7 +115,16 @@ _FEWEST_BYTES_PER_TOKEN = 3
 _LONGEST_ANSWER = 16_384
 """Tokens of the longest answer of a model that does not say; see ``specs/ledger.md``."""
 # Options that change answers and hold no secret, in the order in which the identity lists them.
-_IDENTIFYING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
+_IDENTIFYING = (
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "effort",
+    "vision",
+    "profile",
+)
 _MAX_TOOL_ROUNDS = 8
 _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
 """Thinking relative to the model's default effort."""
@@ -162,6 +179,7 @@ class ModelAdapter(ABC):
         default=(), kw_only=True, converter=_as_tuple, validator=_TEXTS
     )
     effort: str | None = attrs.field(default=None, kw_only=True, validator=TEXT.or_none)
+    vision: bool | None = attrs.field(default=None, kw_only=True, validator=FLAG.or_none)
     extra_body: Mapping[str, object] = attrs.field(
         factory=dict, kw_only=True, repr=False, validator=_FIELDS
     )
@@ -342,7 +360,15 @@ class ModelAdapter(ABC):
             session=session,
             deadline=deadline,
             kept=kept,
+            beginning="" if share is BATCH_SHARE else self._beginning(body),
         )
+
+    def _beginning(self, body: JsonObject) -> str:
+        """Identify the part of a request that the provider caches; empty if it is too short."""
+        if not (least := self.cached_from):
+            return ""
+        text = canonical_json(self.wire.stable(body))
+        return digest_text(text) if len(text) // _CHARS_PER_TOKEN >= least else ""
 
     @property
     @abstractmethod

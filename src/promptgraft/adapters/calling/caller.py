@@ -11,6 +11,7 @@ import attrs
 
 from promptgraft.adapters.base import NO_USAGE, CallWaiting, ModelCalled, Usage
 from promptgraft.adapters.calling.access import blanked, one_line
+from promptgraft.adapters.calling.ahead import Beginnings
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.keeping import KeptCall
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
@@ -65,6 +66,7 @@ class Caller:
     clock: Clock = attrs.field(factory=SystemClock, kw_only=True)
     lane: Lane = attrs.field(init=False)
     gate: Gate = attrs.field(init=False)
+    beginnings: Beginnings = attrs.field(init=False)
 
     @lane.default
     def _new_lane(self) -> Lane:
@@ -73,6 +75,10 @@ class Caller:
     @gate.default
     def _shared_gate(self) -> Gate:
         return gate_of(self.endpoint.account, self.clock)
+
+    @beginnings.default
+    def _no_beginnings(self) -> Beginnings:
+        return Beginnings(self.clock)
 
     def call(
         self,
@@ -85,6 +91,7 @@ class Caller:
         session: SessionProtocol,
         deadline: Deadline | None,
         kept: KeptCall | None = None,
+        beginning: str = "",
     ) -> Turn:
         """Send ``body``, retry as the policy allows, and return the answer.
 
@@ -102,6 +109,8 @@ class Caller:
             session: receives events and notices, and holds the budget.
             deadline: end of the run.
             kept: what the journal keeps of the call; None for nothing.
+            beginning: identifies the part of ``body`` that the provider caches; calls with the
+                same one wait until the first of them is answered.
 
         Raises:
             ProviderError, PromptTooLongError, RefusedAnswerError: there is no answer.
@@ -123,7 +132,12 @@ class Caller:
         )
         fault = "broken off"  # reported if the call ends in any other way than those below
         try:
-            trying = retry(call.attempt, policy=self.policy, time=time, announce=call.announce)
+            trying = self.beginnings.after_the_first(
+                beginning,
+                lambda: retry(call.attempt, policy=self.policy, time=time, announce=call.announce),
+                # Not the call's fault, like the time in the queue.
+                waited=time.exclude,
+            )
             outcome = event_loop.run(trying, deadline=deadline)
             fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
         except LimitReachedError as error:

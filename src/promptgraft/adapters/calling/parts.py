@@ -44,8 +44,8 @@ def check_seen(content: Content, *, sees: bool | None, model: str) -> None:
     image = next((piece for piece in content if isinstance(piece, Image)), None)
     if sees is False and image is not None:
         raise ConfigError(
-            f"`{model}` cannot see images such as {image.name}; take a model that can, or give it "
-            "a profile with `vision`"
+            f"`{model}` cannot see images such as {image.name}; take a model that can, or set "
+            "its option `vision` if it does"
         )
 
 

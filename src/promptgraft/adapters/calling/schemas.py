@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import attrs
 
@@ -63,6 +63,12 @@ class ModelProfile:
     cached_from: int = attrs.field(default=0, repr=False)
     vision: Vision | None = attrs.field(default=None, repr=False)
     image_rate: float = attrs.field(default=1.0, repr=False)
+
+    def seeing(self, vision: bool | None) -> Self:
+        """Return the same with what a user says of whether the model sees; None for nothing."""
+        if vision is None or vision == self.sees:
+            return self
+        return attrs.evolve(self, vision="some" if vision else "none")
 
     @property
     def sees(self) -> bool | None:

@@ -185,7 +185,8 @@ class SdkEndpoint:
                     f"no connection within {waited:g} s", unreachable=True
                 ) from None
             raise NothingReceivedError(
-                f"no whole answer within {seconds:g} s", timed_out=True
+                f"no whole answer within {seconds:g} s; raise `timeout` for a slow model",
+                timed_out=True,
             ) from None
         except self._sdk.APIConnectionError as error:
             cause = error.__cause__ or error  # where the SDKs keep the reason

@@ -182,12 +182,16 @@ class Wire(Protocol):
     """A provider's wire format; pure functions of data.
 
     ``open`` returns the body of the first request, ``extend`` the body of the request that follows
-    a turn. ``read`` decodes the body of a response, or raises ``UnreadableTurnError``.
+    a turn. ``stable`` returns the part of a request that is the same for all cases of a candidate,
+    which the provider may cache. ``read`` decodes the body of a response, or raises
+    ``UnreadableTurnError``.
     """
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
 
     def read(self, body: JsonObject) -> Turn: ...
+
+    def stable(self, body: JsonObject) -> Json: ...
 
     def extend(
         self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]

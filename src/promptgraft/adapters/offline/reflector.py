@@ -33,7 +33,7 @@ from promptgraft.adapters.offline.words import (
 from promptgraft.adapters.offline.writer import Tried, rewrite
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import fenced
-from promptgraft.parts.examples import one_line
+from promptgraft.overrides.parts.examples import one_line
 
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _DESCRIPTION = "description"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from promptgraft.prompt.sections import REFUSED, MarkdownSection
+import attrs
+
+from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.part_questions import (
     AROUND,
@@ -13,19 +15,21 @@ from promptgraft.search.part_questions import (
     META_NS,
     PART_QUESTIONS,
     REPLY,
-    REPLY_AS_JSON,
+    ReflectionParams,
 )
 
-_EDITS_FORM = """\
-{
-  "edits": [
-    {
-      "part": "<its mark, such as P1>",
-      "reason": "<why this part is to blame>",
-      "text": <the whole new text; for a part that is a JSON object, an object of the same fields>
-    }
-  ]
-}"""
+_REPLY_IN_BLOCKS = (
+    "Reply with one fenced block for each part that you change. It opens with the name of the part "
+    "and holds its whole new text; of a part that is a JSON object, an object of the same fields. "
+    "Before each block say in one line why the part is to blame. For two parts:\n\n"
+    "`````\n<why>\n```$first\n<the new text>\n```\n"
+    "<why>\n```$second\n<the new text>\n```\n`````\n\n"
+    "Use more backticks where a text holds some."
+)
+_BREVITY = (
+    "Do not let a part grow unless it must: merge what says the same, and leave out what no case "
+    "needs. Where lines define names, keep one line for each name."
+)
 
 
 PUBLISHED: PromptTemplate[object] = PromptTemplate(
@@ -70,6 +74,25 @@ PUBLISHED: PromptTemplate[object] = PromptTemplate(
 """The question of the paper's appendix, with our limits and form of reply."""
 
 
+@attrs.frozen(kw_only=True)
+class WholeParams(ReflectionParams):
+    """What the question on all parts is bound to.
+
+    Attributes:
+        first: the name of a part, for the form of the reply.
+        second: the name of another one.
+        more: further failures in short; empty if there are none.
+        kept: right answers in short; empty if none is known.
+        tried: what was tried on these failures; empty if nothing was.
+    """
+
+    first: str = ""
+    second: str = ""
+    more: str = ""
+    kept: str = ""
+    tried: str = ""
+
+
 WHOLE: PromptTemplate[object] = PromptTemplate(
     ns=META_NS,
     key="reflect-prompt",
@@ -89,15 +112,18 @@ WHOLE: PromptTemplate[object] = PromptTemplate(
             key="current",
             template="These parts may change, $part:\n\n$current",
         ),
-        *AROUND,
+        *AROUND[:-1],
+        if_given("More failures", "more", before="These failed as well, in short:"),
+        if_given("Right answers", "kept", before="These are right now; keep them so:"),
+        if_given("What was tried", "tried"),
+        REFUSED,
         MarkdownSection(
             title="Task",
             key="task",
             template=(
                 "For each failure find the part that is to blame: the one whose subject it "
                 "belongs to, whatever the feedback names. Write a better text for each part that "
-                f"is to blame, and leave the others out. {GENERAL}\n\n"
-                + REPLY_AS_JSON.replace("$form", _EDITS_FORM)
+                f"is to blame, and leave the others out. {GENERAL} {_BREVITY}\n\n{_REPLY_IN_BLOCKS}"
             ),
         ),
         EDITS,

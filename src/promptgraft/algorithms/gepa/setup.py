@@ -61,6 +61,7 @@ class Parts:
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
         strategy, seen_texts = config.strategy, Seen()
+        known = Known(kit.scorer, config.objectives.perfect_score)
         reflector = _reflector(config, kit, seen_texts)
         validator = validator_of(config.validation, kit, config.seed)
         tools = Tools(
@@ -70,6 +71,7 @@ class Parts:
             validator=validator,
             seen=seen_texts,
             trial_size=config.trial_size,
+            known=known,
         )
         return cls(
             config=config,
@@ -88,7 +90,7 @@ class Parts:
                 config.batch_size,
                 choice=strategy.minibatches,
                 reuses=strategy.reuse_rollouts,
-                known=Known(kit.scorer, config.objectives.perfect_score),
+                known=known,
             ),
             reflector=reflector,
             comparer=Comparer(

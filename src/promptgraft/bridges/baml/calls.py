@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import mimetypes
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 import msgspec
@@ -21,13 +21,15 @@ from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Received, Turn, read_as
+from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.functions import KEYS_OF, BamlFunction
 from promptgraft.bridges.baml.judging import Judged, judged
 from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.content import File, Image, Input, from_base64
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
     from promptgraft.bridges.baml.runtime import Told
 
+
+T = TypeVar("T")
 
 _MEDIA = {
     "image": ("Image", "image/png"),
@@ -55,26 +59,46 @@ def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
     Raises:
         ConfigError: a file cannot be read, or is outside the parent folder of the BAML project.
     """
-    types, arguments = function.block.inputs, _Arguments(function, test)
-    return {name: arguments.value(value, types.get(name, "")) for name, value in test.args.items()}
+    return _Arguments(function, test, _media).all()
 
 
-class _Arguments:
-    def __init__(self, function: BamlFunction, test: BamlTest) -> None:
-        self._function, self._test = function, test
+def inputs_of(function: BamlFunction, test: BamlTest) -> dict[str, Input]:
+    """Return the arguments of a test as the input of a case, with images and files as values.
 
-    def value(self, value: Json, kind: str) -> object:
+    Raises as :func:`arguments_of` does.
+    """
+    return _Arguments(function, test, _file_or_value).all()
+
+
+class _Arguments(Generic[T]):
+    """Converts the arguments of a test; ``make`` gets each media value, its kind, and its file."""
+
+    def __init__(
+        self,
+        function: BamlFunction,
+        test: BamlTest,
+        make: Callable[[Mapping[str, Json], str, File | None], T],
+    ) -> None:
+        self._function, self._test, self._make = function, test, make
+
+    def all(self) -> dict[str, Any]:
+        types = self._function.block.inputs
+        return {
+            name: self._value(value, types.get(name, "")) for name, value in self._test.args.items()
+        }
+
+    def _value(self, value: Json, kind: str) -> object:
         """Convert a value to a type, which is recognized by the words in it."""
         if isinstance(value, list):
-            return [self.value(item, kind) for item in value]
+            return [self._value(item, kind) for item in value]
         if not isinstance(value, dict):
             return value
         words = self._words(kind)
         media = next((word for word in _MEDIA if word in words), "")
         if media and len([way for way in _WAYS if way in value]) == 1:
-            return self._media(value, media)
+            return self._make(value, media, self._file(value, media))
         fields = self._fields(words)
-        return {name: self.value(item, fields.get(name, kind)) for name, item in value.items()}
+        return {name: self._value(item, fields.get(name, kind)) for name, item in value.items()}
 
     def _words(self, kind: str) -> frozenset[str]:
         """Return the words in a type, with those of the types that it is an alias of."""
@@ -90,23 +114,24 @@ class _Arguments:
     def _named(self, words: frozenset[str]) -> list[Declaration]:
         return [type_block for name, type_block in self._function.types.items() if name in words]
 
-    def _media(self, value: Mapping[str, Json], kind: str) -> object:
-        import baml_py
-
-        name_of_class, usual = _MEDIA[kind]
-        make = getattr(baml_py, name_of_class)
-        media_type_value = value.get("media_type")
+    def _file(self, value: Mapping[str, Json], kind: str) -> File | None:
+        """Return a media value as a file; None for an address that is not read over HTTP."""
+        stated = value.get("media_type")
+        media_type = stated if isinstance(stated, str) else ""
+        make = Image if kind == "image" else File
         if isinstance(url := value.get("url"), str):
-            return make.from_url(url)
-        if isinstance(name := value.get("file"), str):
-            content, named = self._content(name), mimetypes.guess_type(name)[0]
-        else:
-            content, named = str(value.get("base64")), None
-        media_type = media_type_value if isinstance(media_type_value, str) else named or usual
-        # A PDF of `baml_py` takes no media type.
-        return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
+            is_web = url.startswith(("https://", "http://"))
+            return make(url=url, media_type=media_type) if is_web else None
+        try:
+            if isinstance(name := value.get("file"), str):
+                named = media_type or mimetypes.guess_type(name)[0] or _MEDIA[kind][1]
+                return make(self._path(name), media_type=named)
+            data = from_base64(str(value.get("base64")))
+            return make(data=data, media_type=media_type or _MEDIA[kind][1], name=kind)
+        except DataFormatError as error:
+            raise ConfigError(f"{self._test.origin}: {error}") from error
 
-    def _content(self, name: str) -> str:
+    def _path(self, name: str) -> Path:
         path = (self._test.file.parent / name).resolve()
         # A test file from elsewhere must not send other files of this machine to a provider.
         if not path.is_relative_to(self._function.folder.resolve().parent):
@@ -114,12 +139,28 @@ class _Arguments:
                 f"{self._test.origin}: {name} is outside of the folder around "
                 f"{self._function.folder}; copy it there"
             )
-        try:
-            return base64.b64encode(path.read_bytes()).decode("ascii")
-        except OSError as error:
-            raise ConfigError(
-                f"{self._test.origin}: {name} cannot be read: {error.strerror}"
-            ) from error
+        return path
+
+
+def _file_or_value(value: Mapping[str, Json], kind: str, file: File | None) -> Input:
+    del kind
+    return value if file is None else file
+
+
+def _media(value: Mapping[str, Json], kind: str, file: File | None) -> object:
+    """Return a media value of BAML."""
+    import baml_py
+
+    make = getattr(baml_py, _MEDIA[kind][0])
+    if file is None or file.url is not None:
+        return make.from_url(str(value.get("url")))
+    # A PDF of `baml_py` takes no media type.
+    named = () if kind == "pdf" else (file.media_type,)
+    return make.from_base64(*named, file.base64)
+
+
+_MESSAGES = ("system", "messages", "instructions", "input")
+"""The fields of a request that hold its messages, in the forms of all providers."""
 
 
 def messages_of(
@@ -146,7 +187,7 @@ def messages_of(
         body = compiled.request(_told(function, compiled, test, clients))
     except ConfigError as error:
         raise _refusal(test, str(error)) from None
-    return {name: body[name] for name in ("system", "messages") if name in body}
+    return {name: body[name] for name in _MESSAGES if name in body}
 
 
 def _told(
@@ -255,12 +296,15 @@ class BamlCall:
         Raises:
             ConfigError: the arguments do not fit.
         """
+        wire = model.wire
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
+        if isinstance(wire, ResponsesWire):
+            provider = "openai-responses"
         messages = messages_of(self.function, self.compiled, self.test, provider=provider)
         began = time.perf_counter()
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
-        request = {**model.wire.open(_NO_SECTIONS), **messages}
+        request = {**wire.open(_NO_SECTIONS), **messages}
         turn = model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 

@@ -11,6 +11,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.bridges.baml.agent import BamlAgent
+from promptgraft.bridges.baml.calls import inputs_of
 from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
@@ -23,8 +24,8 @@ from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import PromptOverride
-from promptgraft.parts.body import is_placeholder
-from promptgraft.parts.descriptors import show_path
+from promptgraft.overrides.parts.body import is_placeholder
+from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format_agents import BamlConfig
 from promptgraft.project.parts import (
@@ -87,7 +88,7 @@ class BamlSource(ForeignSource):
             [
                 Case(
                     id=test.name,
-                    input=test.args,
+                    input=inputs_of(self.function, test),
                     fields={"file": test.file.stem},
                     origin=test.origin,
                 )

@@ -203,13 +203,10 @@ class JudgeMetric(BaseMetric):
     ) -> Verdict:
         self.check(case)
         question = self.question(case, answer)
-        files = files_in([case.input, case.context, case.turns])
-        images = tuple(file for file in files if isinstance(file, Image))
         judgements = [
             _sampled([self._ask(judge, asked, session) for _ in range(self.samples)])
             for judge in self.judges
-            # A judge that cannot see is told the names of the images only.
-            for asked in [attrs.evolve(question, files=images if sees_images(judge) else ())]
+            for asked in [shown_to(judge, question, case)]
         ]
         score = score_of_votes(
             self.voting,
@@ -295,6 +292,14 @@ class JudgeMetric(BaseMetric):
         void = f", {len(missing)} without a judgement" if missing else ""
         head = f"{self.voting} of {len(judgements)} judges: {votes}{void}"
         return "\n".join([head, *against, *missing, *for_it])
+
+
+def shown_to(judge: ProviderAdapter, question: Prompt[ReplyT], case: Case) -> Prompt[ReplyT]:
+    """Return a question with the images of its case, which other judges are only told by name."""
+    if not sees_images(judge):
+        return question
+    files = files_in([case.input, case.context, case.turns])
+    return attrs.evolve(question, files=tuple(file for file in files if isinstance(file, Image)))
 
 
 def _sampled(judgements: Sequence[Judgement]) -> Judgement:

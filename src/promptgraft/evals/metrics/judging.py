@@ -52,9 +52,11 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
         raise ConfigError("metrics: expected at least one metric, found none")
     for metric in metrics:
         if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
+            mend = "metrics.python(function=f) makes one of a function"
+            if isinstance(metric, type):
+                mend = f"call it: `{metric.__name__}()`"
             raise ConfigError(
-                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; "
-                "metrics.python(function=f) makes one of a function"
+                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; {mend}"
             )
         if fault := call_fault(metric.judge, "case", "answer", named=("session",)):
             raise ConfigError(f"metric `{metric.name}`: {fault}")

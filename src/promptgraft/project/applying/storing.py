@@ -17,6 +17,9 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import (
     check_names,
     checked_entry,
@@ -24,9 +27,6 @@ from promptgraft.overrides.resolution import (
     left_by,
     uncovered,
 )
-from promptgraft.parts.descriptors import PromptDescriptor
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.validation import shown_hash
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries
 
 

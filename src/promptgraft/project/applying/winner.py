@@ -20,9 +20,9 @@ from promptgraft.overrides import (
     Provenance,
     SkippedOverride,
 )
+from promptgraft.overrides.parts.entry import Entry, SkipReason
+from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.parts.entry import Entry, SkipReason
-from promptgraft.parts.validation import shown_hash
 from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.transcripts import base_of

@@ -23,9 +23,9 @@ from promptgraft.ground.strict.kinds import (
 )
 from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
 from promptgraft.ground.text import listed as listed_names
-from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
-from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.validation import check_key, check_ns
+from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
+from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.project.markdown.outline import Block, Outline, key_of, read_outline, slug_of
 from promptgraft.project.markdown.values import (
     EXAMPLE,
@@ -444,7 +444,9 @@ class _Loader:
         self, answer: Answer, sections: tuple[MarkdownSection, ...]
     ) -> PromptTemplate[object]:
         if not sections:
-            raise DataFormatError(f"{self.path}: expected a prompt, found no text")
+            raise DataFormatError(
+                f"{self.path}: expected a prompt, found no text; write the instructions into it"
+            )
         key = self.said.key or key_of(self.path)
         try:
             return PromptTemplate(

@@ -20,8 +20,8 @@ import attrs
 from promptgraft.errors import InvalidIdentifierError
 from promptgraft.ground.serde import did_you_mean, digest_text, shown
 from promptgraft.ground.yaml_text import Note
-from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.validation import check_section_key, in_key
+from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.validation import check_section_key, in_key
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -14,18 +14,18 @@ from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.yaml_text import YamlPath
-from promptgraft.overrides.resolution import effective_parts, resolve_override
-from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.body import BodySyntax, Piece, Slot, write_body
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.body import BodySyntax, Piece, Slot, write_body
+from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     SectionPath,
     section_part,
     show_path,
     tool_part,
 )
-from promptgraft.parts.entry import EffectiveParts
-from promptgraft.parts.examples import WorkedExample, plain_call
+from promptgraft.overrides.parts.entry import EffectiveParts
+from promptgraft.overrides.parts.examples import WorkedExample, plain_call
+from promptgraft.overrides.resolution import effective_parts, resolve_override
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.loading import (
     DEFAULT_NAME,

@@ -21,7 +21,7 @@ from promptgraft.ground.strict import structure
 from promptgraft.ground.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.ground.strict.kinds import checked, either, listed, named, record_of
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.markdown.naming import camel, check_name, nested_name
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample

@@ -19,6 +19,7 @@ from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import RunFolder, read_document
 from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import RunRecord, read_run
+from promptgraft.runs.report.thumbnails import thumbnails
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.fresh import NO_SIDES, HeldOut, PassingSides, RunVerdict
@@ -69,6 +70,7 @@ class ReportData:
         unseen: their rollouts on the held-out cases.
         blame: how often models blamed each part, by name.
         taught: cases whose ``expected`` came from a teacher, by id.
+        thumbnails: those of the images that inputs name, by name.
     """
 
     run_id: str
@@ -99,6 +101,7 @@ class ReportData:
     unseen: Answers = attrs.field(factory=dict)
     blame: Counter[str] = attrs.field(factory=Counter)
     taught: Mapping[str, CaseTaught] = attrs.field(factory=dict)
+    thumbnails: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
     @property
     def cost(self) -> Decimal | None:
@@ -191,7 +194,14 @@ def gather(folder: RunFolder) -> ReportData:
         events = (event for _, event in read_lines(record.folder.events))
         blamed = (event.blamed for event in events if isinstance(event, StepBlamed))
         blame.update(blame.to for blames in blamed for blame in blames)
-    return attrs.evolve(data, answers=answers, unseen=unseen, blame=blame)
+    inputs = [answer.inputs_repr for side in (unseen, answers) for answer in side.values()]
+    return attrs.evolve(
+        data,
+        answers=answers,
+        unseen=unseen,
+        blame=blame,
+        thumbnails=thumbnails(folder.files, inputs),
+    )
 
 
 def _with_prompts(data: ReportData, result: Path) -> ReportData:

@@ -10,6 +10,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
+from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import visible
 from promptgraft.runs.report.data import Answers, ReportData
@@ -153,6 +154,7 @@ class CaseView:
         outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
         failed: whether the last answer is not perfect.
         is_open: whether it is expanded initially.
+        thumbnails: names and thumbnails of the images of its input.
     """
 
     case: str
@@ -160,6 +162,7 @@ class CaseView:
     outcome: str
     failed: bool
     is_open: bool = False
+    thumbnails: tuple[tuple[str, str], ...] = ()
 
     @property
     def input(self) -> str:
@@ -170,6 +173,7 @@ class CaseView:
     def size(self) -> int:
         """Bytes that it takes in the page."""
         total_size = size(self.answers[0][1].inputs_repr) + _CASE_BYTES
+        total_size += sum(len(address) for _, address in self.thumbnails)
         for _, answer in self.answers:
             total_size += (
                 size(answer.output_repr) + size(answer.tool_trace_repr) + size(answer.fault)
@@ -230,6 +234,11 @@ def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
         answers=answers_shown,
         outcome=outcome(before, after) if len(answers_shown) > 1 else "",
         failed=after is None or after < data.perfect,
+        thumbnails=tuple(
+            (name, data.thumbnails[name])
+            for name in dict.fromkeys(names_in(answers_shown[0][1].inputs_repr))
+            if name in data.thumbnails
+        ),
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, Dialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from promptgraft.errors import ConfigError
+from promptgraft.ground.files import NEW_FILE
 from promptgraft.ground.serde import shown
 
 _DRIVERS = {
@@ -99,6 +103,26 @@ def engine_of(url: URL, timeout_seconds: float) -> Engine:
             f"url: databases of {url.drivername.partition('+')[0]} need {missing}; run "
             '`pip install "promptgraft[server]"`'
         ) from None
+
+
+_creating = threading.Lock()
+
+
+def create_file(
+    _: Dialect, __: ConnectionPoolEntry, arguments: list[str], options: dict[str, object]
+) -> None:
+    """Create the file of a SQLite database before it is opened, if it does not exist.
+
+    SQLite itself would create it with 644 less the umask, and its log with the same: a group that
+    may write by its umask could not.
+    """
+    name = arguments[0] if arguments else ""
+    if not name or name == ":memory:" or options.get("uri"):
+        return
+    # Only new files: to close an old one would drop the locks that this process has on it. Under a
+    # lock, so that no other thread opens the new one before it is closed here.
+    with _creating, contextlib.suppress(OSError):  # which SQLite will report
+        os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_FILE))
 
 
 def shown_url(url: URL) -> str:

@@ -27,7 +27,13 @@ from sqlalchemy.schema import CreateTable
 
 from promptgraft.errors import ConfigError, Lasting, StoreError
 from promptgraft.ground.serde import shown
-from promptgraft.service.database.connecting import engine_of, setting_up, shown_url, url_of
+from promptgraft.service.database.connecting import (
+    create_file,
+    engine_of,
+    setting_up,
+    shown_url,
+    url_of,
+)
 from promptgraft.service.database.faults import BUSY, GIVEN_UP, has_code, lasting_of, mend, reason
 from promptgraft.service.database.tables import SCHEMA_VERSION, Tables
 
@@ -98,6 +104,8 @@ class Database:
         self.name = shown_url(self._engine.url)
         self._opening = threading.Lock()
         self._opened = False
+        if self.dialect == "sqlite":
+            event.listen(self._engine, "do_connect", create_file)
         event.listen(self._engine, "connect", set_up)
         event.listen(self._engine, "begin", self._begin)
 

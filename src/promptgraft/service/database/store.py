@@ -15,9 +15,9 @@ from promptgraft.overrides.base_store import (
     wanted_revision,
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.service.database.engine import Database
 
 

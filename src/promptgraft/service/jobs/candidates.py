@@ -8,8 +8,8 @@ import attrs
 
 from promptgraft.overrides import OverrideAddress, PromptOverride, Provenance, RevisionedStore
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Change, Changes
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.parts.descriptors import PromptDescriptor
 
 
 class CandidateStore(BasePromptOverridesStore):

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
 from promptgraft.runs.event_file import decoded

@@ -9,11 +9,13 @@ from pathlib import Path
 import attrs
 from sqlalchemy import Connection
 
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.content import files_in
 from promptgraft.ground.folders import remove_tree
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.strict import structure
-from promptgraft.parts.validation import check_key
+from promptgraft.journal.kept_files import keep_files
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.prompt import Prompt
@@ -112,10 +114,20 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
         if project is not None:
             with beside(project.folder):
                 prompts = dict(prompts_of(project.prompt(job.prompt).subject))
+                if mark.is_final:
+                    _keep_files(folder, project)
         write_missing(folder, prompts)
         # Last: without it, a mirror that was killed halfway is written from scratch.
         write_document(folder.path / _MARK, attrs.asdict(mark))
     return folder.path
+
+
+def _keep_files(folder: RunFolder, project: Project) -> None:
+    """Keep the images and files of the cases: a journal in a database has their digests only."""
+    # Data that cannot be read any more are no fault of the job; pages then show names.
+    with contextlib.suppress(DataFormatError, ConfigError):
+        cases = [case for part in project.splits.parts().values() for case in part]
+        keep_files(folder.files, files_in([case.input for case in cases]))
 
 
 class _RewoundError(Exception):

@@ -10,8 +10,8 @@ from promptgraft.errors import ConfigError, OverrideConflictError, RevisionNotFo
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.overrides import OverrideAddress, PromptOverride, Revision, RevisionedStore
 from promptgraft.overrides.base_store import Change
+from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.overrides.resolution import PartDiff, diff_override
-from promptgraft.parts.validation import check_tag
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.targets.prompts import address_of

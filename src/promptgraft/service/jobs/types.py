@@ -29,7 +29,7 @@ from promptgraft.ground.strict.checks import (
 )
 from promptgraft.ground.strict.kinds import checked, record_of
 from promptgraft.ground.text import counted
-from promptgraft.parts.validation import check_tag
+from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.search.fresh import RunVerdict
 
 CANDIDATE_PREFIX = "candidate."

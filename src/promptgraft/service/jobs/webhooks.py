@@ -24,7 +24,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import TEXT, Kind, check
 from promptgraft.ground.strict.kinds import checked, named, record_of
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.files import source_file
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.client import authorities

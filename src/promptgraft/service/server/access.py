@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, delete, insert, select
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
-from promptgraft.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.service.database import Database
 from promptgraft.service.server.problems import Problem
 

@@ -15,8 +15,8 @@ from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
 from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.resolution import parts_json
-from promptgraft.parts.descriptors import section_part
 from promptgraft.project import Project
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.python_source import beside

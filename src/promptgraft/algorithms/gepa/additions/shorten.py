@@ -18,7 +18,6 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
-from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of, replaced, without
 from promptgraft.algorithms.gepa.attempt import Attempt
 from promptgraft.ground.strict.checks import SHARE
 from promptgraft.ground.text import folded_words
@@ -26,6 +25,7 @@ from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.scores import Score, Scorer, is_behind, paired_gains
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.text_lines import Line, lines_of, replaced, without
 from promptgraft.targets.types import Candidate, GepaExample, Module
 
 _NOTHING_UP_TO = 1_000

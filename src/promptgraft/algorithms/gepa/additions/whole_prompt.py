@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
-from promptgraft.algorithms.gepa.prompts import WHOLE
+from promptgraft.algorithms.gepa.prompts import WHOLE, WholeParams
 from promptgraft.algorithms.gepa.questions import Draft, Grafting, Part
 from promptgraft.algorithms.gepa.select import Draws, Turn
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, digest
+from promptgraft.ground.serde import digest
 from promptgraft.ground.strict.checks import SHARE
-from promptgraft.ground.text import clip, counted, fenced, listed
-from promptgraft.parts.examples import one_line
-from promptgraft.search.acceptance import Change
-from promptgraft.search.asks import Asking, Question, Reply
+from promptgraft.ground.text import counted, fenced, listed
+from promptgraft.search.acceptance import Change, Compared
+from promptgraft.search.asks import Asking, Question, Records, Reply
 from promptgraft.search.reflection import (
     NOT_REFUSED,
     MetaPrompts,
@@ -31,9 +30,15 @@ from promptgraft.search.reflection import (
     with_answers,
 )
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.edits import edits_in, no_edit
+from promptgraft.targets.evidence import (
+    Evidence,
+    Tried,
+    label_of,
+    tried_before,
+)
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
-from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
 
 T = TypeVar("T")
@@ -42,16 +47,25 @@ _MOST_CHARS = 24_000
 """Most characters of all texts that one question may change, unless the first alone has more."""
 _SUMMARY_CHARS = 1_000
 _PREVIOUS_CHARS = 60_000
-_SHOWN_CHARS = 80
-_REASON_CHARS = 400
+_NAME_CHARS = 200
+_REMEMBERED = 60
+"""Children whose fate is remembered."""
+_NO_EVIDENCE = Evidence()
 
 
-_SUCCESSES = 2
-
-
-@attrs.define
+@attrs.define(kw_only=True)
 class _Note:
+    """What an attempt knows when it begins, and whether it has asked the question.
+
+    Attributes:
+        may_ask: whether it is this question's turn.
+        records: rollouts of the parent on training examples.
+        tried: what earlier attempts have tried.
+    """
+
     may_ask: bool
+    records: Sequence[RolloutRecord]
+    tried: Sequence[Tried]
     was_asked: bool = False
 
 
@@ -59,26 +73,40 @@ class _Note:
 class WholePrompt(Addition):
     """Asks one question about all instructions, which may change several of them.
 
+    It shows up to twenty failures that are known of the parent, right answers near them, and what
+    was tried on them before.
+
     Attributes:
         share: share of the steps, 0 to 1, in which that is tried.
     """
 
     name: ClassVar[str] = "whole_prompt"
+    version: ClassVar[int] = 2
 
     share: float = attrs.field(default=0.9, validator=SHARE)
     _draws: Draws = attrs.field(init=False, repr=False, eq=False)
     _failed: int = attrs.field(default=0, init=False, repr=False, eq=False)
     _rests: int = attrs.field(default=0, init=False, repr=False, eq=False)
 
+    _tried: deque[Tried] = attrs.field(init=False, repr=False, eq=False)
+    _labels: Mapping[str, str] = attrs.field(init=False, repr=False, eq=False)
+
     def start(self) -> None:
+        kit = self.tools.kit
         self._draws = Draws(self.tools.config.seed, "whole")
+        self._tried = deque(maxlen=_REMEMBERED)
+        self._labels = {one.id: label_of(one.label) for one in kit.training}
 
     def expected_questions(self, modules: int, otherwise: float) -> float:
         return self.share + (1 - self.share) * otherwise if modules > 1 else otherwise
 
     def begin(self, attempt: Attempt) -> Proposer:
         may_ask = self._draws.at(attempt.ahead) < self.share and not self._rests
-        attempt.notes[self.name] = _Note(may_ask)
+        attempt.notes[self.name] = _Note(
+            may_ask=may_ask,
+            records=tuple(self.tools.known.of(attempt.candidate).values()),
+            tried=tuple(self._tried),
+        )
         return self._propose
 
     def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
@@ -95,16 +123,32 @@ class WholePrompt(Addition):
         if len(modules) < 2:
             return None
         note.was_asked, attempt.modules = True, modules
+        # In the order of the prompt, whoever's turn it is: a model may be asked many times.
+        modules = tuple(module for module in target.modules if module in modules)
         parts = tuple((module, target.describe(module, parent)) for module in modules)
-        records = (*failures, *successes[:_SUCCESSES])
-        draft = reflector.draft(attempt, parts, records, kind=WholeDraft)
+        draft = WholeDraft(
+            evidence=self._evidence(note, failures, successes),
+            tried=tried_before(
+                note.tried, failures, parent, {part.name: part.text for _, part in parts}
+            ),
+            **reflector.shown(attempt, parts, failures),
+        )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
         changes = draft.changes
         was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
         return () if was_tried else changes
 
+    def _evidence(self, note: _Note, failures: Records, successes: Records) -> Evidence:
+        shown = {record.example_id for record in (*failures, *successes)}
+        others = [record for record in note.records if record.example_id not in shown]
+        scorer, perfect = self.tools.kit.scorer, self.tools.reflector.perfect
+        more, right = scorer.parted(others, at=perfect)
+        return Evidence.of(failures, more, (*successes, *right), self._labels)
+
     def learn(self, attempt: Attempt) -> None:
+        if attempt.compared is not None:
+            self._tried.append(self._summary(attempt, attempt.compared))
         if not attempt.had_failures:
             return
         self._draws.popleft()
@@ -114,6 +158,22 @@ class WholePrompt(Addition):
         # Back off linearly: a model that cannot answer this question is asked others instead.
         self._failed = 0 if attempt.changes else self._failed + 1
         self._rests = self._failed
+
+    def _summary(self, attempt: Attempt, compared: Compared) -> Tried:
+        reflector = self.tools.reflector
+        wrong, _ = self.tools.kit.scorer.parted(compared.batches[0], at=reflector.perfect)
+        _, right = self.tools.kit.scorer.parted(compared.batches[-1], at=reflector.perfect)
+        failed = frozenset(record.example_id for record in wrong)
+        return Tried(
+            parent=attempt.candidate.digest,
+            scores=(compared.before, compared.after),
+            failed=failed,
+            mended=failed.intersection(record.example_id for record in right),
+            is_better=attempt.accepted,
+            edits=tuple(
+                (change.module.name, change.before.text, change.text) for change in attempt.changes
+            ),
+        )
 
 
 def instructions(turn: Turn, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
@@ -132,8 +192,17 @@ def instructions(turn: Turn, worth: Callable[[Module], bool]) -> tuple[Module, .
     )
 
 
+@attrs.define(kw_only=True)
 class WholeDraft(Draft):
-    """The question about several parts."""
+    """The question about several parts.
+
+    Attributes:
+        evidence: rollouts that it shows in short.
+        tried: what was tried on its failures.
+    """
+
+    evidence: Evidence = attrs.field(factory=Evidence)
+    tried: str = ""
 
     def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
         return question_on_all(
@@ -144,6 +213,8 @@ class WholeDraft(Draft):
             earlier=self.earlier,
             objectives=self.objectives,
             refused=self.refused,
+            evidence=self.evidence,
+            tried=self.tried,
         )
 
     def take(self, reply: Reply, reflector: Grafting) -> None:
@@ -190,6 +261,8 @@ def question_on_all(
     earlier: Mapping[str, Sequence[RolloutRecord]],
     objectives: Mapping[str, str] = FrozenMap(),
     refused: Refusal = NOT_REFUSED,
+    evidence: Evidence = _NO_EVIDENCE,
+    tried: str = "",
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
@@ -203,6 +276,8 @@ def question_on_all(
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
+        evidence: rollouts that it shows in short.
+        tried: what was tried on these failures.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
     neighbours = dict(parts[0].neighbours)
@@ -213,10 +288,21 @@ def question_on_all(
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
-    params = reflection_params(whole, (), problem=problem, previous=previous)
+    plain = reflection_params(whole, (), problem=problem, previous=previous)
     scored = [record for record in records if record.feedback is not None]
     better = [earlier.get(record.example_id, ()) for record in scored]
     examples = map(partial(example_of, parts=marks), scored, better)
+    names = [_opening(mark, part.name) for mark, part in _marked(parts)]
+    params = WholeParams(
+        **{
+            **attrs.asdict(plain, recurse=False),
+            "more": evidence.failures,
+            "kept": evidence.kept,
+            "tried": tried,
+            "first": names[0],
+            "second": names[-1],
+        }
+    )
     params = attrs.evolve(
         params,
         part="one or several",
@@ -242,20 +328,6 @@ def question_on_all(
     )
 
 
-class Edit(NamedTuple):
-    """A new text, and the model's reason for it in one line, which may be empty."""
-
-    text: str
-    reason: str = ""
-
-
-class ReadEdits(NamedTuple):
-    """The usable edits of a reply by the marks of their parts, and the faults of the others."""
-
-    edits: Mapping[str, Edit]
-    faults: Sequence[InvalidProposalError]
-
-
 def add_edits(
     draft: Draft, reply: Reply, graft: Callable[[Sequence[Change], Part, str], Change]
 ) -> None:
@@ -278,8 +350,8 @@ def add_edits(
     edited_modules = {change.module for change in draft.changes}
     changes = list(draft.changes)
     unchanged: list[InvalidProposalError] = []
-    text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
-    read = read_edits(text, by_mark)
+    names = {part.name: mark for mark, (_, part) in _marked(draft.parts)}
+    read = edits_in(reply.text, names, finish_reason=reply.finish_reason)
     faults = [("", error) for error in read.faults]
     for mark, edit in read.edits.items():
         part, text = by_mark[mark], edit.text.lstrip("\n")
@@ -294,7 +366,7 @@ def add_edits(
             else:
                 faults.append((f"{mark}: ", error))
     if len(changes) == len(edited_modules):
-        raise ([error for _, error in faults] or unchanged or [_no_edit()])[0]
+        raise ([error for _, error in faults] or unchanged or [no_edit()])[0]
     draft.changes = tuple(changes)
     if faults:
         draft.is_partial = True
@@ -305,68 +377,13 @@ def add_edits(
         draft.refusals.append((InvalidProposalError(faults[0][1].reason, detail), reply.text))
 
 
-def _no_edit() -> InvalidProposalError:
-    return InvalidProposalError(RejectionReason.UNCHANGED, "the reply edits no part")
-
-
-def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
-    """Return the new texts in a reply by the marks of their parts; objects as JSON.
-
-    Args:
-        text: the reply's JSON.
-        marks: the marks of the parts that it may edit.
-
-    Raises:
-        InvalidProposalError: the reply cannot be read, or none of its edits can: they edit an
-            unknown part or one part twice, or contain unusable characters.
-    """
-    value = read_value(text)
-    edits = value.get("edits") if isinstance(value, dict) else None
-    if isinstance(value, dict) and isinstance(edits, list):
-        value = {**value, "edits": []}  # each is checked by itself
-    edits = edits or fields_in(value, ("edits",))["edits"]
-    if not isinstance(edits, list):
-        raise _unreadable("edits: expected a list of objects", edits)
-    if not edits:
-        raise _no_edit()
-    edits_read: dict[str, Edit] = {}
-    faults: list[InvalidProposalError] = []
-    unread_marks = set(marks)
-    for number, entry in enumerate(edits, start=1):
-        where = f"edit {number}: "
-        try:
-            mark, edit = _read_edit(entry, where)
-        except InvalidProposalError as error:
-            faults.append(error)
-            continue
-        if mark in unread_marks:
-            unread_marks.remove(mark)
-            edits_read[mark] = edit
-        else:
-            edits_read.pop(mark, None)  # of two texts for a part neither is the one that is meant
-            expected = f"{where}part: expected one of {listed(marks)}, each once"
-            faults.append(_unreadable(expected, mark))
-    if not edits_read:
-        raise faults[0]
-    return ReadEdits(edits_read, faults)
-
-
-def _read_edit(given: Json, where: str) -> tuple[str, Edit]:
-    fields = fields_in(given, ("part", "text"), optional=("reason",), where=where)
-    mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
-    new_text, reason = fields["text"], fields.get("reason")
-    text = one_line(new_text) if isinstance(new_text, dict) else text_in(new_text, f"{where}text")
-    why = " ".join(reason.split()) if isinstance(reason, str) else ""
-    return mark, Edit(text, clip(why, _REASON_CHARS, around=" "))
-
-
-def _unreadable(expected: str, value: Json) -> InvalidProposalError:
-    shown_value = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {shown_value}")
-
-
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
     return ((f"P{number}", part) for number, part in enumerate(parts, start=1))
+
+
+def _opening(mark: str, name: str) -> str:
+    """Return what the block of a part opens with: its name, or its mark if that does not fit."""
+    return name if name.isprintable() and len(name) < _NAME_CHARS and "`" not in name else mark
 
 
 def _shown(mark: str, part: ModuleDescription) -> str:

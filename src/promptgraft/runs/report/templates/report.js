@@ -16,7 +16,7 @@
   };
   const follow = () => {
     const id = location.hash.slice(1);
-    if (/^c\d+$/.test(id)) reveal(id);
+    if (document.getElementById(id)?.closest("details")) reveal(id);
   };
   window.addEventListener("hashchange", follow);
   document.addEventListener("click", (event) => {

@@ -19,18 +19,12 @@ from promptgraft.algorithms.gepa.additions.lines.credit import (
     Place,
     complaint_of,
 )
-from promptgraft.algorithms.gepa.additions.lines.rules import (
-    Line,
-    exchanged,
-    is_said,
-    lines_of,
-    without,
-)
 from promptgraft.algorithms.gepa.questions import Part
 from promptgraft.ground.text import folded_words
 from promptgraft.search.acceptance import Change
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, Target
+from promptgraft.targets.text_lines import Line, extended, lines_of, without
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 _MOST_TRIES = 12
@@ -114,30 +108,10 @@ class LinePlan:
                 changes = with_text(module, shortened, _DROPPED)
         for rule in self.carried:
             before = target.text(rule.module, changes[-1].candidate)
-            text = with_rule(before, rule)
+            text = extended(before, rule.text, label=rule.label, replaces=rule.replaces)
             if text != before:
                 changes = with_text(rule.module, text, _CARRIED)
         return changes
-
-
-def with_rule(text: str, rule: CarriedRule) -> str:
-    """Return a text with a carried line; unchanged if it says that already in other words.
-
-    A definition takes the place of the wording that it replaced where it helped. If the text
-    defines the label otherwise, the text is left as it is.
-    """
-    lines = lines_of(text)
-    if rule.label:
-        defined = [line for line in lines if line.label == rule.label]
-        if not defined and not rule.replaces:
-            return f"{text}\n{rule.text}"
-        is_old = [line.key for line in defined] == [rule.replaces]
-        return exchanged(text, defined[0], rule.text) if is_old else text
-    longer = f"{text}\n{rule.text}"
-    rows = text.count("\n") + 1
-    own = [line for line in lines_of(longer) if line.places[0] >= rows]
-    is_there = any(is_said(line, lines) for line in own)
-    return text if is_there else longer
 
 
 @attrs.define

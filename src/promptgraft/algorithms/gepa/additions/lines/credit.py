@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of
 from promptgraft.ground.text import folded_words
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Records
 from promptgraft.search.scores import Scorer
+from promptgraft.targets.text_lines import Line, lines_of
 from promptgraft.targets.types import Module, RolloutRecord
 
 _CHANCE = 0.15

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Effect
-from promptgraft.algorithms.gepa.additions.lines.rules import lines_of, without
 from promptgraft.algorithms.gepa.attempt import Attempt
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts, Together
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.text_lines import lines_of, without
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
 
 _FEW = 3

@@ -8,7 +8,7 @@ import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.ground.serde import HexDigest
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     NO_INTERFACE,
     PromptDescriptor,
     PromptLike,
@@ -16,7 +16,7 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import (
+from promptgraft.overrides.parts.entry import (
     UNBOUND,
     EffectiveParts,
     Entry,
@@ -26,9 +26,19 @@ from promptgraft.parts.entry import (
     SkipReason,
     Source,
 )
-from promptgraft.parts.examples import WorkedExample, check_json, read_stored_steps, stored_steps
-from promptgraft.parts.task_example import TaskExampleOverride, step_texts
-from promptgraft.parts.validation import check_key, check_not_blank, check_path, check_texts
+from promptgraft.overrides.parts.examples import (
+    WorkedExample,
+    check_json,
+    read_stored_steps,
+    stored_steps,
+)
+from promptgraft.overrides.parts.task_example import TaskExampleOverride, step_texts
+from promptgraft.overrides.parts.validation import (
+    check_key,
+    check_not_blank,
+    check_path,
+    check_texts,
+)
 
 
 @attrs.frozen(kw_only=True)

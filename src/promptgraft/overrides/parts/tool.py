@@ -10,8 +10,13 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
-from promptgraft.parts.entry import (
+from promptgraft.overrides.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    find_tool,
+    tool_part,
+)
+from promptgraft.overrides.parts.entry import (
     EffectiveParts,
     Entry,
     LabelledTexts,
@@ -20,8 +25,8 @@ from promptgraft.parts.entry import (
     labelled,
     text_or_none,
 )
-from promptgraft.parts.examples import check_json, given, typed_json
-from promptgraft.parts.validation import check_not_blank, check_texts
+from promptgraft.overrides.parts.examples import check_json, given, typed_json
+from promptgraft.overrides.parts.validation import check_not_blank, check_texts
 
 
 @attrs.frozen(kw_only=True)

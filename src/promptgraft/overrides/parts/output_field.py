@@ -10,8 +10,13 @@ import attrs
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, fold_name, taken_aliases
-from promptgraft.parts.entry import (
+from promptgraft.overrides.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    fold_name,
+    taken_aliases,
+)
+from promptgraft.overrides.parts.entry import (
     EffectiveParts,
     Entry,
     LabelledTexts,
@@ -20,8 +25,8 @@ from promptgraft.parts.entry import (
     labelled,
     text_or_none,
 )
-from promptgraft.parts.examples import given
-from promptgraft.parts.validation import check_not_blank
+from promptgraft.overrides.parts.examples import given
+from promptgraft.overrides.parts.validation import check_not_blank
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:

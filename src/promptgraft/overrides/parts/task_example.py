@@ -10,7 +10,7 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
     SectionPath,
@@ -19,8 +19,14 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, LabelledTexts, PathEntry, Source, text_or_none
-from promptgraft.parts.examples import (
+from promptgraft.overrides.parts.entry import (
+    EffectiveParts,
+    LabelledTexts,
+    PathEntry,
+    Source,
+    text_or_none,
+)
+from promptgraft.overrides.parts.examples import (
     ToolCall,
     WorkedExample,
     check_json,
@@ -28,7 +34,7 @@ from promptgraft.parts.examples import (
     read_stored_steps,
     stored_steps,
 )
-from promptgraft.parts.validation import check_not_blank, check_texts
+from promptgraft.overrides.parts.validation import check_not_blank, check_texts
 
 _STEP = "step "
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.entry import Entry
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
+from promptgraft.overrides.parts.entry import Entry
+from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
+from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = ["KINDS", "in_order"]
 

@@ -1,8 +1,9 @@
 """The base class of every kind of override, and the parts of a prompt that overrides change.
 
 A kind is a subclass of :class:`Entry` with everything that stores, rendering and diffs need, and
-an item of :data:`promptgraft.parts.KINDS`. Invalid content raises ``InvalidOverrideError``;
-content that no store writes raises ``DataFormatError``, beginning with ``where``.
+an item of :data:`promptgraft.overrides.parts.KINDS`. Invalid content raises
+``InvalidOverrideError``; content that no store writes raises ``DataFormatError``, beginning with
+``where``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import HexDigest, Json, shown, unstructure
-from promptgraft.parts.descriptors import (
+from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
     PromptLike,
     SectionPath,
     ToolDescriptor,
 )
-from promptgraft.parts.examples import WorkedExample
-from promptgraft.parts.validation import check_path, check_text
+from promptgraft.overrides.parts.examples import WorkedExample
+from promptgraft.overrides.parts.validation import check_path, check_text
 
 
 @attrs.frozen(kw_only=True)

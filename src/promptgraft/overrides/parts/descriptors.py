@@ -18,8 +18,8 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest, shown
 from promptgraft.ground.text import clip
-from promptgraft.parts.body import BodySyntax, kept_names, parse_body
-from promptgraft.parts.examples import (
+from promptgraft.overrides.parts.body import BodySyntax, kept_names, parse_body
+from promptgraft.overrides.parts.examples import (
     ToolCall,
     WorkedExample,
     one_line,

@@ -8,9 +8,14 @@ import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.ground.serde import HexDigest, digest_text
-from promptgraft.parts.body import spell
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
-from promptgraft.parts.entry import (
+from promptgraft.overrides.parts.body import spell
+from promptgraft.overrides.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    SectionPath,
+    show_path,
+)
+from promptgraft.overrides.parts.entry import (
     EffectiveParts,
     LabelledTexts,
     PartSource,
@@ -18,7 +23,7 @@ from promptgraft.parts.entry import (
     SkipReason,
     Source,
 )
-from promptgraft.parts.validation import check_not_blank, check_text
+from promptgraft.overrides.parts.validation import check_not_blank, check_text
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +33,7 @@ class SectionOverride(PathEntry):
     Attributes:
         path: the section.
         expected_hash: the content hash of the source that the body was written for.
-        body: text in the language of :mod:`promptgraft.parts.body`.
+        body: text in the language of :mod:`promptgraft.overrides.parts.body`.
     """
 
     path: SectionPath

@@ -12,7 +12,7 @@ import unicodedata
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
 from promptgraft.ground.serde import shown
-from promptgraft.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.descriptors import SectionPath
 
 MAX_BODY_CHARS = 1_000_000
 _LONGEST_KEY = 64

@@ -1,0 +1,208 @@
+"""What a question shows besides the rollouts of its minibatch.
+
+A strong model that is shown one failure can only add that case's words. Shown twenty, and the right
+answers closest to them, it can say what they have in common. Not told what was tried on them, it
+answers the same question again in the same way. All of this is known already: it costs no rollouts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.ground.text import counted, folded_words, listed
+from promptgraft.targets.formatting import in_one_line
+from promptgraft.targets.types import Candidate, RolloutRecord
+
+MOST_FAILURES = 20
+"""Most failures that one question shows, those in full included."""
+_MOST_KEPT = 6
+_INPUT_CHARS = 300
+_ANSWER_CHARS = 120
+_FEEDBACK_CHARS = 200
+_LABEL_CHARS = 40
+_FEWEST_CONFUSIONS = 4
+_MOST_CONFUSIONS = 12
+_MOST_TRIED = 5
+_TRIED_CHARS = 4_000
+_MOST_LINES = 6
+_LINE_CHARS = 160
+_MOST_IDS = 5
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """Rollouts that a question shows in short.
+
+    Attributes:
+        failures: further failures, one a line; empty if there are none.
+        kept: right answers near the failures, one a line; empty if there are none.
+    """
+
+    failures: str = ""
+    kept: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        shown: Sequence[RolloutRecord],
+        failures: Sequence[RolloutRecord],
+        right: Sequence[RolloutRecord],
+        labels: Mapping[str, str],
+    ) -> Evidence:
+        """Return what a question shows in short.
+
+        Args:
+            shown: the failures that it shows in full.
+            failures: the others.
+            right: the right answers.
+            labels: the right answers by example id, where they are labels.
+        """
+        more = failures[: max(0, MOST_FAILURES - len(shown))]
+        table = "\n".join(_confusions([*shown, *failures], labels))
+        lines = "\n".join(map(_line, more))
+        near = _nearest(right, [*shown, *more])
+        return cls(
+            failures="\n\n".join(filter(None, (table, lines))), kept="\n".join(map(_line, near))
+        )
+
+
+def _line(record: RolloutRecord) -> str:
+    """Return a rollout in one line."""
+    said = record.feedback.feedback if record.feedback else ""
+    return (
+        f"- {in_one_line(record.inputs_repr, _INPUT_CHARS)} → "
+        f"{in_one_line(record.output_repr, _ANSWER_CHARS) or 'no answer'}"
+        + (f"; {in_one_line(said, _FEEDBACK_CHARS)}" if said else "")
+    )
+
+
+def _nearest(
+    records: Sequence[RolloutRecord], failures: Sequence[RolloutRecord]
+) -> list[RolloutRecord]:
+    """Return the few whose inputs share most rare words with the failures, nearest first."""
+    inputs = {one.example_id: frozenset(folded_words(one.inputs_repr)) for one in records}
+    counts = Counter(word for words in inputs.values() for word in words)
+    failed = frozenset(word for one in failures for word in folded_words(one.inputs_repr))
+
+    def nearness(record: RolloutRecord) -> float:
+        return sum(1 / counts[word] for word in inputs[record.example_id] & failed)
+
+    return sorted(records, key=lambda one: -nearness(one))[:_MOST_KEPT]
+
+
+def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield a table of labels that were taken for others; nothing where answers are no labels.
+
+    A label counts where the feedback tells it too.
+    """
+    pairs: Counter[tuple[str, str]] = Counter()
+    for record in failures:
+        expected, answered = labels.get(record.example_id, ""), record.output_repr.strip()
+        told = record.feedback.feedback.casefold() if record.feedback else ""
+        is_label = 0 < len(answered) <= _LABEL_CHARS and "\n" not in answered
+        if not (is_label and expected and expected.casefold() in told):
+            return
+        pairs[expected, answered] += 1
+    if pairs.total() < _FEWEST_CONFUSIONS:
+        return
+    yield "| expected | answered | times |\n| --- | --- | --- |"
+    for (expected, answered), count in pairs.most_common(_MOST_CONFUSIONS):
+        cells = (in_one_line(one).replace("|", "\\|") for one in (expected, answered))
+        yield f"| {' | '.join(cells)} | {count} |"
+
+
+def label_of(value: object) -> str:
+    """Return a ground truth as a label; empty if it is no short text."""
+    is_label = isinstance(value, str) and len(value) <= _LABEL_CHARS and "\n" not in value
+    return str(value) if is_label else ""
+
+
+@attrs.frozen(kw_only=True)
+class Tried:
+    """A child that was compared with its parent.
+
+    Attributes:
+        parent: the digest of its parent.
+        scores: the mean scores of parent and child.
+        failed: the examples on which the parent failed.
+        mended: those of them that the child was right on.
+        is_better: whether it was better than its parent on the minibatch.
+        edits: for each part that it changed its name, its old and its new text.
+    """
+
+    parent: str
+    scores: tuple[float | None, float | None]
+    failed: frozenset[str]
+    mended: frozenset[str]
+    is_better: bool
+    edits: Sequence[tuple[str, str, str]]
+
+    def is_in(self, texts: Mapping[str, str]) -> bool:
+        """Return whether texts of parts, by name, have what it added and lack what it removed."""
+        for name, before, after in self.edits:
+            old, new, now = (text.splitlines() for text in (before, after, texts.get(name, "")))
+            if any(line not in now for line in new if line not in old):
+                return False
+            if any(line in now for line in old if line not in new):
+                return False
+        return True
+
+
+def tried_before(
+    latest: Sequence[Tried],
+    failures: Iterable[RolloutRecord],
+    parent: Candidate,
+    texts: Mapping[str, str],
+) -> str:
+    """Return what was tried on some failures, and what became of it; empty if nothing was.
+
+    Args:
+        latest: the latest children, oldest first.
+        failures: the failures that a question shows.
+        parent: the candidate that it is about.
+        texts: the texts of its parts, by name.
+    """
+    failing = {record.example_id for record in failures}
+    about = [one for one in latest if one.failed & failing or one.parent == parent.digest]
+    entries: list[str] = []
+    left = _TRIED_CHARS
+    for tried in about[::-1][:_MOST_TRIED]:
+        entry = _entry(tried, texts, failing)
+        left -= len(entry)
+        if left < 0:
+            break
+        entries.append(entry)
+    return "\n\n".join(entries)
+
+
+def _entry(tried: Tried, texts: Mapping[str, str], failing: Collection[str]) -> str:
+    before, after = ("unscored" if one is None else f"{one:.2f}" for one in tried.scores)
+    said = f"{_fate(tried, texts)} ({before} before, {after} after)."
+    again = sorted(tried.mended.intersection(failing))
+    if again and tried.is_better and tried.is_in(texts):
+        names = listed(again[:_MOST_IDS])
+        said += f" Of what it mended, {counted(len(again), 'case')} failed again: {names}."
+    lines = (line for edit in tried.edits for line in _lines_changed(*edit))
+    return "\n".join([said, *lines])
+
+
+def _fate(tried: Tried, texts: Mapping[str, str]) -> str:
+    if not tried.is_better:
+        return "Tried, and not better on the cases it was written for"
+    if tried.is_in(texts):
+        return "Kept: it is in the current text"
+    return "Better on the cases it was written for, but not on others, so it was not kept"
+
+
+def _lines_changed(name: str, before: str, after: str) -> Iterator[str]:
+    """Yield what a new text of a part removes and adds, the first few lines of each."""
+    old, new = before.splitlines(), after.splitlines()
+    yield f"{in_one_line(name)}:"
+    for mark, lines, others in (("-", old, new), ("+", new, old)):
+        changed = [line for line in lines if line not in others]
+        yield from (f"{mark} {in_one_line(line, _LINE_CHARS)}" for line in changed[:_MOST_LINES])
+        if len(changed) > _MOST_LINES:
+            yield f"{mark} and {counted(len(changed) - _MOST_LINES, 'more line')}"

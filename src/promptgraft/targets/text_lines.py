@@ -1,0 +1,178 @@
+"""Splits a text into lines that may be dropped, and finds the redundant ones among them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import attrs
+
+from promptgraft.ground.text import folded_words
+
+_MARK = re.compile(r"(?:[-*+•]|\d+[.)])\s+")
+_FENCE = re.compile(r"```|~~~")
+# Headings, tables, rules across the page, and lines that are nothing but a tag.
+_STRUCTURE = re.compile(r"#|\||[-=*_]{3,}$|<[^>]*>$")
+# What a line is about, where it begins with that: `- billing: …`, `**Billing** — …`.
+_LABEL = re.compile(
+    r"(?P<mark>(?:[-*+•]|\d+[.)])\s+)?(?P<label>[^:—–]{1,60}?)\s*(?P<end>[:—–])[*_`\"]*\s+\S"
+)
+_LABEL_WORDS = 5
+_SAME = 0.4
+_MOST_LINES = 1_000
+
+
+@attrs.define(eq=False)
+class Line:
+    """A rule or sentence that may be dropped, with its continuation lines.
+
+    Attributes:
+        places: indices of its lines in the text.
+        key: its heading and normalized content; equal for repetitions.
+        words: its words, without case and accents.
+        is_fixed: whether it must stay: it introduces other lines or contains a placeholder.
+        label: what it defines, below which heading; empty if it is no definition. Of a definition
+            another wording is a replacement: it stands where the old one stood, never beside it.
+    """
+
+    places: list[int]
+    key: str
+    words: list[str]
+    is_fixed: bool
+    label: str = ""
+
+
+def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
+    """Return the lines of a text that may be dropped, in order.
+
+    Headings, fenced blocks and tables are left out. Indented lines belong to the line above them
+    that is not indented, and so does the rest of a sentence that continues on the next line.
+    """
+    lines: list[Line] = []
+    heading, is_fenced, indent, is_adjacent = "", False, 0, False
+    for place, line in enumerate(text.split("\n")[:_MOST_LINES]):
+        bare = line.strip()
+        depth = len(line) - len(line.lstrip())
+        fixed = bare.endswith(":") or any(placeholder in line for placeholder in placeholders)
+        if _FENCE.match(bare) or is_fenced:
+            is_fenced ^= bool(_FENCE.match(bare))
+            if lines and is_adjacent:
+                lines[-1].is_fixed = True
+            is_adjacent = False
+        elif not bare:
+            is_adjacent = False
+        elif _STRUCTURE.match(bare):
+            # Structure separates: lines below it continue neither it nor a line above it.
+            heading, is_adjacent, indent = bare, False, len(text)
+            lines.append(Line([], "", [], is_fixed=True))
+        elif lines and (depth > indent or (is_adjacent and bare[0].islower())):
+            above = lines[-1]
+            above.places.append(place)
+            above.key = f"{above.key} {_said(bare)}"
+            above.words += folded_words(bare)
+            above.is_fixed |= fixed
+            is_adjacent = True
+        else:
+            key, words = f"{heading}\n{_said(bare)}", folded_words(bare)
+            lines.append(Line([place], key, words, fixed, _label(heading, bare)))
+            indent, is_adjacent = depth, True
+            heading = bare if bare.endswith(":") else heading
+    return [line for line in lines if line.words and not line.is_fixed]
+
+
+def _label(heading: str, bare: str) -> str:
+    """Return what a line defines below a heading; empty if it is no definition.
+
+    A dash ends a label only behind a bullet: sentences have dashes too.
+    """
+    found = _LABEL.match(bare)
+    if found is None or (found["end"] != ":" and not found["mark"]):
+        return ""
+    words = folded_words(found["label"])
+    return f"{heading}\n{' '.join(words)}" if 0 < len(words) <= _LABEL_WORDS else ""
+
+
+def _said(bare: str) -> str:
+    """Return the content of a line without its bullet, case, spacing and full stop."""
+    return " ".join(_MARK.sub("", bare, count=1).casefold().split()).rstrip(".")
+
+
+def without(text: str, dropped: Iterable[Line]) -> str:
+    """Return a text without some of its lines, or unchanged if nothing would be left."""
+    gone = {place for line in dropped for place in line.places}
+    kept_text = "\n".join(line for place, line in enumerate(text.split("\n")) if place not in gone)
+    return kept_text if kept_text.strip() else text
+
+
+def extended(text: str, line: str, *, label: str = "", replaces: str = "") -> str:
+    """Return a text with one more line; unchanged if it says that already in other words.
+
+    A definition takes the place of the wording that it replaced elsewhere. If the text defines the
+    label otherwise, the text is left as it is.
+
+    Args:
+        text: the text.
+        line: the line, with its continuation lines.
+        label: what it defines; empty if it is no definition.
+        replaces: the key of the definition that it replaced; empty if there was none.
+    """
+    lines, longer = lines_of(text), f"{text}\n{line}"
+    if label:
+        defined = [one for one in lines if one.label == label]
+        if not defined and not replaces:
+            return text if _is_opened(text, label) else longer
+        is_old = [one.key for one in defined] == [replaces]
+        return exchanged(text, defined[0], line) if is_old else text
+    rows = text.count("\n") + 1
+    own = [one for one in lines_of(longer) if one.places[0] >= rows]
+    return text if any(is_said(one, lines) for one in own) else longer
+
+
+def _is_opened(text: str, label: str) -> bool:
+    """Return whether a line of a text names a label and defines nothing yet."""
+    name = label.partition("\n")[2].split()
+    rows = (row.rstrip() for row in text.split("\n"))
+    return any(folded_words(row) == name for row in rows if row.endswith(":"))
+
+
+def exchanged(text: str, line: Line, other: str) -> str:
+    """Return a text with another wording of one of its lines."""
+    rows = text.split("\n")
+    kept = [None if place in line.places else row for place, row in enumerate(rows)]
+    kept[line.places[0]] = other
+    return "\n".join(row for row in kept if row is not None)
+
+
+def is_said(line: Line, others: Sequence[Line]) -> bool:
+    """Return whether one of the others repeats, paraphrases or contradicts a line."""
+    matches = _matching([*others, line])
+    return any(matches(place, len(others)) for place in range(len(others)))
+
+
+def replaced(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that a later line repeats, paraphrases or contradicts."""
+    matches = _matching(lines)
+    return [
+        line
+        for place, line in enumerate(lines)
+        if any(matches(place, later) for later in range(place + 1, len(lines)))
+    ]
+
+
+def _matching(lines: Sequence[Line]) -> Callable[[int, int], bool]:
+    """Return a function that tells whether the lines at two places match.
+
+    They do if they share 40 % of the words of the shorter one, weighted by rarity.
+    """
+    counts = Counter(word for line in lines for word in set(line.words))
+    weights = {word: math.log((1 + len(lines)) / count) for word, count in counts.items()}
+    words = [set(line.words) for line in lines]
+    weight = [math.fsum(map(weights.__getitem__, one)) for one in words]
+
+    def matches(place: int, later: int) -> bool:
+        shared = math.fsum(map(weights.__getitem__, words[place] & words[later]))
+        return shared >= _SAME * min(weight[place], weight[later])
+
+    return matches

@@ -1,0 +1,167 @@
+"""What a question shows besides its minibatch, and replies with a block for each part."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from optimizers.several_world import NAMES, search
+from optimizers.worlds import bound
+from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.algorithms.gepa.prompts import WHOLE
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.search import RejectionReason
+from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.edits import Edit, edits_in
+from promptgraft.targets.evidence import MOST_FAILURES, Evidence, Tried, tried_before
+from promptgraft.targets.types import Candidate
+
+MARKS = {"section rules": "P1", "section notes/tone": "P2", "tool look_up": "P3"}
+
+
+def block(name: str, text: str) -> str:
+    return f"```{name}\n{text}\n```"
+
+
+def test_a_block_for_each_part_is_read_by_name_or_mark_with_the_line_before_it() -> None:
+    reply = "\n".join(
+        [
+            "I looked at all of it.",
+            "",
+            "It lacks a rule.",
+            block("section rules", "Be brief."),
+            block("**P2**", "Be kind."),
+            "Its use was unclear.",
+            "````Tool look_up",
+            '{"description": "as in ```js"}',
+            "````",
+        ]
+    )
+    assert edits_in(reply, MARKS).edits == {
+        "P1": Edit("Be brief.", "It lacks a rule."),
+        "P2": Edit("Be kind.", ""),
+        "P3": Edit('{"description": "as in ```js"}', "Its use was unclear."),
+    }
+
+
+def test_a_reply_in_json_is_read_as_before() -> None:
+    reply = '```json\n{"edits": [{"part": "P1", "text": "Be brief.", "reason": "long"}]}\n```'
+    assert edits_in(reply, MARKS).edits == {"P1": Edit("Be brief.", "long")}
+
+
+def test_of_two_blocks_for_one_part_neither_is_used() -> None:
+    twice = f"{block('section rules', 'one')}\n{block('P1', 'two')}"
+    with pytest.raises(InvalidProposalError, match="one block for each part"):
+        edits_in(twice, MARKS)
+    read = edits_in(f"{twice}\n{block('P2', 'three')}", MARKS)
+    assert [*read.edits] == ["P2"]
+    assert len(read.faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish", "detail"),
+    [
+        (block("section rules", "Be brief."), "length", "cut off"),
+        (f"{block('section rules', 'Run:')}\nls\n```\nand this\n```", "stop", "where a text ends"),
+        (f"{block('section rules', 'one')}\n```P2\ntwo", "stop", "does not end"),
+        (block("section rules", ""), "stop", "empty"),
+        (block("section others", "x"), "stop", "invalid JSON|expected|JSON"),
+    ],
+)
+def test_a_reply_whose_texts_are_not_clear_is_refused(reply: str, finish: str, detail: str) -> None:
+    with pytest.raises(InvalidProposalError, match=detail) as caught:
+        edits_in(reply, MARKS, finish_reason=finish)
+    assert caught.value.reason in {RejectionReason.UNPARSABLE, RejectionReason.EMPTY}
+
+
+def record(name: str, asked: str, answer: str, said: str, *, score: float = 0.0) -> RolloutRecord:
+    return RolloutRecord(
+        example_id=name,
+        inputs_repr=asked,
+        output_repr=answer,
+        tool_trace_repr="",
+        feedback=RolloutFeedback(score=score, feedback=said),
+    )
+
+
+WRONG = [
+    record(f"e{number}", f"ticket {number}", "sales", "expected billing, answered sales")
+    for number in range(30)
+]
+
+
+def test_at_most_twenty_failures_are_shown_and_labels_as_a_table() -> None:
+    labels = {one.example_id: "billing" for one in WRONG}
+    shown = Evidence.of(WRONG[:6], WRONG[6:], [], labels).failures
+    assert "| billing | sales | 30 |" in shown
+    assert shown.count("→") == MOST_FAILURES - 6
+    assert "- ticket 6 → sales; expected billing, answered sales" in shown
+
+
+def test_a_label_that_feedback_does_not_tell_is_not_told() -> None:
+    labels = {one.example_id: "billing" for one in WRONG}
+    untold = [attrs.evolve(one, feedback=RolloutFeedback(0.0, "wrong")) for one in WRONG]
+    assert "billing" not in Evidence.of(untold[:6], untold[6:], [], labels).failures
+
+
+def test_right_answers_near_the_failures_are_kept_in_sight() -> None:
+    far = [record(f"f{one}", f"parcel {one}", "shipping", "right", score=1.0) for one in range(9)]
+    near = record("near", "ticket 3 is open", "sales", "right", score=1.0)
+    kept = Evidence.of(WRONG[:6], [], [*far, near], {}).kept.splitlines()
+    assert kept[0] == "- ticket 3 is open → sales; right"
+    assert len(kept) == 6
+
+
+PARENT = Candidate(changes={})
+OLD, NEW = "Queues:\n- billing: money", "Queues:\n- billing: money, refunds"
+
+
+def attempt(*, is_better: bool, failed: str = "e1", mended: str = "") -> Tried:
+    return Tried(
+        parent="another",
+        scores=(0.25, 0.5),
+        failed=frozenset({failed}),
+        mended=frozenset({mended} - {""}),
+        is_better=is_better,
+        edits=(("section queues", OLD, NEW),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tried", "text", "said"),
+    [
+        (attempt(is_better=False), OLD, "Tried, and not better on the cases it was written for"),
+        (attempt(is_better=True), OLD, "but not on others, so it was not kept"),
+        (attempt(is_better=True), NEW, "Kept: it is in the current text"),
+        (attempt(is_better=True, mended="e1"), NEW, "1 case failed again: `e1`"),
+    ],
+)
+def test_what_became_of_an_attempt_is_told(tried: Tried, text: str, said: str) -> None:
+    told = tried_before([tried], WRONG[:3], PARENT, {"section queues": text})
+    assert said in told
+    assert "(0.25 before, 0.50 after)" in told
+    assert "section queues:\n- `- billing: money`\n+ `- billing: money, refunds`" in told
+
+
+def test_what_was_tried_is_bounded_and_about_these_failures() -> None:
+    others = [attempt(is_better=False, failed="e29") for _ in range(9)]
+    assert tried_before(others, WRONG[:3], PARENT, {}) == ""
+    many = [attempt(is_better=False) for _ in range(40)]
+    assert tried_before(many, WRONG[:3], PARENT, {}).count("Tried, and not better") == 5
+
+
+def test_a_search_tells_what_it_has_tried_and_shows_parts_in_the_order_of_the_prompt() -> None:
+    asked: list[RenderedPrompt[object]] = []
+
+    def useless(rendered: RenderedPrompt[object]) -> str:
+        asked.append(rendered)
+        return block("section apples", f"Words: nothing {len(asked)}")
+
+    search(NAMES[:2], useless, whole_prompt=1.0, rollout_budget=120).start()
+    whole = [rendered for rendered in asked if rendered.key == WHOLE.key]
+    assert len(whole) > 2
+    assert "What was tried" not in whole[0].text
+    assert "Tried, and not better" in bound(whole[1], "tried")
+    assert "+ Words: nothing 1" in bound(whole[1], "tried")
+    for rendered in whole:
+        assert bound(rendered, "current").index("apples") < bound(rendered, "current").index("berr")
