@@ -64,10 +64,14 @@ class PromptOverride:
     )
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "task_example_overrides", _with_paths(self.task_example_overrides))
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
+            if field == "task_example_overrides" and not all(filed[key].path for key in filed):
+                filed = {
+                    key: entry if entry.path else attrs.evolve(entry, path=key)
+                    for key, entry in filed.items()
+                }
             if not isinstance(filed, FrozenMap):
                 # Maps that are frozen already are shared, not copied.
                 object.__setattr__(self, field, FrozenMap(filed))
@@ -159,17 +163,6 @@ class PromptOverride:
         """Return the override without the entries that have these kinds and keys."""
         gone = {_place(entry) for entry in entries}
         return self.holding(entry for at, entry in self._index.items() if at not in gone)
-
-
-def _with_paths(
-    filed: Mapping[SectionPath, TaskExampleOverride],
-) -> Mapping[SectionPath, TaskExampleOverride]:
-    """Return task example overrides with their keys as the paths of those that have none."""
-    if all(entry.path for entry in filed.values()):
-        return filed
-    return {
-        key: entry if entry.path else attrs.evolve(entry, path=key) for key, entry in filed.items()
-    }
 
 
 _FIELDS = tuple(field.name for field in attrs.fields(PromptOverride) if field.default is _NOTHING)
