@@ -78,6 +78,8 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
 LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "service"))
 LONGEST_MODULE = 700
 MOST_FOLDERS = 18
+MOST_LATE = 170
+"""Imports inside of functions; may only fall."""
 LONGEST_FUNCTION = 60
 
 
@@ -324,6 +326,25 @@ def write(source: Path, files: Mapping[str, str]) -> Path:
             if not (folder / "__init__.py").exists():
                 (folder / "__init__.py").write_text('"""A package."""\n', "utf-8")
     return source
+
+
+def late_imports(modules: Sequence[Module]) -> list[str]:
+    """Return the imports of the package by itself inside of functions, or for types only."""
+    return [
+        f"{module.path}:{found.line}: {found.name}"
+        for module in modules
+        for found in module.imports
+        if found.lazy
+        and found.name.startswith("promptgraft.")
+        and module.path.count("__init__") == 0
+    ]
+
+
+def test_imports_inside_of_functions_do_not_become_more() -> None:
+    late = late_imports(modules_of(SOURCE))
+    assert len(late) <= MOST_LATE, "only for extras and start-up: import at the top\n" + "\n".join(
+        late
+    )
 
 
 def test_few_folders_lie_side_by_side() -> None:

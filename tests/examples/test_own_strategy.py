@@ -101,7 +101,9 @@ def test_what_is_no_addition_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         match=r"`restart`: the entry point 'json:dumps': expected a subclass of Addition",
     ):
         config(additions=["restart"])
-    with pytest.raises(ConfigError, match=r"none called `restrat` \(did you mean `restart`\?\)"):
+    with pytest.raises(
+        ConfigError, match=r"unknown addition `restrat` \(did you mean `restart`\?\)"
+    ):
         config(additions=["restrat"])
     with pytest.raises(ConfigError, match="`blame` is named twice"):
         config(additions=["blame", "blame"])
