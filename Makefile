@@ -16,7 +16,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures screens bench bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures real-model screens bench bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -58,6 +58,10 @@ docs: $(STAMP)
 # The pictures of the pages, and the figures of the demo in the README.
 pictures: $(STAMP)
 	$(BIN)/python docs/pictures.py
+
+# The outputs of docs/with-a-real-model.md.
+real-model: $(STAMP)
+	@$(BIN)/python docs/real_model.py
 
 # A picture of every screen, in build/screens, to look at.
 screens: $(STAMP)

@@ -211,7 +211,12 @@ def test_as_json_it_is_one_document(
     assert json.loads(shown.out) == {
         "project": "empty.yaml",
         "ok": False,
-        "faults": ["empty.yaml: expected a project file, found an empty one"],
+        "faults": [
+            (
+                "empty.yaml: expected a project file, found an empty one; remove it, and "
+                "`promptgraft init` writes one"
+            )
+        ],
         "warnings": [],
         "unchecked": [],
         "protected": [],

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy
 
+from flows.test_kept_steps import Own, optimized
+
 # The tests of every journal, over the fixture `fresh` of this module.
 from journal.test_contract import *  # noqa: F403
 from journal.test_contract import ASKED, RUN
+from promptgraft import GepaResult, MemoryJournal
 from promptgraft.errors import JournalCorruptError, JournalWriteError, LeaseLostError
 from promptgraft.journal import Journal
 from promptgraft.service.database import Database, SqlJournal
@@ -112,3 +115,15 @@ def test_damage_is_found_when_it_is_opened(database: Database, job: int, damage:
     database.write(lambda connection: connection.execute(change))
     with pytest.raises(JournalCorruptError, match=f"journal of job {job} in .*, line [34]: .*copy"):
         SqlJournal(database, job, fence=1)
+
+
+def test_steps_inside_rollouts_are_kept_in_a_database(database: Database, job: int) -> None:
+    def answered_by(adapter: Own) -> GepaResult:
+        with SqlJournal(database, job, fence=1) as journal:
+            return optimized(adapter, journal)
+
+    hasty, patient, calm = Own(stop_after=6), Own(), Own()
+    answered_by(hasty)
+    result = answered_by(patient)
+    assert result == optimized(calm, MemoryJournal())
+    assert sorted(hasty.asked + patient.asked) == sorted(calm.asked)

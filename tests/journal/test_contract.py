@@ -55,6 +55,25 @@ def test_an_empty_journal_has_no_records(journal: Journal) -> None:
     assert list(journal.records()) == []
 
 
+def test_the_calls_inside_an_answer_are_found_by_its_key(journal: Journal) -> None:
+    calls = ["a/4/call/1.1/sent/1", "a/4/call/1.1", "a/4/call/judge.1"]
+    journal.append_all([Record(key, ASKED, "call", {}) for key in calls])
+    journal.append("b/call/2/call/1", ASKED, "call", {})
+    journal.append("a/5", ASKED, "rollout", {})
+
+    assert list(journal.calls_of("a/4")) == calls
+    assert list(journal.calls_of("b/call/2")) == ["b/call/2/call/1"]
+    assert list(journal.calls_of("a/5")) == []
+    assert list(journal.with_calls) == ["a/4", "b/call/2"]
+
+
+def test_the_record_under_a_key_is_found_whatever_was_asked(journal: Journal) -> None:
+    journal.append("k", ASKED, "spent", [1])
+
+    assert journal.record("k") == Record("k", ASKED, "spent", [1])
+    assert journal.record("other") is None
+
+
 def test_records_come_in_the_order_of_their_recording(journal: Journal) -> None:
     for key in ("b", "c", "a"):
         journal.append(key, ASKED, "rollout", key)

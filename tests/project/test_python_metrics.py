@@ -93,7 +93,10 @@ def test_what_is_no_function_is_a_fault_with_its_line(
     [
         ("{'KEY': 'hunter2'}", "an object of the class dict"),
         ("'hunter2'", "an object of the class str"),
-        ("type('Hunter', (), {})", "the class Hunter"),
+        (
+            "type('Hunter', (), {})",
+            "the class Hunter; write a function that returns a Hunter",
+        ),
         ("None", "None"),
     ],
 )

@@ -61,7 +61,7 @@ def test_what_was_selected_does_not_change_afterwards() -> None:
 def test_nothing_takes_an_event_back() -> None:
     offered = {name for name in dir(Session()) if not name.startswith("_")}
     assert offered == {
-        *("tags", "budget", "deadline", "notify"),
+        *("tags", "budget", "deadline", "calls", "notify"),
         *("dispatch", "select_all", "latest"),
     }
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -17,6 +18,7 @@ from promptgraft.errors import (
     AdapterError,
     ConfigError,
     EmptyAnswerError,
+    JournalCorruptError,
     OutputError,
     PromptgraftError,
     TransientProviderError,
@@ -24,15 +26,17 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.content import File, Image
 from promptgraft.ground.folders import temporary_folder
-from promptgraft.ground.serde import shown
+from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
-from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import Session, SessionProtocol, places_of
+
+_MICROSECONDS = 1_000_000
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -131,6 +135,51 @@ class ModelCalled:
     cost: Decimal | None
     seconds: float
     fault: str = ""
+
+
+def called_to_json(call: ModelCalled) -> Json:
+    """Return an answered call as the journal keeps it."""
+    usage: list[Json] = [*attrs.astuple(call.usage)]
+    return [
+        call.model,
+        call.requests,
+        usage,
+        None if call.cost is None else f"{call.cost:f}",
+        round(call.seconds * _MICROSECONDS),
+    ]
+
+
+def _usage_from_json(plain: Json) -> Usage:
+    match plain:
+        case [int(sent), int(received), int(cached), int(thought)]:
+            return Usage(
+                input_tokens=sent,
+                output_tokens=received,
+                cached_tokens=cached,
+                reasoning_tokens=thought,
+            )
+    return NO_USAGE
+
+
+def called_from_json(plain: Json, key: str) -> ModelCalled:
+    """Return the call that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: ``plain`` is not what :func:`called_to_json` wrote.
+    """
+    match plain:
+        case [str(model), int(requests), usage, cost, int(passed)]:
+            with contextlib.suppress(InvalidOperation):
+                return ModelCalled(
+                    model=model,
+                    requests=requests,
+                    usage=_usage_from_json(usage),
+                    cost=None if cost is None else Decimal(str(cost)),
+                    seconds=passed / _MICROSECONDS,
+                )
+    raise JournalCorruptError(
+        f"the journal's record `{key}` holds no call where one should be; restore the journal"
+    )
 
 
 def free_call(model: str) -> ModelCalled:
@@ -369,7 +418,19 @@ def evaluated(
     become a ``TransientProviderError``. Any other exception, and a return value that is not a
     response, become an ``AdapterError`` that names the adapter and the example or question. An
     answer without a ``ModelCalled`` event counts as one call.
+
+    In a run with a journal, an answer that it keeps is not asked for again; see ``kept_whole``.
     """
+    places = places_of(session) if kept_whole(adapter) else None
+    place = "" if places is None else places.next()
+    if places is not None:
+        places.kept.begin()
+    if places is not None and places.kept.holds_any:
+        question = _question_of(adapter, prompt.render())
+        kept = _recalled(prompt, places.kept.find(place, question), place, session)
+        if kept is not None:
+            return kept
+    taken = 0 if places is None else places.taken
     tags = session.tags
     example = tags.get("example") or tags.get("case")
     scope = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
@@ -403,7 +464,67 @@ def evaluated(
             f"{where}: `evaluate` must return a PromptResponse, {fault}; "
             "`promptgraft.adapters.base.answered` builds one"
         )
+    # Unless it has made calls that are kept themselves, such as those of a model that it wraps.
+    if places is not None and places.taken == taken:
+        places.kept.keep(place, partial(_kept_answer, adapter, response, events))
     return response
+
+
+def kept_whole(adapter: ProviderAdapter) -> bool:
+    """Return whether a journal keeps what ``evaluate`` returns.
+
+    Adapters set ``kept_whole`` to False if their answers cost nothing, or if each of their calls is
+    kept by itself, as those of models over HTTP and of the steps of a graph are.
+    """
+    return getattr(adapter, "kept_whole", True) is not False
+
+
+def _question_of(adapter: ProviderAdapter, rendered: RenderedPrompt[object]) -> HexDigest:
+    tools = [[one.tool.name, one.description, one.param_descriptions] for one in rendered.tools]
+    return digest([adapter_identity(adapter), rendered.text, rendered.output_schema, tools])
+
+
+def _kept_answer(
+    adapter: ProviderAdapter, response: PromptResponse[object], events: Sequence[object]
+) -> tuple[HexDigest, Json] | None:
+    """Return question and answer as the journal keeps them; None if they cannot be made again."""
+    rendered = [event.prompt for event in events if isinstance(event, PromptRendered)]
+    calls = [event for event in events if isinstance(event, ModelCalled)]
+    if len(rendered) != 1 or len(events) != len(calls) + 2:
+        return None  # it called tools, asked several prompts, or told of something else
+    usage = attrs.astuple(response.usage)
+    told: dict[str, Json] = {
+        "text": response.text,
+        "usage": [*usage],
+        "finish_reason": response.finish_reason,
+    }
+    if _made_again(rendered[0], told, Session()) != response:
+        return None  # parsed in a way of its own
+    plain: list[Json] = [called_to_json(call) for call in calls]
+    return _question_of(adapter, rendered[0]), {"calls": plain, "response": told}
+
+
+def _made_again(
+    rendered: RenderedPrompt[OutputT], told: Json, session: SessionProtocol
+) -> PromptResponse[OutputT] | None:
+    match told:
+        case {"text": str(text), "usage": counted, "finish_reason": str(why)}:
+            usage = _usage_from_json(counted)
+            return answered(rendered, text, session=session, usage=usage, finish_reason=why)
+    return None
+
+
+def _recalled(
+    prompt: Prompt[OutputT], kept: Json, place: str, session: SessionProtocol
+) -> PromptResponse[OutputT] | None:
+    """Return the answer that an earlier process has paid for, with the events of its making."""
+    match kept:
+        case {"calls": list(calls), "response": told}:
+            rendered = prompt.render(session)
+            for call in calls:
+                session.dispatch(called_from_json(call, place))
+            return _made_again(rendered, told, session)
+    return None
 
 
 def _count(adapter: ProviderAdapter, session: SessionProtocol, before: int) -> None:

@@ -36,6 +36,8 @@ class ScriptedAdapter:
         ConfigError: ``reply`` is a single text, which would be taken as a list of characters.
     """
 
+    kept_whole = False
+
     def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
         if isinstance(reply, str):
             raise ConfigError(

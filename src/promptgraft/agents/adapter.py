@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import attrs
 
@@ -69,6 +69,8 @@ class AgentAdapter:
         max_turns: limit on the turns of such a conversation.
         question: the prompt for that model.
     """
+
+    kept_whole: ClassVar[bool] = False
 
     agent: Agent
     names: tuple[str, ...]

@@ -30,7 +30,7 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult, StopReason
-from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.result_card import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
 from promptgraft.targets.base import Target
@@ -248,6 +248,8 @@ def _print_ledger(screen: Screen, result: RunResult) -> None:
     ]
     screen.line()
     screen.table(list(zip(*columns, strict=True)))
+    if note := unanswered_in(result.ledger):
+        screen.line(note)
 
 
 def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:

@@ -239,7 +239,8 @@ def _wrapped(pieces: Sequence[_Piece], width: int | None) -> Iterator[list[_Piec
             is_over = bool(width and row and used + len(word.rstrip()) > width)
             if is_over:
                 yield row
-                row, used = [(_INDENT, None)], len(_INDENT)
+                indent: _Piece = (_INDENT, None)
+                row, used = [indent], len(_INDENT)
             shown = word.lstrip() if is_over else word
             row.append((shown, color))
             used += len(shown)

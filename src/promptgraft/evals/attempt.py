@@ -47,7 +47,7 @@ from promptgraft.prompt.syntax import SHELL_NAMES
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import Session, SessionProtocol
+from promptgraft.runtime.session import Session, SessionProtocol, places_of
 
 UNUSABLE = "the answer could not be used: "
 """How the errors of answers begin that the candidate is to blame for."""
@@ -231,7 +231,10 @@ class AsideSession(Session):
         if deadline is None and run is not None:
             deadline = run.deadline
         super().__init__(
-            tags=tags, budget=run.budget if run is not None else None, deadline=deadline
+            tags=tags,
+            budget=run.budget if run is not None else None,
+            deadline=deadline,
+            calls=places_of(run),
         )
         self._run = run
 

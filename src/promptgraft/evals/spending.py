@@ -11,6 +11,7 @@ import msgspec
 from promptgraft.adapters.base import ModelCalled, PromptExecuted
 from promptgraft.errors import JournalCorruptError, PromptgraftError
 from promptgraft.ground.serde import Json
+from promptgraft.journal.base import Journal
 
 MICROSECONDS = 1_000_000
 
@@ -27,6 +28,8 @@ class Role(StrEnum):
     BACKWARD = "backward"
     AGGREGATE = "aggregate"
     OPTIMIZE = "optimize"
+    UNANSWERED = "sent, not answered"
+    """Requests of any purpose whose answers were lost, at the most that they can have cost."""
 
 
 class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
@@ -129,6 +132,21 @@ def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
     raise JournalCorruptError(
         f"the journal's record `{key}` holds no calls where they should be; restore the journal"
     )
+
+
+def spent_key(key: str, number: int) -> str:
+    """Return the key of calls that were made for an answer but did not produce it."""
+    return f"{key}/spent/{number}"
+
+
+def attempts_of(journal: Journal, key: str) -> list[tuple[Spending, ...]]:
+    """Return the calls of each failed attempt at an answer."""
+    attempts: list[tuple[Spending, ...]] = []
+    # Of whichever question: a run that asks again for earlier faults may come here with another
+    # one, and what was paid at this place counts all the same.
+    while (record := journal.record(spent_key(key, len(attempts)))) is not None:
+        attempts.append(spent_from_json(record.answer, record.key))
+    return attempts
 
 
 class AbandonedRolloutError(PromptgraftError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -243,6 +243,8 @@ class GraphAdapter:
         graph: the graph.
         adapter: answers the nodes that have no adapter of their own; None if all have one.
     """
+
+    kept_whole: ClassVar[bool] = False
 
     graph: Graph
     adapter: ProviderAdapter | None

@@ -291,7 +291,7 @@ class Run:
         step = self.last = Opened(f"{self._place}{self._places}", node, after, input_shown)
         self._check_edges(node)
         self._check_count(node)
-        branch, around = Branch(self.session), self._open
+        branch, around = Branch(self.session, place=step.id), self._open
         error = ""
         try:
             self._open = step

@@ -34,6 +34,9 @@ _BEFORE = 20  # characters that two texts share, shown before their difference
 FUNCTIONS = "functions"
 """The key of a fingerprint that holds the identities of users' functions, by name."""
 
+CALL = "/call/"
+"""Between the key of an answer and the place of a call inside it, as in ``baseline/4/call/2.1``."""
+
 
 _MOST_NAMED = 5_000
 """Items of one digest whose names a journal keeps; a header must stay cheap to read."""
@@ -161,6 +164,7 @@ class Journal(ABC):
         self._contents: Contents = {} if header is None else header_contents(header)
         self._begun = False
         self._closed = False
+        self._calls: dict[str, list[str]] = {}
         self._lock = threading.Lock()
 
     def begin(
@@ -196,6 +200,7 @@ class Journal(ABC):
             )
             if not self._begun:
                 self._settle()
+                self._index_calls(self._keys())
                 self._begun = True
             return self._fingerprint
 
@@ -253,18 +258,26 @@ class Journal(ABC):
             line = self._line(key)
         return None if line is None else self._answer(key, digest, line)
 
-    def recorded(self, key: str) -> Answer | None:
-        """Return the answer recorded under ``key`` to whichever question, or None.
+    def record(self, key: str) -> Record | None:
+        """Return the record under ``key``, of whichever question, or None.
 
         For what does not depend on the question. Raises ``JournalCorruptError`` as ``find`` does.
         """
         with self._lock:
             self._check_begun()
             line = self._line(key)
-        if line is None:
-            return None
-        record = self._decode(key, line)
-        return Answer(record.answer, record.kind)
+        return None if line is None else self._decode(key, line)
+
+    def calls_of(self, key: str) -> Sequence[str]:
+        """Return the keys of the calls inside an answer, ``KEY/call/…``, in recording order."""
+        with self._lock:
+            return tuple(self._calls.get(key, ()))
+
+    @property
+    def with_calls(self) -> Sequence[str]:
+        """The keys of the answers that calls are recorded of."""
+        with self._lock:
+            return tuple(self._calls)
 
     def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
         """Return for each key the JSON of the answer that ``find`` returns, many times faster.
@@ -317,6 +330,7 @@ class Journal(ABC):
                 # All are encoded before any is stored: together or not at all.
                 lines[key] = encode_record(record)
             self._store(lines)
+            self._index_calls(lines)
 
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record one answer, as :meth:`append_all` does."""
@@ -401,6 +415,11 @@ class Journal(ABC):
 
     def _release(self) -> None:  # noqa: B027
         """Release the resources of the system."""
+
+    def _index_calls(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if CALL in key:
+                self._calls.setdefault(key.rpartition(CALL)[0], []).append(key)
 
     def _recorded(self, key: str) -> Record:
         with self._lock:

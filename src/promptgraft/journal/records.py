@@ -24,6 +24,12 @@ MAX_DEPTH = 100
 HEADER_START = b'{"kind":"header","version":'
 """The start of a journal file, in every version of the format."""
 
+SENT = "sent"
+"""The kind of a record that a request is about to be sent."""
+
+LOST = "lost"
+"""The kind of a record of requests that were sent by a process that died before the answers."""
+
 _THIS_HEADER_START = b'%b%d,"fingerprint":{' % (HEADER_START, FORMAT_VERSION)
 _SEAL_LENGTH = len(b',"sum":"00000000"}\n')
 _SEAL = re.compile(rb',"sum":"([0-9a-f]{8})"\}')
@@ -116,6 +122,11 @@ def record_key(line: bytes) -> str:
     if head is None or not line.endswith(_seal_of(body)):
         return _loads_string(_split(line)[0])
     return _loads_string(head[1])
+
+
+def record_kind(line: bytes) -> str:
+    """Return the kind of the record in ``line``; raises ``JournalCorruptError``."""
+    return _loads_string(_split(line)[2])
 
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:

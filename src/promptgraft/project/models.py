@@ -26,6 +26,7 @@ from promptgraft.adapters.base import (
     check_adapter,
     has_evaluate,
     is_in_batches,
+    kept_whole,
     tokens_of_image,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
@@ -323,6 +324,10 @@ class LateAdapter:
     @property
     def in_batches(self) -> bool:
         return is_in_batches(self._make())
+
+    @property
+    def kept_whole(self) -> bool:
+        return kept_whole(self._make())
 
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None

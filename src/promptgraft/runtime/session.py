@@ -16,6 +16,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.strict.checks import COUNT, DOLLARS
 from promptgraft.ground.text import raised_at
 from promptgraft.runtime import event_loop
+from promptgraft.runtime.calls import CallKeeper, Places, answering
 from promptgraft.runtime.deadline import Deadline
 
 ZERO = Decimal(0)
@@ -206,6 +207,7 @@ class Session:
         budget: pays for the calls.
         notices: publishes notices; by default ``bus``.
         deadline: when the evaluation must end.
+        calls: the places of its calls, which the journal of a run keeps; None if it keeps none.
     """
 
     def __init__(
@@ -216,8 +218,10 @@ class Session:
         budget: Budget | None = None,
         notices: EventBus | None = None,
         deadline: Deadline | None = None,
+        calls: Places | None = None,
     ) -> None:
         self.tags: Mapping[str, str] = FrozenMap(tags or {})
+        self.calls = calls
         self.budget = budget
         self.deadline = deadline
         self._bus = bus
@@ -255,10 +259,18 @@ class Branch(Session):
 
     Args:
         session: the session of the whole evaluation.
+        place: the place of the part in the evaluation, such as ``2.1``; by default its calls take
+            the next places of the whole.
     """
 
-    def __init__(self, session: SessionProtocol) -> None:
-        super().__init__(tags=session.tags, budget=session.budget, deadline=session.deadline)
+    def __init__(self, session: SessionProtocol, *, place: str = "") -> None:
+        calls = places_of(session)
+        super().__init__(
+            tags=session.tags,
+            budget=session.budget,
+            deadline=session.deadline,
+            calls=calls.within(place) if calls is not None and place else calls,
+        )
         self._whole = session
 
     def notify(self, notice: object) -> None:
@@ -270,6 +282,13 @@ class Branch(Session):
         for event in events:
             self._whole.dispatch(event)
         return events
+
+
+def places_of(session: SessionProtocol | None) -> Places | None:
+    """Return the places of a session's calls; None if they are not kept."""
+    # Not in the protocol: sessions of users need not keep calls.
+    calls: Places | None = getattr(session, "calls", None)
+    return calls
 
 
 def publishing(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
@@ -326,13 +345,15 @@ class Watch:
     """Budget, notices and event loop of a run. They stay in its process: a pickled copy is empty.
 
     ``notices`` publishes the calls in flight and what they wait for; ``position`` says where in the
-    run they are made. ``loop`` runs coroutines; None stands for the loop of the process. Creating a
-    watch in the thread of the loop that the run needs raises ``CallerError``.
+    run they are made. ``keeper`` keeps the calls inside of answers. ``loop`` runs coroutines; None
+    stands for the loop of the process. Creating a watch in the thread of the loop that the run
+    needs raises ``CallerError``.
     """
 
     budget: Budget | None = None
     notices: EventBus | None = None
     position: str = ""
+    keeper: CallKeeper | None = attrs.field(default=None, eq=False)
     loop: event_loop.RunLoop | None = attrs.field(factory=event_loop.of_new_run, eq=False)
 
     def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
@@ -340,19 +361,42 @@ class Watch:
 
     def at(self, position: str) -> Watch:
         """Return the watch for a call at ``position``."""
-        return Watch(budget=self.budget, notices=self.notices, position=position, loop=self.loop)
+        return Watch(
+            budget=self.budget,
+            notices=self.notices,
+            position=position,
+            keeper=self.keeper,
+            loop=self.loop,
+        )
 
     def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
-        return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)
+        """Return a session for calls of this position, or of the call in progress."""
+        answer = answering.get()
+        if answer is None and self.keeper is not None:
+            answer = self.keeper, self.position
+        return Session(
+            tags=tags,
+            budget=self.budget,
+            notices=self.notices,
+            deadline=deadline,
+            calls=None if answer is None else answer[0].places(answer[1]),
+        )
 
     def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-        """Call ``function`` with the event loop of the run, and publish it as in flight."""
+        """Call ``function`` with the event loop of the run, and publish it as in flight.
+
+        Sessions that it makes keep their calls at the position of this watch.
+        """
         outcome: T | None = None
         self._publish(CallsInFlight(1, self.position))
+        token = answering.set(None if self.keeper is None else (self.keeper, self.position))
         try:
             outcome = event_loop.call_in(self.loop, partial(function, *args, **given))
             return outcome
         finally:
+            answering.reset(token)
+            if self.keeper is not None:
+                self.keeper.made(self.position)
             self._publish(CallsInFlight(-1, self.position, outcome))
 
     def _publish(self, notice: object) -> None:

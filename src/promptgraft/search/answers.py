@@ -13,7 +13,8 @@ from promptgraft.errors import FeedbackError, JournalCorruptError
 from promptgraft.evals.spending import (
     AbandonedRolloutError,
     Spending,
-    spent_from_json,
+    attempts_of,
+    spent_key,
     spent_to_json,
 )
 from promptgraft.evals.types import Verdict, step_to_json
@@ -22,6 +23,7 @@ from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.search.call_log import CallLog
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Working = Callable[[str, int, int], None]
@@ -63,10 +65,12 @@ class Answers:
     Attributes:
         journal: keeps the records.
         held: faults that are held back, in the order in which they were asked for.
+        calls: keeps the calls inside of answers; None if nothing is kept.
     """
 
     journal: Journal
     held: list[HeldFault] = attrs.field(factory=list)
+    calls: CallLog | None = attrs.field(default=None, kw_only=True)
 
     def recall(self, key: str, digest: HexDigest) -> Json | None:
         """Return the recorded answer to a question, or None; recorded answers are objects.
@@ -84,31 +88,38 @@ class Answers:
             return None if entry is None else entry.value
         return answer
 
-    def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
-        """Record calls that were made for an answer but did not produce it."""
-        # A key for each attempt, because records of a journal are never replaced.
-        attempt = _spent_key(key, len(self._attempts(key)))
-        self.journal.append(attempt, digest, "spent", spent_to_json(spent))
+    def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> Sequence[Spending]:
+        """Record calls that were made for an answer but did not produce it.
+
+        Returns those that this process has paid for.
+        """
+        lost, fresh = (spent, spent) if self.calls is None else self.calls.fail(key, spent)
+        if lost:
+            # A key for each attempt, because records of a journal are never replaced.
+            attempt = spent_key(key, len(attempts_of(self.journal, key)))
+            self.journal.append(attempt, digest, "spent", spent_to_json(lost))
+        return fresh
+
+    def paid(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
+        """Return the calls of a new answer that this process has paid for."""
+        return spent if self.calls is None else self.calls.finish(key, spent)
 
     def spent(self, keys: Sequence[str]) -> list[Spending]:
         """Return the calls that failed before these answers arrived."""
         # There are hardly ever any, and a replay checks this for every batch.
-        if not self.journal.holds_any([_spent_key(key, 0) for key in keys]):
+        if not self.journal.holds_any([spent_key(key, 0) for key in keys]):
             return []
         return [
             spent
             for key in keys
-            for attempt in self._attempts(key)
-            for spent in spent_from_json(attempt, key)
+            if self.calls is None or not self.calls.was_counted(key)
+            for attempt in attempts_of(self.journal, key)
+            for spent in attempt
         ]
 
-    def _attempts(self, key: str) -> list[Json]:
-        attempts: list[Json] = []
-        while (attempt := self.journal.recorded(_spent_key(key, len(attempts)))) is not None:
-            # Of whichever question: a run that asks again for earlier faults may come here with
-            # another one, and what was paid at this place counts all the same.
-            attempts.append(attempt.value)
-        return attempts
+    def unused(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
+        """Return kept calls that a recorded answer, made with ``spent``, did not use."""
+        return [] if self.calls is None else self.calls.unused(key, spent)
 
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Hold a fault back until a later answer is recorded."""
@@ -127,10 +138,6 @@ def accepted_faults(held: Iterable[HeldFault]) -> list[Record]:
     for fault in accepted:
         fault.is_recorded = True
     return [fault.record for fault in accepted]
-
-
-def _spent_key(key: str, number: int) -> str:
-    return f"{key}/spent/{number}"
 
 
 def record_to_json(record: RolloutRecord) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 import attrs
 import msgspec
@@ -104,9 +105,7 @@ class Books:
 
     def spend(self, key: str, digest: HexDigest, spent: tuple[Spending, ...]) -> None:
         """Count calls that produced no answer: they are paid for, and will be repeated."""
-        if spent:
-            self.answers.spend(key, digest, spent)
-        self.ledger.count(spent)
+        self.ledger.count(self.answers.spend(key, digest, spent))
 
 
 class Batch(ABC):
@@ -218,9 +217,13 @@ class RolloutBatch(Batch):
                     answers.recall(key, asked_rollouts.digests[place]), key
                 )
         records = asked_rollouts.records.values()
+        unused = (
+            answers.unused(keys[at], record.spent) for at, record in asked_rollouts.records.items()
+        )
         ledger.count(
             [paid for record in records for paid in record.spent]
-            + answers.spent(asked_rollouts.keys),
+            + answers.spent(asked_rollouts.keys)
+            + list(chain.from_iterable(unused)),
             rollouts=len(records),
             unscored=[record.feedback for record in records].count(None),
             recorded=True,
@@ -290,7 +293,8 @@ class RolloutBatch(Batch):
             books.answers.hold(key, digest, record_to_json(record))
         else:
             entry = Record(key, digest, "rollout", record_to_json(record))
-        books.ledger.count(record.spent, rollouts=1, unscored=record.feedback is None)
+        paid = books.answers.paid(key, record.spent)
+        books.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
         ask.records[place] = record
         if self._sources.working is not None:
             self._sources.working(ask.ask.position, len(ask.records), len(ask.keys))
@@ -330,12 +334,13 @@ class QuestionBatch(Batch):
         place = len(self._questions)
         if answer is None:
             self._missing.append(place)
-            self._sessions.append(self.sources.watch.session(tags={"scope": "reflection"}))
+            watch = self.sources.watch.at(key)
+            self._sessions.append(watch.session(tags={"scope": "reflection"}))
             if self.sources.working is not None:
                 self.sources.working(key, 0, 1)
         else:
             self.replies[place], paid = _read(answer, key)
-            spent += paid
+            spent += [*paid, *books.answers.unused(key, paid)]
         books.ledger.count(spent, reflections=answer is not None, recorded=True)
         self._questions.append(question)
         self.missing = len(self._missing)
@@ -380,7 +385,7 @@ class QuestionBatch(Batch):
             fault = clip(joined(str(failed)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
             reply, spent = Reply(text="", finish_reason="", fault=fault), ()
         self.replies[place] = reply
-        books.ledger.count(spent, reflections=1)
+        books.ledger.count(books.answers.paid(key, spent), reflections=1)
         answer: Json = {**attrs.asdict(reply), "spent": spent_to_json(spent)}
         if failed is None:
             return Record(key, digest, "reflection", answer)

@@ -24,7 +24,6 @@ from promptgraft.errors import (
     PromptgraftError,
 )
 from promptgraft.ground.text import raised_at
-from promptgraft.search.answers import Answers
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,
@@ -216,7 +215,7 @@ class Driver:
         strand: Strand[Any] = Strand(
             (*parent.number, parent.started),
             Books(
-                Answers(parent.books.answers.journal, held=list(parent.books.answers.held)),
+                attrs.evolve(parent.books.answers, held=list(parent.books.answers.held)),
                 self._whole.part(),
             ),
             copy(self._main.stretch),

@@ -161,8 +161,9 @@ def rehearsed(
         ledger.count(spent_from_json(recorded, _KEY), recorded=True)
         return
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
-    spent = rehearse(adapter, prompt, cases_of(config), watch=watch, deadline=deadline)
-    ledger.count(spent)
+    cases = cases_of(config)
+    spent = rehearse(adapter, prompt, cases, watch=watch.at(_KEY), deadline=deadline)
+    ledger.count(answers.paid(_KEY, spent))
     answers.journal.append(_KEY, question, _KEY, spent_to_json(spent))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from promptgraft.adapters.base import GIVE_PRICES, Usage
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.evals.spending import MICROSECONDS, Role, Spending
+from promptgraft.ground.text import counted
 from promptgraft.runtime.session import ZERO, Budget, Charge
 from promptgraft.search.stopping import RunStoppedError, StopReason
 
@@ -38,6 +39,18 @@ class LedgerEntry:
     cost: Decimal
     unpriced_calls: int
     seconds: float
+
+
+def unanswered_in(ledger: Iterable[LedgerEntry]) -> str:
+    """Return a sentence on the requests of a ledger that were not answered; empty for none."""
+    requests = sum(entry.calls for entry in ledger if entry.role is Role.UNANSWERED)
+    if not requests:
+        return ""
+    were = "was" if requests == 1 else "were"
+    return (
+        f"{counted(requests, 'request')} {were} sent and not answered, because the run was killed "
+        "or stopped; the ledger has the most that can have been charged"
+    )
 
 
 @attrs.define(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -34,11 +35,12 @@ from promptgraft.runtime.session import Budget, EventBus, SessionProtocol, Watch
 from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
+from promptgraft.search.call_log import CallLog
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
 from promptgraft.search.contents import contents_of
 from promptgraft.search.context import OptimizationContext
-from promptgraft.search.course import Course, Remarks
+from promptgraft.search.course import Course, Ending, Remarks
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
@@ -118,14 +120,7 @@ class Run:
         target.check((*config.training_examples, *config.held_out))
         check_metrics(config, context.adapter)
         check_answering(context.adapter, subject, config.training_examples)
-        pareto, training = config.split
-        check_overlap(
-            {
-                "the validation set": pareto,
-                "the training set": training,
-                "the held-out examples": config.held_out,
-            }
-        )
+        _check_sets(config)
         teacher = context.teacher
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
         own_adapters = subject.adapters if isinstance(subject, PromptSet) else {}
@@ -142,7 +137,11 @@ class Run:
             self._fingerprint = context.journal.begin(fingerprint, **self._of_journal())
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]
-        self._answers = Answers(NoJournal() if context.journal is None else context.journal)
+        self._calls = None if context.journal is None else CallLog(context.journal)
+        self._watch = attrs.evolve(self._watch, keeper=self._calls)
+        self._answers = Answers(
+            NoJournal() if context.journal is None else context.journal, calls=self._calls
+        )
         self._target = self._as_begun(target)
         self._ledger = Ledger(config.budget, max_reflections=limits.max_reflections, budget=budget)
 
@@ -163,6 +162,13 @@ class Run:
 
     def complete(self) -> RunResult:
         """Run the search and store the winner."""
+        if self._calls is None:
+            return self._completed()
+        self._ledger.count(self._calls.unfinished(), recorded=True)
+        with closing(self._calls):
+            return self._completed()
+
+    def _completed(self) -> RunResult:
         context, bus = self._context, self._context.event_bus
         if context.journal is not None:
             examples = (*self._config.training_examples, *self._config.held_out)
@@ -200,7 +206,8 @@ class Run:
             prompts=self._prompts,
         )
         try:
-            result = course.result(driver.run(course.run()))
+            ended = self._driven(driver, course)
+            result = course.result(ended)
         except PromptgraftError as error:
             # A result needs the baseline; before that there is none to save.
             if len(course.population.pool):
@@ -212,6 +219,14 @@ class Run:
             # Also if the winner cannot be stored: the search itself has ended.
             self._emit(result.ended)
         return result
+
+    def _driven(self, driver: Driver, course: Course) -> Ending:
+        """Run the search, and charge what it has left behind."""
+        try:
+            return driver.run(course.run())
+        finally:
+            if self._calls is not None:
+                self._ledger.count(self._calls.close())
 
     def _sources(self, working: Working | None) -> Sources:
         runs, rollout = self._config.objectives.num_runs, self._target.rollout
@@ -256,7 +271,7 @@ class Run:
             books=books,
             whole=self._ledger,
             calls=Calls(
-                books.answers.journal.append_all,
+                (books.answers.calls or books.answers.journal).append_all,
                 executor=context.executor,
                 questions_at_once=config.questions_at_once,
                 gathering=gathering if self._in_batches else None,
@@ -435,3 +450,15 @@ class Run:
         except user_errors() as error:  # the result must not be lost
             why = str(error) if isinstance(error, PromptgraftError) else raised(error)
             raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error
+
+
+def _check_sets(config: RunConfig) -> None:
+    """Raise a ``ConfigError`` if two sets share an example."""
+    pareto, training = config.split
+    check_overlap(
+        {
+            "the validation set": pareto,
+            "the training set": training,
+            "the held-out examples": config.held_out,
+        }
+    )

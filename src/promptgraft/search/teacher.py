@@ -210,7 +210,7 @@ class Teaching:
         threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
         try:
             with Calls(
-                books.answers.journal.append_all,
+                (books.answers.calls or books.answers.journal).append_all,
                 executor=threads,
                 deadline=deadline or Deadline(),
             ) as calls:
@@ -284,7 +284,8 @@ class _Batch(Batch):
                 return False
             case {"expected": expected, "spent": list(spent)}:
                 lesson.expected = expected
-                ledger.count(spent_from_json(spent, lesson.key), recorded=True)
+                paid = spent_from_json(spent, lesson.key)
+                ledger.count([*paid, *answers.unused(lesson.key, paid)], recorded=True)
                 return True
         raise JournalCorruptError(
             f"the journal's record `{lesson.key}` is no answer of a teacher; restore the journal"
@@ -297,9 +298,10 @@ class _Batch(Batch):
     def work(self, number: int) -> Callable[[], object]:
         lesson = self._missing[number]
         tags = {"scope": "teacher", "case": lesson.case.id}
-        session = self._sessions[number] = self._watch.session(tags=tags, deadline=self._deadline)
+        watch = self._watch.at(lesson.key)
+        session = self._sessions[number] = watch.session(tags=tags, deadline=self._deadline)
         return partial(
-            self._watch.call,
+            watch.call,
             evaluated,
             self._asked,
             lesson.prompt,
@@ -317,7 +319,7 @@ class _Batch(Batch):
         assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
         answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
         lesson.expected = answer.text if answer.output is None else answer.output
-        books.ledger.count(spent)
+        books.ledger.count(books.answers.paid(lesson.key, spent))
         self._left -= 1
         self._report()
         content: Json = {"expected": lesson.expected, "spent": spent_to_json(spent)}

@@ -200,6 +200,8 @@ class PromptRollout:
                 answer = self.flow(prompts, example, session=session, deadline=deadline)
                 self._check_lengths(candidate, session)
             session.dispatch(FeedbackStarted())
+            if session.calls is not None:
+                session.calls = session.calls.within("judge")
             feedback: RolloutFeedback | None = feedback_from(
                 lambda: self.scoring.feedback_fn(example, answer, session),
                 example,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -153,6 +153,8 @@ class TextsAdapter:
         names: the texts that it is called with.
         faults: exceptions of the function that are the candidate's fault.
     """
+
+    kept_whole: ClassVar[bool] = False
 
     run: Callable[..., Any]
     names: tuple[str, ...] = attrs.field(kw_only=True)

@@ -228,10 +228,10 @@ class RolloutRecord:
     """
 
     example_id: str = attrs.field(converter=joined)
-    inputs_repr: str = attrs.field(converter=joined)
-    output_repr: str = attrs.field(converter=joined)
-    tool_trace_repr: str = attrs.field(converter=joined)
-    feedback: RolloutFeedback | None
+    inputs_repr: str = attrs.field(default="", converter=joined)
+    output_repr: str = attrs.field(default="", converter=joined)
+    tool_trace_repr: str = attrs.field(default="", converter=joined)
+    feedback: RolloutFeedback | None = None
     fault: str = attrs.field(default="", converter=joined)
     spent: tuple[Spending, ...] = ()
     hidden: tuple[str, ...] = ()

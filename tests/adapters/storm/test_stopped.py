@@ -31,6 +31,7 @@ from adapters.storm.storm_world import (
 )
 from promptgraft import FileJournal, GepaConfig, GepaResult, LocalPromptOverridesStore
 from promptgraft.cli.exits import ExitCode
+from promptgraft.evals.spending import Role
 from promptgraft.search import StopReason
 from promptgraft.search.ledger import LedgerEntry
 from servers.behaviour import WELL, Asked, Behaviour, Break
@@ -168,12 +169,14 @@ def test_a_killed_and_resumed_run_has_the_ledger_of_an_uninterrupted_one(
     before, weather.script = made, script
     whole = resumed(server, None, ONE_STEP)
     assert whole.stop_reason is result.stop_reason is StopReason.BUDGET
-    assert timeless(result) == timeless(whole)
+    lost = [entry for entry in timeless(result) if entry.role is Role.UNANSWERED]
+    assert [entry for entry in timeless(result) if entry not in lost] == timeless(whole)
     assert sum(entry.retries for entry in result.ledger) == faults
-    needed = sum(entry.calls + entry.retries for entry in result.ledger)
+    needed = sum(entry.calls + entry.retries for entry in whole.ledger)
     assert server.counts.requests - made == needed
-    # What was in flight at the kill was asked once more.
-    assert needed < made <= needed + WORKERS
+    # What was in flight at the kill was asked once more, and is charged. A request that was just
+    # about to leave is among it, whether the server has seen it or not.
+    assert 0 < made - needed <= sum(entry.calls for entry in lost) <= WORKERS
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from promptgraft.adapters.calling.batch_forms import FORMS
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
+from promptgraft.adapters.calling.keeping import KeptCall
 from promptgraft.adapters.calling.parts import without_bytes
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -29,6 +30,7 @@ from promptgraft.ground.content import Image
 from promptgraft.ground.serde import (
     canonical_json,
     digest,
+    digest_json,
     digest_text,
     looks_like_a_key,
     shown,
@@ -38,8 +40,9 @@ from promptgraft.ground.strict.checks import COUNT, FLAG, SECONDS, TEXT, check, 
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.calls import Bound, Places
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import NOTHING, ZERO, Charge, SessionProtocol
+from promptgraft.runtime.session import NOTHING, ZERO, Charge, SessionProtocol, places_of
 
 
 def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -107,6 +110,10 @@ OutputT = TypeVar("OutputT")
 _WHOLE = Decimal(1)
 # A common estimate for English; `specs/ledger.md` says where it is too low.
 _CHARS_PER_TOKEN = 4
+# For what a request costs at most: English has 4, and Chinese 3 for each character.
+_FEWEST_BYTES_PER_TOKEN = 3
+_LONGEST_ANSWER = 16_384
+"""Tokens of the longest answer of a model that does not say; see ``specs/ledger.md``."""
 # Options that change answers and hold no secret, in the order in which the identity lists them.
 _IDENTIFYING = (
     "max_output_tokens",
@@ -164,6 +171,7 @@ class ModelAdapter(ABC):
 
     service: ClassVar[Api]
     vendor: ClassVar[Literal["anthropic", "openai"]]
+    kept_whole: ClassVar[bool] = False
 
     model: str = attrs.field(validator=TEXT)
     max_output_tokens: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
@@ -315,13 +323,34 @@ class ModelAdapter(ABC):
     def ask(
         self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> Turn:
-        """Send one request in the provider's format; see :meth:`Caller.call`."""
+        """Send one request in the provider's format; see :meth:`Caller.call`.
+
+        In a run with a journal, an answer that it keeps is not asked for again.
+        """
         if self.in_batches and seat() is not None:
-            share, caller = BATCH_SHARE, self._batch_line.caller(self._new_batch_caller)
-            beginning = ""
-        else:
-            share, caller = _WHOLE, self._line.caller(self._new_caller)
-            beginning = self._beginning(body)
+            # Batches are in the journal themselves, and are fetched again after a kill.
+            caller = self._batch_line.caller(self._new_batch_caller)
+            return self._call(caller, body, session=session, deadline=deadline, share=BATCH_SHARE)
+        places = places_of(session)
+        kept = None if places is None else self._kept_call(body, places)
+        if kept is not None and (turn := kept.recall(session)) is not None:
+            return turn
+        caller = self._line.caller(self._new_caller)
+        turn = self._call(caller, body, session=session, deadline=deadline, kept=kept)
+        if kept is not None:
+            kept.keep(turn)
+        return turn
+
+    def _call(
+        self,
+        caller: Caller,
+        body: JsonObject,
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None,
+        share: Decimal = _WHOLE,
+        kept: KeptCall | None = None,
+    ) -> Turn:
         return caller.call(
             body,
             read=self.wire.read,
@@ -330,7 +359,8 @@ class ModelAdapter(ABC):
             expected=NOTHING if session.budget is None else self._expected(body, share),
             session=session,
             deadline=deadline,
-            beginning=beginning,
+            kept=kept,
+            beginning="" if share is BATCH_SHARE else self._beginning(body),
         )
 
     def _beginning(self, body: JsonObject) -> str:
@@ -408,6 +438,17 @@ class ModelAdapter(ABC):
 
     def _price(self, turn: Turn) -> Decimal | None:
         return self.prices.cost(turn, provider=self._seller, model=self.model)
+
+    def _kept_call(self, body: JsonObject, places: Places) -> KeptCall:
+        shown = json.dumps(without_bytes(body), ensure_ascii=False)
+        sent = len(shown.encode()) // _FEWEST_BYTES_PER_TOKEN
+        received = self.longest_answer or _LONGEST_ANSWER
+        cost = self.price_of(Usage(input_tokens=sent, output_tokens=received))
+        return KeptCall(
+            places=places,
+            question=digest_json([self.identity, body]),
+            bound=Bound(model=self.model, input_tokens=sent, output_tokens=received, cost=cost),
+        )
 
     def _expected(self, body: JsonObject, share: Decimal) -> Charge:
         """Return an estimate of the price of a request's input."""

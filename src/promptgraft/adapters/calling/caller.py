@@ -13,6 +13,7 @@ from promptgraft.adapters.base import NO_USAGE, CallWaiting, ModelCalled, Usage
 from promptgraft.adapters.calling.access import blanked, one_line
 from promptgraft.adapters.calling.ahead import Beginnings
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
+from promptgraft.adapters.calling.keeping import KeptCall
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
 from promptgraft.adapters.calling.retrying import Announce, CallTime, RetryPolicy, retry
 from promptgraft.adapters.calling.turns import (
@@ -89,6 +90,7 @@ class Caller:
         expected: Charge,
         session: SessionProtocol,
         deadline: Deadline | None,
+        kept: KeptCall | None = None,
         beginning: str = "",
     ) -> Turn:
         """Send ``body``, retry as the policy allows, and return the answer.
@@ -106,6 +108,7 @@ class Caller:
             expected: reserved for each request.
             session: receives events and notices, and holds the budget.
             deadline: end of the run.
+            kept: what the journal keeps of the call; None for nothing.
             beginning: identifies the part of ``body`` that the provider caches; calls with the
                 same one wait until the first of them is answered.
 
@@ -122,6 +125,7 @@ class Caller:
             time=time,
             bill=Bill(session.budget, expected),
             deadline=deadline,
+            kept=kept,
             announce=lambda seconds, reason: session.notify(
                 CallWaiting(model=model, seconds=seconds, reason=self._safe(reason))
             ),
@@ -141,7 +145,10 @@ class Caller:
             fault = self._safe(f"{cancelled}{error}")
             raise
         finally:
-            session.dispatch(call.bill.close(model=model, seconds=time.total, fault=fault))
+            called = call.bill.close(model=model, seconds=time.total, fault=fault)
+            session.dispatch(called)
+            if kept is not None:
+                kept.called = called
         # Raised here and not in the loop, so that no cause or context can hold a key.
         if isinstance(outcome, Fault):
             raise outcome.error(fault)
@@ -166,6 +173,7 @@ class _Call:
     time: CallTime
     bill: Bill
     deadline: Deadline | None
+    kept: KeptCall | None
     announce: Announce
 
     async def attempt(self) -> Turn | Fault:
@@ -198,6 +206,9 @@ class _Call:
             self.deadline.check()
         self.bill.begin()
         try:
+            if self.kept is not None:
+                # In a thread: a database takes a while, and other calls go on meanwhile.
+                await asyncio.to_thread(self.kept.sending)
             received = await self._send()
             # Requests of fallbacks were sent all the same; `begin` has counted the first.
             if isinstance(received, Received):

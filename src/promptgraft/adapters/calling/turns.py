@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.schemas import is_object
-from promptgraft.errors import Lasting, TransientProviderError
+from promptgraft.errors import JournalCorruptError, Lasting, TransientProviderError
 from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, map_texts
@@ -78,6 +78,66 @@ class Turn:
     cache_write_tokens: int = 0
     model: str
     messages: tuple[JsonObject, ...] = attrs.field(hash=False)
+
+
+class _KeptTurn(msgspec.Struct):
+    """A turn as the journal keeps it."""
+
+    text: str
+    requests: list[tuple[str, str, str]]
+    finish: Finish
+    finish_reason: str
+    usage: tuple[int, int, int, int]
+    cache_write_tokens: int
+    model: str
+    messages: list[dict[str, Any]]
+
+
+def turn_to_json(turn: Turn) -> Json:
+    """Return a turn as the journal keeps it."""
+    return {
+        "text": turn.text,
+        "requests": [[one.id, one.name, one.arguments] for one in turn.requests],
+        "finish": turn.finish.value,
+        "finish_reason": turn.finish_reason,
+        "usage": [*attrs.astuple(turn.usage)],
+        "cache_write_tokens": turn.cache_write_tokens,
+        "model": turn.model,
+        "messages": [*turn.messages],
+    }
+
+
+def turn_from_json(plain: Json, key: str) -> Turn:
+    """Return the turn that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: ``plain`` is not what :func:`turn_to_json` returned.
+    """
+    try:
+        kept = msgspec.convert(plain, _KeptTurn)
+    except msgspec.ValidationError as error:
+        raise JournalCorruptError(
+            f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
+        ) from None
+    sent, received, cached, thought = kept.usage
+    return Turn(
+        text=kept.text,
+        requests=tuple(
+            ToolRequest(id=id_, name=name, arguments=arguments)
+            for id_, name, arguments in kept.requests
+        ),
+        finish=kept.finish,
+        finish_reason=kept.finish_reason,
+        usage=Usage(
+            input_tokens=sent,
+            output_tokens=received,
+            cached_tokens=cached,
+            reasoning_tokens=thought,
+        ),
+        cache_write_tokens=kept.cache_write_tokens,
+        model=kept.model,
+        messages=tuple(kept.messages),
+    )
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]

@@ -56,6 +56,8 @@ class OfflineAdapter:
         ConfigError: an option is not an integer of at least 1.
     """
 
+    kept_whole = False
+
     def __init__(
         self,
         *,

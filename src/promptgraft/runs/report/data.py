@@ -24,7 +24,7 @@ from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.fresh import NO_SIDES, HeldOut, PassingSides, RunVerdict
 from promptgraft.search.frontier import Frontier
-from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.place import Phase
 from promptgraft.search.round_events import StepBlamed
 from promptgraft.targets.part import named_in
@@ -114,6 +114,11 @@ class ReportData:
         if any(row.unpriced_calls for row in self.ledger):
             return None
         return sum((row.cost for row in self.ledger), Decimal(0))
+
+    @property
+    def unanswered(self) -> str:
+        """A sentence on the requests that were not answered; empty for none."""
+        return unanswered_in(self.ledger)
 
     @property
     def tokens(self) -> int:

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from promptgraft.ground.serde import Json
+from promptgraft.journal.records import LOST, SENT, record_kind
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.types import Attempt, JobNotFoundError, JobState
 
@@ -248,6 +249,17 @@ class JobLines:
             select(func.max(answers.c.position)).where(answers.c.job == number)
         )
         return 0 if last is None else last + 1
+
+    def has_new_answers(self, connection: Connection, number: int, before: int) -> bool:
+        """Return whether a job's journal has an answer behind its first ``before`` lines."""
+        answers = self._database.tables.answers
+        if before == 0 < self.answers(connection, number):
+            return True  # the run has begun
+        lines = connection.scalars(
+            select(answers.c.line).where(answers.c.job == number, answers.c.position >= before)
+        )
+        # A request that was sent, in this attempt or an earlier one, is no answer.
+        return any(record_kind(line) not in (SENT, LOST) for line in lines)
 
     # Money
 

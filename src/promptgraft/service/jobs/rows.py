@@ -329,7 +329,7 @@ class JobRows(JobLines):
         before = connection.scalar(select(attempts.c.answers).where(*attempt)) or 0
         barren = 0
         # An attempt that has paid for an answer has made progress, however it ended.
-        if self.answers(connection, job.number) <= before:
+        if not self.has_new_answers(connection, job.number, before):
             barren = self.columns(connection, job.number, "barren").barren + 1
         if state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:
             state = JobState.FAILED

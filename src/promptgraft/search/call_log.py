@@ -1,0 +1,430 @@
+"""The calls inside the answers of a run, as its journal keeps them.
+
+A request is noted as sent before it leaves, and its answer is kept under the place of the call.
+After a kill, answered calls are not made again, and requests whose answers were lost are charged
+at the most that they can have cost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from promptgraft.adapters.base import called_from_json
+from promptgraft.errors import JournalCorruptError, PromptgraftError, user_errors
+from promptgraft.evals.spending import (
+    Role,
+    Spending,
+    attempts_of,
+    spent_from_json,
+    spent_key,
+    spent_on,
+    spent_to_json,
+)
+from promptgraft.ground.serde import HexDigest, Json
+from promptgraft.journal.base import CALL, Journal
+from promptgraft.journal.records import LOST, SENT, Record
+from promptgraft.runtime.calls import Bound, Places
+
+_SENT = "/sent/"
+_SOON = 0.5
+"""Seconds until an answer is written if neither a further call nor the whole answer follows."""
+
+_ROLES_BY_WORD = {
+    "teacher": Role.TEACHER,
+    "reflect": Role.REFLECTION,
+    **{str(role): role for role in (Role.BACKWARD, Role.AGGREGATE, Role.OPTIMIZE)},
+}
+
+
+def without(spent: Iterable[Spending], others: Iterable[Spending]) -> list[Spending]:
+    """Return the calls that are not among ``others``, whatever their role."""
+    left = Counter(map(_bill, others))
+    remaining: list[Spending] = []
+    for call in spent:
+        bill = _bill(call)
+        if left[bill]:
+            left[bill] -= 1
+        else:
+            remaining.append(call)
+    return remaining
+
+
+def _bill(spent: Spending) -> tuple[object, ...]:
+    return (
+        spent.model,
+        spent.requests,
+        spent.input_tokens,
+        spent.output_tokens,
+        spent.cached_tokens,
+        spent.cost,
+        spent.microseconds,
+    )
+
+
+class AnswerCalls:
+    """The calls of one answer; see :class:`promptgraft.runtime.calls.KeptCalls`.
+
+    Args:
+        log: the log of the run.
+        key: the key of the answer in the journal.
+        records: kept calls of earlier attempts, by place.
+
+    Attributes:
+        sessions: how many sessions have made calls for the answer.
+        replayed: the calls of earlier attempts whose answers were used again.
+        kept: the calls of this attempt whose answers are in the journal.
+        waiting: answers that are not written yet.
+    """
+
+    def __init__(self, log: CallLog, key: str, records: dict[str, Record]) -> None:
+        self._log = log
+        self.key = key
+        self._records = records
+        self.sessions = 0
+        self.replayed: list[Spending] = []
+        self.kept: list[Spending] = []
+        self.waiting: list[_Waiting] = []
+        self._in_flight: set[str] = set()
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether calls of an earlier attempt are left that were not used again."""
+        return bool(self._records)
+
+    def find(self, place: str, question: HexDigest) -> Json | None:
+        """Return the kept answer to a question, at its place or at any other."""
+        with self._log.lock:
+            record = self._records.get(place)
+            if record is None or record.digest != question:
+                # Calls that users make side by side may change places with each other.
+                same = (one for one in self._records.values() if one.digest == question)
+                record = next(same, None)
+            if record is None:
+                return None
+            del self._records[_place_of(record.key)]
+        self.replayed += _spent_in(record)
+        return record.answer
+
+    def begin(self) -> None:
+        """Write the calls that have ended, because another one follows."""
+        if self.waiting:
+            self._log.write([], of=[self])
+
+    def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
+        """Note durably that a request is about to be sent, as :meth:`begin` does."""
+        with self._log.lock:
+            self._in_flight.add(place)
+        spent = Spending(
+            role=Role.UNANSWERED,
+            model=bound.model,
+            input_tokens=bound.input_tokens,
+            output_tokens=bound.output_tokens,
+            cost=bound.cost,
+        )
+        self._log.note_sent(self, place, question, spent_to_json([spent]))
+
+    def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
+        """Keep the answer of a call, unless the whole answer is recorded soon."""
+        self._log.wait_with(_Waiting(self, place, answer))
+        if self._in_flight:
+            with self._log.lock:
+                self._in_flight.discard(place)
+                is_last = not self._in_flight
+            # What else is in flight may take long, so this one does not wait for the whole answer.
+            if not is_last:
+                self.begin()
+
+
+class CallLog:
+    """Keeps the calls of a run in its journal; safe to share between threads.
+
+    Attributes:
+        lock: guards what has changed since the last write.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._open: dict[str, AnswerCalls] = {}
+        self._made: dict[str, AnswerCalls] = {}
+        self._queue: list[_Entry] = []
+        self._counted: frozenset[str] = frozenset()
+        self._is_closed = False
+        self.lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._stirred = threading.Condition(self.lock)
+        self._writer: threading.Thread | None = None
+
+    def places(self, position: str) -> Places:
+        """Return the places of a session that answers at a position of the run."""
+        # Without a lock: the sessions of one answer are made one after the other.
+        answer = self._open.get(position)
+        if answer is None:
+            records = {_place_of(one.key): one for one in self._kept(position)}
+            answer = self._open[position] = AnswerCalls(self, position, records)
+        answer.sessions += 1
+        places = Places(answer)
+        return places if answer.sessions == 1 else places.within(f"repeat.{answer.sessions}")
+
+    def made(self, position: str) -> None:
+        """Note that an answer is made, and will be recorded as soon as the run gets to it."""
+        answer = self._open.get(position)
+        if answer is not None and answer.waiting:
+            self._made[position] = answer
+
+    # What is paid for.
+
+    def unfinished(self) -> list[Spending]:
+        """Return what was paid for answers that are not recorded, by earlier processes.
+
+        Requests whose answers were lost are charged first. Call it once, before the first answer.
+        """
+        unfinished = [key for key in self._journal.with_calls if key not in self._journal]
+        spent: list[Spending] = []
+        for key in unfinished:
+            self._charge_lost(key)
+            spent += [one for record in self._kept(key) for one in _spent_in(record)]
+            spent += [one for attempt in attempts_of(self._journal, key) for one in attempt]
+        self._counted = frozenset(unfinished)
+        return spent
+
+    def was_counted(self, key: str) -> bool:
+        """Return whether :meth:`unfinished` has returned what was paid at ``key``."""
+        return key in self._counted
+
+    def unused(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
+        """Return the kept calls of a recorded answer that it was not made with.
+
+        Args:
+            key: the key of the answer.
+            spent: the calls that it was made with.
+        """
+        kept = [one for one in self._journal.calls_of(key) if _SENT not in one]
+        # Otherwise all of them were used: when some were not, those that were are all kept.
+        if len(kept) <= sum(one.calls for one in spent):
+            return []
+        return without((one for record in self._kept(key) for one in _spent_in(record)), spent)
+
+    def finish(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
+        """Return the calls of an answer that this process has paid for; it is recorded next."""
+        answer = self._close(key)
+        if answer is None:
+            return spent
+        if answer.holds_any:
+            answer.begin()
+        else:
+            answer.waiting = []
+        return without(spent, answer.replayed) if answer.replayed else spent
+
+    def fail(
+        self, key: str, spent: Sequence[Spending]
+    ) -> tuple[Sequence[Spending], Sequence[Spending]]:
+        """Return the calls of an attempt that failed: those that are not kept, and the new ones."""
+        answer = self._open.get(key)
+        if answer is None:
+            return spent, spent
+        answer.begin()
+        self._close(key)
+        fresh = without(spent, answer.replayed)
+        return without(fresh, answer.kept), fresh
+
+    def close(self) -> list[Spending]:
+        """Stop keeping answers; return what was paid for answers that were left behind."""
+        with self.lock:
+            self._is_closed = True
+            left, self._open = self._open, {}
+            self._stirred.notify_all()
+        spent: list[Spending] = []
+        for key, answer in left.items():
+            answer.begin()
+            spent += [*answer.kept, *self._charge_lost(key)]
+        return spent
+
+    def _close(self, key: str) -> AnswerCalls | None:
+        self._made.pop(key, None)
+        return self._open.pop(key, None)
+
+    def _kept(self, key: str) -> list[Record]:
+        keys = [one for one in self._journal.calls_of(key) if _SENT not in one]
+        return [record for one in keys if (record := self._journal.record(one)) is not None]
+
+    def _charge_lost(self, key: str) -> tuple[Spending, ...]:
+        """Record the requests of an unfinished answer that were sent and never answered."""
+        kept, attempts = self._kept(key), attempts_of(self._journal, key)
+        paid = [one for record in kept for one in _spent_in(record)]
+        paid += [one for attempt in attempts for one in attempt]
+        sent = [one for one in self._journal.calls_of(key) if _SENT in one]
+        missing = len(sent) - sum(one.requests for one in paid)
+        if missing <= 0:
+            return ()
+        answered = {record.key for record in kept}
+        # The latest: earlier ones of the same place were charged after an earlier kill.
+        open_ones = [one for one in sent if one.rpartition(_SENT)[0] not in answered] or sent
+        records = [self._journal.record(one) for one in open_ones[-missing:]]
+        found = [one for one in records if one is not None]
+        lost = tuple(spent for one in found for spent in spent_from_json(one.answer, one.key))
+        if lost:
+            at = spent_key(key, len(attempts))
+            self._journal.append(at, found[-1].digest, LOST, spent_to_json(lost))
+        return lost
+
+    # Writing.
+
+    def append_all(self, records: Sequence[Record]) -> None:
+        """Record answers; see :meth:`Journal.append_all`."""
+        self._journal.append_all(records)
+
+    def note_sent(self, answer: AnswerCalls, place: str, question: HexDigest, bound: Json) -> None:
+        """Record a request that is about to be sent."""
+        key = f"{answer.key}{CALL}{place}"
+        number = 1
+        while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
+            number += 1
+        # Those too whose threads make the next calls before the run has recorded them.
+        others = [one for one in [*self._made.values()] if one is not answer and one.waiting]
+        record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
+        self.write([record], of=[answer, *others])
+
+    def wait_with(self, call: _Waiting) -> None:
+        """Write the answer of a call when another call follows, or in a while."""
+        with self.lock:
+            # Its request was charged as lost when the log was closed.
+            if self._is_closed:
+                return
+            call.answer.waiting.append(call)
+            if self._writer is None:
+                self._writer = threading.Thread(
+                    target=self._write_late, name="promptgraft-journal", daemon=True
+                )
+                self._writer.start()
+
+    def _write_late(self) -> None:
+        """Write what no further call and no record of the whole answer has settled for a while."""
+        while True:
+            with self.lock:
+                if self._is_closed:
+                    return
+                self._stirred.wait(_SOON)
+                now = time.monotonic()
+                late = [
+                    answer
+                    for answer in [*self._open.values()]
+                    if answer.waiting and answer.waiting[0].since + _SOON <= now
+                ]
+            try:
+                for answer in late:
+                    answer.begin()
+            except PromptgraftError:
+                # The run's next record meets the same fault, and ends the run with it.
+                return
+
+    def write(self, records: Sequence[Record], *, of: Sequence[AnswerCalls] = ()) -> None:
+        """Append records, and before them the calls of answers that wait.
+
+        Those of several threads that arrive while one is writing are appended together.
+        """
+        entry = _Entry(records, of)
+        with self.lock:
+            self._queue.append(entry)
+        with self._writing:
+            if entry.is_written:
+                return
+            with self.lock:
+                queue, self._queue = self._queue, []
+                for one in queue:
+                    one.take_waiting()
+            batch = [record for one in queue for record in one.content(self._journal)]
+            try:
+                if batch:
+                    self._journal.append_all(batch)
+            except BaseException:
+                # Their own threads try again: this one may be to blame, or be interrupted.
+                with self.lock:
+                    self._queue = [one for one in queue if one is not entry] + self._queue
+                raise
+            for one in queue:
+                one.finish()
+
+
+@attrs.frozen(eq=False)
+class _Waiting:
+    """A call that has ended, and is not written yet."""
+
+    answer: AnswerCalls
+    place: str
+    content: Callable[[], tuple[HexDigest, Json] | None]
+    since: float = attrs.field(factory=time.monotonic, init=False)
+
+    def record(self, journal: Journal) -> Record | None:
+        """Return its record; None if it cannot be kept."""
+        try:
+            found = self.content()
+        except user_errors():  # values of users may not compare
+            found = None
+        if found is None:
+            return None
+        key, number = f"{self.answer.key}{CALL}{self.place}", 1
+        # An answer to another question is there already: something in the rollout is not
+        # deterministic, such as a tool.
+        while key in journal:
+            number += 1
+            key = f"{self.answer.key}{CALL}{self.place}~{number}"
+        return Record(key, found[0], "call", found[1])
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """Records that a thread waits for, and the answers whose calls are written before them."""
+
+    records: Sequence[Record]
+    answers: Sequence[AnswerCalls]
+    is_written: bool = attrs.field(default=False, init=False)
+    _waiting: list[_Waiting] = attrs.field(factory=list[_Waiting], init=False)
+    _kept: list[tuple[AnswerCalls, Record]] = attrs.field(
+        factory=list[tuple[AnswerCalls, Record]], init=False
+    )
+
+    def take_waiting(self) -> None:
+        """Take over the calls that wait; under the lock of the log."""
+        for answer in self.answers:
+            self._waiting += answer.waiting
+            answer.waiting = []
+
+    def content(self, journal: Journal) -> list[Record]:
+        """Return everything that is to be appended."""
+        calls = [(one.answer, one.record(journal)) for one in self._waiting]
+        self._kept = [(answer, record) for answer, record in calls if record is not None]
+        return [*(record for _, record in self._kept), *self.records]
+
+    def finish(self) -> None:
+        """Note that everything is written."""
+        for answer, record in self._kept:
+            answer.kept += _spent_in(record)
+        self.is_written = True
+
+
+def _place_of(key: str) -> str:
+    return key.rpartition(CALL)[2]
+
+
+def _spent_in(record: Record) -> tuple[Spending, ...]:
+    """Return the calls that a kept answer has cost."""
+    match record.answer:
+        case {"calls": list(calls)}:
+            events = [called_from_json(one, record.key) for one in calls]
+            return spent_on(_role_of(record.key), events, "")
+    raise JournalCorruptError(
+        f"the journal's record `{record.key}` is no call; restore the journal"
+    )
+
+
+def _role_of(key: str) -> Role:
+    position, _, place = key.rpartition(CALL)
+    if "judge." in place:
+        return Role.JUDGE
+    words = position.split("/")
+    return next((_ROLES_BY_WORD[word] for word in words if word in _ROLES_BY_WORD), Role.TASK)

@@ -1,0 +1,214 @@
+"""Runs that are killed within their rollouts pay again only for the calls in flight."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Self
+
+import calls_world
+import pytest
+from calls_world import CASES, JUDGE, MODELS, WORKERS, brain, requests_of, run, told
+
+from promptgraft import Cancellation, GepaResult, MemoryJournal
+from promptgraft.journal import Journal
+from promptgraft.search import StopReason
+from servers.behaviour import WELL, Asked, Behaviour, Break
+from servers.loopback import LoopbackServer
+from servers.openai_chat import OpenAIChat
+
+KILLS = 15
+ENOUGH = 10**6
+GUARD = 60.0
+HANGS = Behaviour(breaks=Break.HANGS)
+ROLLOUT = 5
+"""Calls of a rollout: three nodes, a round of tools, a judge."""
+
+
+class Patience:
+    """A script that answers so many requests and leaves the others without an answer.
+
+    Those of the model ``silent`` are never answered.
+    """
+
+    def __init__(self) -> None:
+        self.left = ENOUGH
+        self.silent = ""
+        self.answered: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+        self._hanging = threading.Semaphore(0)
+
+    def __call__(self, asked: Asked) -> Behaviour:
+        if self.left <= 0 or asked.model == self.silent:
+            self._hanging.release()
+            return HANGS
+        self.left -= 1
+        # Without the body, which holds ids that the server counts.
+        self.answered[asked.model, asked.texts, asked.results] += 1
+        return WELL
+
+    def wait_for(self, requests: int) -> None:
+        """Wait until so many requests hang."""
+        for _ in range(requests):
+            assert self._hanging.acquire(timeout=GUARD)
+
+
+@pytest.fixture
+def patience() -> Patience:
+    return Patience()
+
+
+@pytest.fixture
+def server(patience: Patience) -> Iterator[LoopbackServer]:
+    with LoopbackServer(
+        OpenAIChat(), brain=brain, script=patience, key=calls_world.KEY, models=MODELS
+    ) as server:
+        yield server
+
+
+class Program:
+    """Runs or resumes in processes that can be killed, one after the other."""
+
+    def __init__(self, folder: Path, server: LoopbackServer) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, calls_world.__file__, str(folder), server.base_url],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def begin(self) -> int:
+        """Start a run, and return the id of its process."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("run\n")
+        self._process.stdin.flush()
+        return int(self._line())
+
+    def end(self) -> str:
+        """Wait for the end of the process, and return what it has printed."""
+        said = self._line()
+        return "" if said == "ended" else said + self.end()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line, "the program has died"
+        return line
+
+
+def test_fifteen_kills_repay_at_most_the_calls_in_flight(
+    tmp_path: Path, server: LoopbackServer, patience: Patience
+) -> None:
+    whole = run(server.base_url, MemoryJournal())
+    calls, needed = requests_of(whole), patience.answered
+    before, patience.answered = server.counts.requests, Counter()
+    assert calls == before > CASES // 2 * ROLLOUT
+    with Program(tmp_path, server) as program:
+        for kill in range(KILLS):
+            # Not a multiple of a rollout's calls, so that kills meet every kind of call.
+            patience.left = 7 + kill % 3
+            process = program.begin()
+            patience.wait_for(WORKERS)
+            os.kill(process, signal.SIGKILL)
+            assert program.end() == ""
+        patience.left = ENOUGH
+        program.begin()
+        found = json.loads(program.end())
+    # No answered call was made again, and those in flight once for each kill.
+    assert patience.answered == needed
+    assert found["answered"] == calls
+    assert found["lost"] == KILLS * WORKERS
+    assert found["answered"] + found["lost"] == server.counts.requests - before
+    assert Decimal(found["lost_cost"]) > 0
+    assert found["found"] == told(whole)["found"]
+
+
+def stopped(
+    server: LoopbackServer,
+    patience: Patience,
+    journal: Journal,
+    *,
+    calls: int = ENOUGH,
+    silent: str = "",
+) -> GepaResult:
+    """Run until all workers wait for calls that are not answered."""
+    stop = Cancellation()
+
+    def wait() -> None:
+        patience.wait_for(WORKERS)
+        stop.set("enough")
+
+    patience.left, patience.silent = calls, silent
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    result = run(server.base_url, journal, cancellation=stop)
+    waiting.join()
+    patience.left, patience.silent = ENOUGH, ""
+    return result
+
+
+def test_answers_inside_rollouts_that_a_stopped_run_leaves_are_used_when_it_goes_on(
+    server: LoopbackServer, patience: Patience
+) -> None:
+    whole = run(server.base_url, None)
+    needed, patience.answered = patience.answered, Counter()
+    journal = MemoryJournal()
+    first = stopped(server, patience, journal, calls=13)
+    assert (first.stop_reason, first.total_rollouts) == (StopReason.CANCELLED, 0)
+    assert requests_of(first) == 13 + WORKERS
+    result = run(server.base_url, journal)
+    assert patience.answered == needed
+    assert told(result)["found"] == told(whole)["found"]
+    # Requests that were broken off are requests without tokens, as they always were.
+    assert requests_of(result) == requests_of(whole) + WORKERS
+    assert result.total_cost == whole.total_cost
+    # Once more, for nothing but the journal.
+    again = run(server.base_url, journal)
+    assert again == result
+    assert patience.answered == needed
+
+
+def test_a_call_has_the_same_place_in_every_run(server: LoopbackServer) -> None:
+    journal = MemoryJournal()
+    run(server.base_url, journal)
+    keys = journal.calls_of("baseline/4")
+    sent = [key for key in keys if "/sent/" in key]
+    assert [key.removeprefix("baseline/4/call/") for key in sent] == [
+        "1.1/sent/1",
+        "2.1/sent/1",
+        "2.2/sent/1",
+        "3.1/sent/1",
+        "judge.1/sent/1",
+    ]
+    # The rollout itself holds the last answer, which is kept as well if it is not recorded soon.
+    kept = {key.removeprefix("baseline/4/call/") for key in keys if key not in sent}
+    assert kept - {"judge.1"} == {"1.1", "2.1", "2.2", "3.1"}
+
+
+def test_another_answer_of_a_tool_is_another_question(
+    server: LoopbackServer, patience: Patience, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = requests_of(run(server.base_url, MemoryJournal()))
+    journal, before = MemoryJournal(), server.counts.requests
+    stopped(server, patience, journal, silent=JUDGE)
+    monkeypatch.setattr(calls_world, "WORD", "unknown")
+    result = run(server.base_url, journal)
+    made = server.counts.requests - before
+    # What follows the tool is asked again: its step, the next one, and the judge.
+    assert made == needed + 3 * WORKERS
+    assert requests_of(result) == made
