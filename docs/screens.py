@@ -122,7 +122,7 @@ def pages(screens: Screens) -> None:
 
 def finished_pages(page: Page) -> Mapping[str, str]:
     """Wait until no job runs, and return the paths of the pages, by name."""
-    counts = page.get_by_text(re.compile(r"\d completed$"))
+    counts = page.get_by_text(re.compile(r"^\d+ completed$"))
     expect(counts).to_have_count(1, timeout=PATIENCE_MS)
     page.reload()
     found = re.findall(r'href="(/jobs/[\w-]+)"', page.content())

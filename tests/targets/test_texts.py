@@ -350,7 +350,7 @@ def test_key_and_identity_come_from_the_function(
     function: Any, key: str | None, identity: str | None
 ) -> None:
     if key is None:
-        with pytest.raises(InvalidIdentifierError, match="key, the name of the function"):
+        with pytest.raises(InvalidIdentifierError, match="by default the name of the function"):
             Texts(TEXTS, run=function)
         return
     texts = Texts(TEXTS, run=function)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from promptgraft.errors import JournalMismatchError
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, digest
+from promptgraft.prompt.template import Prompt, PromptTemplate
 
 FORMER: Mapping[str, Json] = MappingProxyType(
     {"module_choice": "blamed", "whole_prompt": 0.9, "shorten_margin": 0.01, "history_top_k": 0}
@@ -20,6 +21,9 @@ _FORMER_PAPER: Mapping[str, Json] = MappingProxyType(
 
 VERSIONS = "addition_versions"
 """The key of a fingerprint with the versions of additions above 1, by name."""
+
+_FORMER_QUESTIONS = "29af0786048d0f6b9befd38a58e65f62468567bd03ac48c5060c875ee0c7378d"
+"""The digest of the questions while `whole_prompt` had version 1, without a user's changes."""
 
 
 def is_former(name: str, value: Json) -> bool:
@@ -87,6 +91,22 @@ def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) ->
                 f"decided otherwise than version {version} does; start a new run, or continue "
                 "this one with the promptgraft that began it"
             )
+
+
+def with_present_questions(
+    recorded: Mapping[str, Json], questions: Mapping[str, PromptTemplate[object]]
+) -> Mapping[str, Json]:
+    """Return a fingerprint with the present questions if it has those of before.
+
+    They differ in the question on all parts alone.
+    """
+    if recorded.get("meta_prompts") != _FORMER_QUESTIONS:
+        return recorded
+    # Settings are read and checked by many who do not search.
+    from promptgraft.search.targets import meta_prompt_digest
+
+    present = [meta_prompt_digest(Prompt(template)) for template in questions.values()]
+    return {**recorded, "meta_prompts": digest(present)}
 
 
 def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:

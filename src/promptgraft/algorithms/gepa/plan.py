@@ -15,6 +15,7 @@ from promptgraft.algorithms.gepa.earlier import (
     check_versions,
     in_additions,
     with_additions,
+    with_present_questions,
 )
 from promptgraft.algorithms.gepa.questions import ATTEMPTS
 from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
@@ -338,7 +339,8 @@ class GepaSettings(RunConfig):
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         found = in_additions(recorded)
         check_versions(found, {one.name: one.version for one in self.used_additions})
-        return found
+        # A run with the former question on all parts has been refused by now.
+        return with_present_questions(found, self.questions)
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks
