@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-import attrs
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.text import listed
 
 if TYPE_CHECKING:
@@ -17,8 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Group(Generic[T]):
+class Group(NamedTuple, Generic[T]):
     """An entry point group whose members are subclasses of one class.
 
     Attributes:
@@ -50,8 +46,7 @@ class Group(Generic[T]):
         raise offer.unfit(f"a subclass of {self.base.__name__}")
 
 
-@attrs.frozen
-class Offer:
+class Offer(NamedTuple):
     """What a package has registered, and the entry point for messages."""
 
     value: object
@@ -59,6 +54,8 @@ class Offer:
 
     def unfit(self, expected: str) -> ConfigError:
         """Return the error for a value that is not what its group consists of."""
+        from promptgraft.ground.serde import shown  # not for `promptgraft --help`
+
         return ConfigError(f"{self.where}: expected {expected}, found {shown(self.value)}")
 
 
@@ -93,6 +90,8 @@ def load(group: str, name: str, *, noun: str, own: Collection[str] = ()) -> Offe
     points = members(group)
     if name in points:
         return imported(points[name], noun)
+    from promptgraft.ground.serde import did_you_mean  # not for `promptgraft --help`
+
     known = sorted({*own, *points})
     there = f": there are {listed(known)}" if known else f": no package adds a {noun}"
     raise ConfigError(f"unknown {noun} `{name}`{did_you_mean(name, known) or there}")
@@ -104,7 +103,7 @@ def imported(point: EntryPoint, noun: str) -> Offer:
     Raises:
         ConfigError: it cannot be imported.
     """
-    where = f"{noun} `{point.name}`: the entry point {shown(point.value)}"
+    where = f'{noun} `{point.name}`: the entry point "{point.value}"'
     try:
         return Offer(point.load(), where)
     except (ImportError, AttributeError) as error:

@@ -158,6 +158,9 @@ class Journal(ABC):
     of a journal that is not empty.
     """
 
+    is_slow = False
+    """Whether an append takes milliseconds, as in a database."""
+
     def __init__(self, name: str, header: bytes | None = None) -> None:
         self._name = name
         self._fingerprint = None if header is None else decode_header(header)

@@ -51,6 +51,8 @@ def _is_given(name: str, values: Values) -> bool:
 
 def content_of(value: object) -> str | Content:
     """Return what a placeholder shows of a value; the items of a list with files on lines."""
+    if isinstance(value, str):
+        return str(value)  # without what a subclass adds
     if isinstance(value, File):
         return (value,)
     if is_content(value):

@@ -38,6 +38,11 @@ class KeptCalls(Protocol):
     """Keeps the calls of one answer; safe to share between threads."""
 
     @property
+    def is_slow(self) -> bool:
+        """Whether :meth:`sent` takes longer than switching to another thread."""
+        ...
+
+    @property
     def holds_any(self) -> bool:
         """Whether calls of an earlier attempt are left that were not used again."""
         ...

@@ -75,7 +75,7 @@ class Sources:
         in_batches: whether a model of the run answers in provider batches.
         max_example_chars: longest input, answer, feedback or fault of a rollout that is kept.
         max_trace_chars: longest trace or evaluation log that is kept.
-        shown_images: the images that questions show.
+        shown_images: the images that questions show; None if they show none.
     """
 
     rollout: RolloutFn
@@ -88,7 +88,7 @@ class Sources:
     in_batches: bool = False
     max_example_chars: int = 6_000
     max_trace_chars: int = 6_000
-    shown_images: ShownImages = attrs.field(factory=ShownImages)
+    shown_images: ShownImages | None = None
 
 
 @attrs.frozen
@@ -346,12 +346,12 @@ class QuestionBatch(Batch):
         self.missing = len(self._missing)
 
     def work(self, number: int) -> Callable[[], object]:
-        question = self._questions[self._missing[number]]
+        question, images = self._questions[self._missing[number]], self.sources.shown_images
         return partial(
             self.sources.watch.at(question.position).call,
             evaluated,
             self.sources.reflection,
-            self.sources.shown_images.in_question(question.prompt),
+            question.prompt if images is None else images.in_question(question.prompt),
             session=self._sessions[number],
             deadline=self.sources.deadline,
         )

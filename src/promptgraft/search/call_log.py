@@ -92,6 +92,11 @@ class AnswerCalls:
         self._in_flight: set[str] = set()
 
     @property
+    def is_slow(self) -> bool:
+        """Whether the journal is slower than a switch to another thread."""
+        return self._log.is_slow
+
+    @property
     def holds_any(self) -> bool:
         """Whether calls of an earlier attempt are left that were not used again."""
         return bool(self._records)
@@ -145,10 +150,12 @@ class CallLog:
 
     Attributes:
         lock: guards what has changed since the last write.
+        is_slow: whether the journal is slower than a switch to another thread.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.is_slow = journal.is_slow
         self._open: dict[str, AnswerCalls] = {}
         self._made: dict[str, AnswerCalls] = {}
         self._queue: list[_Entry] = []

@@ -329,7 +329,7 @@ class _Outlook:
             images = ShownImages.of(examples, config.data, adapter)
             inputs = [
                 min(max_chars, len(default_example_formatter(example, None)[0]))
-                + file_chars(adapter, images.of_example(example))
+                + (file_chars(adapter, images.of_example(example)) if images else 0)
                 for example in examples
             ]
         typical = Sizes(

@@ -23,20 +23,23 @@ class ShownImages:
         most: how many one question shows.
     """
 
-    images: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
-    most: int = 0
+    images: Mapping[str, Image] = attrs.field(repr=False)
+    most: int
 
     @classmethod
-    def of(cls, examples: Iterable[GepaExample], data: Data, model: ProviderAdapter) -> Self:
-        """Return the images that are small enough; none for a model that is not known to see."""
+    def of(cls, examples: Iterable[GepaExample], data: Data, model: ProviderAdapter) -> Self | None:
+        """Return the images that are small enough; None without any, and for a model that is blind.
+
+        A model counts as blind unless it is known to see.
+        """
         if not sees_images(model) or not data.shown_images:
-            return cls()
+            return None
         files = files_in([example.params for example in examples])
         largest = data.shown_image_kb * 1024
         images = {
             str(file): file for file in files if isinstance(file, Image) and file.size <= largest
         }
-        return cls(images, data.shown_images)
+        return cls(images, data.shown_images) if images else None
 
     def of_example(self, example: GepaExample) -> list[Image]:
         """Return the images of an example that a question shows."""
@@ -45,8 +48,6 @@ class ShownImages:
 
     def in_question(self, prompt: Prompt[object]) -> Prompt[object]:
         """Return a question that shows the first images that it names."""
-        if not self.images:
-            return prompt
         named = dict.fromkeys(names_in(prompt.render().text))
         images = [self.images[name] for name in named if name in self.images]
         return attrs.evolve(prompt, files=tuple(images[: self.most])) if images else prompt

@@ -206,9 +206,11 @@ class _Call:
             self.deadline.check()
         self.bill.begin()
         try:
-            if self.kept is not None:
+            if self.kept is not None and self.kept.places.kept.is_slow:
                 # In a thread: a database takes a while, and other calls go on meanwhile.
                 await asyncio.to_thread(self.kept.sending)
+            elif self.kept is not None:
+                self.kept.sending()
             received = await self._send()
             # Requests of fallbacks were sent all the same; `begin` has counted the first.
             if isinstance(received, Received):

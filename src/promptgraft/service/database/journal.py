@@ -40,6 +40,8 @@ class SqlJournal(Journal):
         JournalCorruptError: the lines are not those that were written.
     """
 
+    is_slow = True
+
     def __init__(self, database: Database, job: int, *, fence: int) -> None:
         self._database, self._job, self._fence = database, job, fence
         self._positions: dict[str, int] = {}
