@@ -365,7 +365,7 @@ def docs_command(page: str, *, as_json: bool) -> None:
     """
     top = shipped("README.md").parent
     folders = (shipped(name) for name in ("docs", "specs", "examples"))
-    files = [top / "README.md", *(file for folder in folders for file in folder.rglob("*.md"))]
+    files = [*top.glob("*.md"), *(file for folder in folders for file in folder.rglob("*.md"))]
     pages = {file.relative_to(top).as_posix(): file for file in sorted(files)}
     places = [normpath(place) for place in (page, f"docs/{page}")]
     pages_found = [

@@ -103,7 +103,7 @@ def imported(point: EntryPoint, noun: str) -> Offer:
     Raises:
         ConfigError: it cannot be imported.
     """
-    where = f'{noun} `{point.name}`: the entry point "{point.value}"'
+    where = f"{noun} `{point.name}`: the entry point {point.value!r}"
     try:
         return Offer(point.load(), where)
     except (ImportError, AttributeError) as error:

@@ -25,10 +25,10 @@ class GepaOptimizer(Optimizer):
     def __init__(
         self, context: OptimizationContext, config: GepaConfig, *, optimizer_config: None = None
     ) -> None:
-        given: object = optimizer_config
-        if given is not None:
+        settings: object = optimizer_config  # users may pass anything
+        if settings is not None:
             raise ConfigError(
-                f"optimizer_config: expected None, found {shown(given)}; GepaConfig has every "
+                f"optimizer_config: expected None, found {shown(settings)}; GepaConfig has every "
                 "setting"
             )
         super().__init__(context, config)
