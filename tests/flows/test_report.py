@@ -38,7 +38,7 @@ def test_the_report_draws_the_nodes_with_what_was_found_out_of_them(improved: Pa
     assert nodes["area"].blamed is None
     assert sum(node.accepted for node in view.nodes) == len(data.candidates) - 1
     page = render(data)
-    assert '<a href="#graph">Graph</a>' in page
+    assert '<section id="graph"' in page
     assert page.count("<rect class=") == 4
     assert re.search(r"<h5>2 \w+ <span class=\"quiet\">after 1</span></h5>", page)
 
@@ -102,4 +102,4 @@ def test_a_loop_is_drawn_back_below_the_boxes(improved: Path) -> None:
 def test_a_run_without_steps_has_no_graph(improved: Path) -> None:
     data = attrs.evolve(data_of(improved), answers={}, unseen={})
     assert graph_view(data) is None
-    assert 'href="#graph"' not in render(data)
+    assert '<section id="graph"' not in render(data)

@@ -6,6 +6,8 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import attrs
+
 from promptgraft.adapters.base import (
     GIVE_PRICES,
     MeteredAdapter,
@@ -23,6 +25,7 @@ from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case, Metric
+from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.serde import HexDigest, did_you_mean, digest, unstructure
 from promptgraft.ground.text import listed
 from promptgraft.prompt.template import Prompt
@@ -81,9 +84,12 @@ def check_answering(
     """
     if not isinstance(subject, Prompt) or adapter is None or not examples:
         return
+    # Copies, because what decides whether a section is shown may modify what is bound.
+    bound = isolated(subject.params, where=f"prompt `{subject.template.key}`: bound parameters")
+    prompt = attrs.evolve(subject, params=bound).bind(*examples[0].copy().params)
     # A block that does not render scores 0, as it does in the run.
     with contextlib.suppress(CandidateError):
-        check_serves(adapter, subject.bind(*examples[0].params).render())
+        check_serves(adapter, prompt.render())
 
 
 def models_asked(
