@@ -276,3 +276,16 @@ def test_values_behind_aliases_are_counted_before_they_are_used() -> None:
     assert len(noted) == 1
     assert "expected at most 10,000 iterations in all, found" in noted[0]
     assert budget.spent("iterations") <= 10_000
+
+
+@pytest.mark.parametrize("text", [TEXT, "a: [1\nb: 2\n", "a: 1\na: 2\n", "x: \x00"])
+def test_without_libyaml_a_text_is_read_as_with_it(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> tuple[YamlDocument | None, list[int]]:
+        lines: list[int] = []
+        return read_yaml(text, lambda line, _: lines.append(line)), lines
+
+    with_it = read()
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    assert read() == with_it

@@ -103,8 +103,11 @@ def read_foreign_yaml(text: str, note: Note, budget: WorkBudget) -> YamlDocument
 def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
     import yaml
 
+    # PyYAML that was built on a machine without libyaml has only the slower one.
+    loader: type[yaml.SafeLoader | yaml.CSafeLoader]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        for event in yaml.parse(text, Loader=loader):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
