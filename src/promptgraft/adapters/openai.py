@@ -21,7 +21,9 @@ from promptgraft.adapters.calling.schemas import (
     with_object_root,
 )
 from promptgraft.adapters.calling.turns import (
+    CacheTokens,
     Finish,
+    ThoughtTokens,
     Tokens,
     ToolAnswer,
     ToolRequest,
@@ -193,7 +195,7 @@ class ChatWire:
         # The presence of calls decides: compatible servers send `stop` beside them.
         finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
         usage = counted_in(_Tokens, answer.usage)
-        details = usage.prompt_tokens_details or _Details()
+        details = usage.prompt_tokens_details or CacheTokens()
         return Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
@@ -206,7 +208,8 @@ class ChatWire:
                 usage.completion_tokens,
                 cached=details.cached_tokens or 0,
                 written=details.cache_write_tokens or 0,
-                reasoning=(usage.completion_tokens_details or _Thought()).reasoning_tokens or 0,
+                reasoning=(usage.completion_tokens_details or ThoughtTokens()).reasoning_tokens
+                or 0,
             ),
             cache_write_tokens=details.cache_write_tokens or 0,
             model=answer.model or self.model,
@@ -257,20 +260,11 @@ class _Choice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct, frozen=True):
-    cached_tokens: Tokens | None = None
-    cache_write_tokens: Tokens | None = None
-
-
-class _Thought(msgspec.Struct, frozen=True):
-    reasoning_tokens: Tokens | None = None
-
-
 class _Tokens(msgspec.Struct, frozen=True):
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Thought | None = None
+    prompt_tokens_details: CacheTokens | None = None
+    completion_tokens_details: ThoughtTokens | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):

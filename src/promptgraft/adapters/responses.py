@@ -11,7 +11,9 @@ import msgspec
 from promptgraft.adapters.calling.parts import check_seen, responses_content
 from promptgraft.adapters.calling.schemas import SchemaRules, native_schema, with_object_root
 from promptgraft.adapters.calling.turns import (
+    CacheTokens,
     Finish,
+    ThoughtTokens,
     Tokens,
     ToolAnswer,
     ToolRequest,
@@ -148,8 +150,8 @@ class ResponsesWire:
         finish, reason = _finish(answer, refusal=refusal)
         requests = tuple(_request(item) for item in items if item.type == "function_call")
         usage = counted_in(_Tokens, answer.usage)
-        read = usage.input_tokens_details or _Read()
-        thought = usage.output_tokens_details or _Thought()
+        read = usage.input_tokens_details or CacheTokens()
+        thought = usage.output_tokens_details or ThoughtTokens()
         written = read.cache_write_tokens or 0
         return Turn(
             text=refusal or _text_in(items, "output_text"),
@@ -178,20 +180,11 @@ class ResponsesWire:
         return extended(request, turn, [_reply(answer) for answer in answers], field="input")
 
 
-class _Read(msgspec.Struct, frozen=True):
-    cached_tokens: Tokens | None = None
-    cache_write_tokens: Tokens | None = None
-
-
-class _Thought(msgspec.Struct, frozen=True):
-    reasoning_tokens: Tokens | None = None
-
-
 class _Tokens(msgspec.Struct, frozen=True):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
-    input_tokens_details: _Read | None = None
-    output_tokens_details: _Thought | None = None
+    input_tokens_details: CacheTokens | None = None
+    output_tokens_details: ThoughtTokens | None = None
 
 
 class _Incomplete(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from anthropic.types.message_create_params import MessageCreateParamsNonStreamin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_prompts import SOURCE, in_memory, write_all
+from adapters.wire_world import check_overrides_reach, noted, sent
+from agent_prompts import SOURCE
 from promptgraft.adapters.anthropic import (
     AnthropicAdapter,
     AnthropicProfile,
@@ -21,7 +23,6 @@ from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
-from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
 from servers.shapes import misfit
 
@@ -31,11 +32,6 @@ NATIVE = AnthropicProfile(structured_output="native", prompt_caching=True)
 def wire(profile: AnthropicProfile = NATIVE, **options: Any) -> AnthropicWire:
     options = {"max_output_tokens": 9, **options}
     return AnthropicAdapter("m", api_key="unused", profile=profile, **options).wire
-
-
-def sent(body: JsonObject) -> Any:
-    """Return a body as it comes out of the JSON that is sent."""
-    return json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8"))
 
 
 def answer(*content: JsonObject, stop: str | None = "end_turn", **usage: int) -> JsonObject:
@@ -106,16 +102,8 @@ def test_models_that_sample_take_a_temperature(model: str, taken: bool) -> None:
         made(temperature=2)
 
 
-def stable() -> Prompt[Any]:
-    sections = [
-        MarkdownSection(title="Rules", key="rules", template="Be kind."),
-        MarkdownSection(title="Note", key="note", template="$note"),
-    ]
-    return Prompt(PromptTemplate(ns="n", key="k", sections=sections))
-
-
 def test_what_never_changes_is_marked_to_be_cached() -> None:
-    rendered = stable().bind({"note": "x"}).render()
+    rendered = noted("x")
     block: JsonObject = {"type": "text", "text": "## Rules\n\nBe kind."}
     assert wire().open(rendered)["system"] == [{**block, "cache_control": {"type": "ephemeral"}}]
     assert wire(AnthropicProfile()).open(rendered)["system"] == [block]
@@ -124,39 +112,21 @@ def test_what_never_changes_is_marked_to_be_cached() -> None:
 
 
 @pytest.mark.parametrize("profile", [NATIVE, AnthropicProfile()], ids=["native", "text"])
-def test_every_override_reaches_the_request(profile: AnthropicProfile, tmp_path: Any) -> None:
-    store = in_memory(tmp_path)
-    write_all(store, SOURCE.prompt(store))
-    body = wire(profile).open(SOURCE.prompt(store).render())
-    assert misfit(MessageCreateParamsNonStreaming, body) is None
-    text = json.dumps(body)
-    for words in (
-        "Review Python code well.",
-        "Search every file.",
-        "A word of the code.",
-        "FIXME",
-        "Find injected SQL.",
-        "Find leaked keys.",
-        "How urgent it is.",
-        "urgency",
-        "Can wait.",
-    ):
-        assert words in text, words
-    assert "Find cross-site scripting." not in text
-    assert text.count("FIXME") == 1
+def test_every_override_reaches_the_request(profile: AnthropicProfile, tmp_path: Path) -> None:
+    check_overrides_reach(wire(profile), MessageCreateParamsNonStreaming, tmp_path)
 
 
 @settings(max_examples=50)
 @given(st.text())
 def test_any_text_survives_into_the_body(text: str) -> None:
-    body = wire().open(stable().bind({"note": text}).render())
+    body = wire().open(noted(text))
     content = sent(body)["messages"][0]["content"]
     shown = text.strip("\n")
     assert content == (f"## Note\n\n{shown}" if shown else "## Note")
 
 
 def test_half_characters_are_replaced() -> None:
-    body = wire().open(stable().bind({"note": "a\ud800b \ud83d\ude00"}).render())
+    body = wire().open(noted("a\ud800b \ud83d\ude00"))
     assert body["messages"] == [{"role": "user", "content": "## Note\n\na\ufffdb \U0001f600"}]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -12,7 +11,8 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.responses import Response
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from agent_prompts import SOURCE, in_memory, write_all
+from adapters.wire_world import check_overrides_reach, noted, sent
+from agent_prompts import SOURCE
 from promptgraft import MarkdownSection, OpenAIAdapter, Prompt, PromptTemplate, Session
 from promptgraft.adapters import responses
 from promptgraft.adapters.base import ModelCalled, Usage
@@ -37,11 +37,6 @@ def wire(profile: OpenAIProfile = NATIVE, **options: Any) -> ResponsesWire:
     adapter = OpenAIAdapter("m", api="responses", api_key="unused", profile=profile, **options)
     assert isinstance(adapter.wire, ResponsesWire)
     return adapter.wire
-
-
-def sent(body: JsonObject) -> Any:
-    """Return a body as it comes out of the JSON that is sent."""
-    return json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8"))
 
 
 def said(text: str, **further: Json) -> JsonObject:
@@ -77,14 +72,6 @@ def answer(*output: Json, **further: Json) -> JsonObject:
 def call(number: int, arguments: str = "{}") -> JsonObject:
     named: JsonObject = {"call_id": f"call_{number}", "name": "search", "arguments": arguments}
     return {"type": "function_call", "id": f"fc_{number}", "status": "completed", **named}
-
-
-def noted(note: str) -> Any:
-    sections = [
-        MarkdownSection(title="Rules", key="rules", template="Be kind."),
-        MarkdownSection(title="Note", key="note", template="$note"),
-    ]
-    return Prompt(PromptTemplate(ns="n", key="k", sections=sections)).bind({"note": note}).render()
 
 
 def test_a_prompt_becomes_a_documented_request() -> None:
@@ -135,25 +122,7 @@ def test_what_is_not_set_is_not_sent() -> None:
 
 @pytest.mark.parametrize("profile", [NATIVE, OpenAIProfile()], ids=["native", "text"])
 def test_every_override_reaches_the_request(profile: OpenAIProfile, tmp_path: Path) -> None:
-    store = in_memory(tmp_path)
-    write_all(store, SOURCE.prompt(store))
-    body = wire(profile).open(SOURCE.prompt(store).render())
-    assert misfit(ResponseCreateParamsNonStreaming, body) is None
-    text = json.dumps(body)
-    for words in (
-        "Review Python code well.",
-        "Search every file.",
-        "A word of the code.",
-        "FIXME",
-        "Find injected SQL.",
-        "Find leaked keys.",
-        "How urgent it is.",
-        "urgency",
-        "Can wait.",
-    ):
-        assert words in text, words
-    assert "Find cross-site scripting." not in text
-    assert text.count("FIXME") == 1
+    check_overrides_reach(wire(profile), ResponseCreateParamsNonStreaming, tmp_path)
 
 
 @pytest.mark.parametrize(

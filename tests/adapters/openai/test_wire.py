@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-from agent_prompts import SOURCE, in_memory, write_all
+from adapters.wire_world import check_overrides_reach, noted, sent
+from agent_prompts import SOURCE
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
 from promptgraft.adapters.openai import ChatWire, OpenAIAdapter, OpenAIProfile, profile_of
 from promptgraft.ground.serde import Json
-from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
 from servers.shapes import misfit
 
@@ -27,11 +26,6 @@ def wire(profile: OpenAIProfile = NATIVE, **options: Any) -> ChatWire:
     adapter = OpenAIAdapter("m", api="chat", api_key="unused", profile=profile, **options)
     assert isinstance(adapter.wire, ChatWire)
     return adapter.wire
-
-
-def sent(body: JsonObject) -> Any:
-    """Return a body as it comes out of the JSON that is sent."""
-    return json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8"))
 
 
 def answer(reason: str | None = "stop", **message: Json) -> JsonObject:
@@ -53,14 +47,6 @@ def answer(reason: str | None = "stop", **message: Json) -> JsonObject:
 def call(number: int, arguments: str = "{}") -> JsonObject:
     function: JsonObject = {"name": "search", "arguments": arguments}
     return {"id": f"call_{number}", "type": "function", "function": function}
-
-
-def noted(note: str) -> Any:
-    sections = [
-        MarkdownSection(title="Rules", key="rules", template="Be kind."),
-        MarkdownSection(title="Note", key="note", template="$note"),
-    ]
-    return Prompt(PromptTemplate(ns="n", key="k", sections=sections)).bind({"note": note}).render()
 
 
 def test_a_prompt_becomes_a_documented_request() -> None:
@@ -113,25 +99,7 @@ def test_the_limit_has_the_name_that_the_model_knows() -> None:
 
 @pytest.mark.parametrize("profile", [NATIVE, OpenAIProfile()], ids=["native", "text"])
 def test_every_override_reaches_the_request(profile: OpenAIProfile, tmp_path: Path) -> None:
-    store = in_memory(tmp_path)
-    write_all(store, SOURCE.prompt(store))
-    body = wire(profile).open(SOURCE.prompt(store).render())
-    assert misfit(CompletionCreateParamsNonStreaming, body) is None
-    text = json.dumps(body)
-    for words in (
-        "Review Python code well.",
-        "Search every file.",
-        "A word of the code.",
-        "FIXME",
-        "Find injected SQL.",
-        "Find leaked keys.",
-        "How urgent it is.",
-        "urgency",
-        "Can wait.",
-    ):
-        assert words in text, words
-    assert "Find cross-site scripting." not in text
-    assert text.count("FIXME") == 1
+    check_overrides_reach(wire(profile), CompletionCreateParamsNonStreaming, tmp_path)
 
 
 @settings(max_examples=50)

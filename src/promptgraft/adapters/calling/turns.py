@@ -144,6 +144,19 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 """A token count; a negative or absurd one makes the price of the answer unknown."""
 
 
+class CacheTokens(msgspec.Struct, frozen=True):
+    """The parts of the input that OpenAI's cache was read and written for."""
+
+    cached_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
+
+
+class ThoughtTokens(msgspec.Struct, frozen=True):
+    """The part of the output of OpenAI's models that is not shown."""
+
+    reasoning_tokens: Tokens | None = None
+
+
 def counted_in(kind: type[T], usage: object) -> T:
     """Return the token counts of an answer; none if they are missing or cannot be read.
 
