@@ -427,10 +427,10 @@ def evaluated(
         places.kept.begin()
     if places is not None and places.kept.holds_any:
         question = _question_of(adapter, prompt.render())
-        kept = _recalled(prompt, places.kept.find(place, question), place, session)
-        if kept is not None:
-            return kept
-    taken = 0 if places is None else places.taken
+        recalled = _recalled(prompt, places.kept.find(place, question), place, session)
+        if recalled is not None:
+            return recalled
+    places_taken = 0 if places is None else places.taken
     tags = session.tags
     example = tags.get("example") or tags.get("case")
     scope = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
@@ -465,7 +465,7 @@ def evaluated(
             "`promptgraft.adapters.base.answered` builds one"
         )
     # Unless it has made calls that are kept themselves, such as those of a model that it wraps.
-    if places is not None and places.taken == taken:
+    if places is not None and places.taken == places_taken:
         places.kept.keep(place, partial(_kept_answer, adapter, response, events))
     return response
 
@@ -480,7 +480,7 @@ def kept_whole(adapter: ProviderAdapter) -> bool:
 
 
 def _question_of(adapter: ProviderAdapter, rendered: RenderedPrompt[object]) -> HexDigest:
-    tools = [[one.tool.name, one.description, one.param_descriptions] for one in rendered.tools]
+    tools = [[tool.tool.name, tool.description, tool.param_descriptions] for tool in rendered.tools]
     return digest([adapter_identity(adapter), rendered.text, rendered.output_schema, tools])
 
 
@@ -493,15 +493,15 @@ def _kept_answer(
     if len(rendered) != 1 or len(events) != len(calls) + 2:
         return None  # it called tools, asked several prompts, or told of something else
     usage = attrs.astuple(response.usage)
-    told: dict[str, Json] = {
+    answer_json: dict[str, Json] = {
         "text": response.text,
         "usage": [*usage],
         "finish_reason": response.finish_reason,
     }
-    if _made_again(rendered[0], told, Session()) != response:
+    if _made_again(rendered[0], answer_json, Session()) != response:
         return None  # parsed in a way of its own
     plain: list[Json] = [called_to_json(call) for call in calls]
-    return _question_of(adapter, rendered[0]), {"calls": plain, "response": told}
+    return _question_of(adapter, rendered[0]), {"calls": plain, "response": answer_json}
 
 
 def _made_again(

@@ -373,9 +373,9 @@ class OpenAIAdapter(ModelAdapter):
 
     @property
     def identity(self) -> str:
-        said = super().identity
+        parent_identity = super().identity
         # Listed only where it is used, so that runs from before it was known can be resumed.
-        return f"{said} api=responses" if self._uses_responses else said
+        return f"{parent_identity} api=responses" if self._uses_responses else parent_identity
 
     @property
     def longest_answer(self) -> int | None:
@@ -390,12 +390,12 @@ class OpenAIAdapter(ModelAdapter):
                 thoughts = options.get("reasoning")
                 further = thoughts if isinstance(thoughts, dict) else {}
                 options["reasoning"] = {**further, "effort": self.effort}
-            known = self._known
+            profile = self._known
             return ResponsesWire(
                 model=self.model,
-                rules=known.rules,
-                sees=known.sees,
-                cache_breakpoints=known.cache_breakpoints,
+                rules=profile.rules,
+                sees=profile.sees,
+                cache_breakpoints=profile.cache_breakpoints,
                 options=options,
             )
         options = {
@@ -417,18 +417,18 @@ class OpenAIAdapter(ModelAdapter):
 
     def _filled(self, options: JsonObject) -> JsonObject:
         """Return the options that are set, and the further fields."""
-        known = {name: value for name, value in options.items() if value is not None}
-        return {**known, **self._further_fields}
+        values_set = {name: value for name, value in options.items() if value is not None}
+        return {**values_set, **self._further_fields}
 
     @property
     def _known(self) -> OpenAIProfile:
         if self.profile is not None:
             return self.profile.seeing(self.vision)
-        known = profile_of(self.model, effort=self.effort).seeing(self.vision)
-        if known.cache_breakpoints and not self._has_own_address:
+        profile = profile_of(self.model, effort=self.effort).seeing(self.vision)
+        if profile.cache_breakpoints and not self._has_own_address:
             # Compatible servers may refuse the marks, and without them nothing is cached.
-            return attrs.evolve(known, cache_breakpoints=False, cached_from=0)
-        return known
+            return attrs.evolve(profile, cache_breakpoints=False, cached_from=0)
+        return profile
 
     @property
     def _has_own_address(self) -> bool:

@@ -171,8 +171,8 @@ class ResponsesWire:
         )
 
     def stable(self, body: JsonObject) -> Json:
-        asked = body.get("input")
-        first = asked[0] if isinstance(asked, list) and asked else None
+        input_items = body.get("input")
+        first = input_items[0] if isinstance(input_items, list) and input_items else None
         is_system = isinstance(first, dict) and first.get("role") == "developer"
         return [body.get("tools"), body.get("instructions"), first if is_system else None]
 

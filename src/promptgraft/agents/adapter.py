@@ -185,10 +185,10 @@ class _Playing:
         """Ask turn by turn and return the last answer."""
         case, history = self.case, list[PastTurn]()
         is_alone = not case.turns and case.scenario is None
-        asked: Input = case.turns[0].user if case.turns else case.input
+        first_message: Input = case.turns[0].user if case.turns else case.input
         while True:
-            query = text_of_query(asked)
-            answer = self.ask(query, tuple(history), content=_content_of(asked, query))
+            query = text_of_query(first_message)
+            answer = self.ask(query, tuple(history), content=_content_of(first_message, query))
             if is_alone:
                 return answer
             judged = Answer(
@@ -200,8 +200,8 @@ class _Playing:
             )
             self.call.session.dispatch(TurnAnswered(query=query, answer=judged))
             history.append(PastTurn(query=query, answer=answer.text))
-            asked = self.next_query(history)
-            if not asked:
+            first_message = self.next_query(history)
+            if not first_message:
                 return answer
 
     def next_query(self, history: Sequence[PastTurn]) -> str | Content:
@@ -407,10 +407,10 @@ def rehearse(
     spent: list[Spending] = []
     error: AgentFaultError | ProviderError | None = None
     for case in list(cases)[:MOST_CALLS]:
-        asked = _first_turn(prompt, case)
+        first_turn = _first_turn(prompt, case)
         session = watch.session(tags={"scope": "rehearsal", "example": case.id}, deadline=deadline)
         try:
-            watch.call(evaluated, lenient, asked, session=session, deadline=deadline)
+            watch.call(evaluated, lenient, first_turn, session=session, deadline=deadline)
         # Another case would be refused as well.
         except PermanentProviderError:
             raise

@@ -63,9 +63,11 @@ def _as_command(command: Sequence[str]) -> tuple[str, ...]:
 def _as_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
     if names is None:
         return None
-    found: object = names
-    if isinstance(found, str) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"only: expected a list of names such as ['HOME'], found {shown(found)}")
+    names_object: object = names
+    if isinstance(names_object, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"only: expected a list of names such as ['HOME'], found {shown(names_object)}"
+        )
     for name in names:
         ENVIRONMENT_NAME.hold("only", name)
     return tuple(names)
@@ -176,31 +178,31 @@ class CommandAgent(Templated):
             )
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        with self._with_paths(call) as given:
-            return self._asked(query, given)
+        with self._with_paths(call) as call_with_paths:
+            return self._asked(query, call_with_paths)
 
     def _asked(self, query: str, call: AgentCall) -> AgentAnswer:
         secrets = self._secrets
-        arguments = [one.text(query, call) for one in self._arguments]
-        env = {name: one.text(query, call) for name, one in self._variables.items()}
+        arguments = [argument.text(query, call) for argument in self._arguments]
+        env = {name: variable.text(query, call) for name, variable in self._variables.items()}
         # `Popen` raises ValueError for them, and OSError for all else that cannot be started.
-        if any("\0" in one for one in (*arguments, *env.values())):
+        if any("\0" in argument for argument in (*arguments, *env.values())):
             raise AgentFaultError("a command cannot be given a text with a NUL character")
         ends = sooner(call.deadline, self.timeout)
         folder = call.folder if self.in_copy and call.folder is not None else self.cwd
-        found = _run(arguments, cwd=folder, env={**self._inherited(), **env}, ends=ends)
-        if found.is_late:
+        outcome = _run(arguments, cwd=folder, env={**self._inherited(), **env}, ends=ends)
+        if outcome.is_late:
             if call.deadline is not None:
                 call.deadline.check()
             raise too_late(self.name, self.timeout)
-        output = hidden(found.output.decode("utf-8", "replace"), secrets)
-        if found.is_too_long:
+        output = hidden(outcome.output.decode("utf-8", "replace"), secrets)
+        if outcome.is_too_long:
             raise AgentFaultError(f"the agent wrote more than {LONGEST_OUTPUT:,} bytes")
-        if found.code:
-            told = hidden(found.errors.decode("utf-8", "replace"), secrets)
-            said = clip(" ".join((told or output).split()), LONGEST_SHOWN, around=" ")
-            how = _ended(found.code)
-            raise AgentFaultError(f"the agent {how}{f': {said}' if said else ''}")
+        if outcome.code:
+            errors_shown = hidden(outcome.errors.decode("utf-8", "replace"), secrets)
+            message = clip(" ".join((errors_shown or output).split()), LONGEST_SHOWN, around=" ")
+            how = _ended(outcome.code)
+            raise AgentFaultError(f"the agent {how}{f': {message}' if message else ''}")
         return self._answer_in(output.removesuffix("\n"))
 
     def _inherited(self) -> dict[str, str]:
@@ -208,8 +210,8 @@ class CommandAgent(Templated):
         if self.only is None:
             return {name: value for name, value in os.environ.items() if name not in KEY_OWNERS}
         # The command is started by a shell, which must find it.
-        kept = {"PATH", *self.only}
-        return {name: value for name, value in os.environ.items() if name in kept}
+        inherited_names = {"PATH", *self.only}
+        return {name: value for name, value in os.environ.items() if name in inherited_names}
 
 
 def _ended(code: int) -> str:

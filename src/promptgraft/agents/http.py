@@ -126,12 +126,12 @@ class HttpAgent(Templated):
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
         secrets = self._secrets
-        with self._with_paths(call) as given:
-            return self._asked(query, given, secrets)
+        with self._with_paths(call) as call_with_paths:
+            return self._asked(query, call_with_paths, secrets)
 
     def _asked(self, query: str, call: AgentCall, secrets: tuple[str, ...]) -> AgentAnswer:
         body = self._body.filled(query, call)
-        headers = {name: one.text(query, call) for name, one in self._headers.items()}
+        headers = {name: header.text(query, call) for name, header in self._headers.items()}
         if not is_unicode(body):
             raise AgentFaultError("a request cannot contain a lone surrogate")
         for name, value in headers.items():
@@ -149,15 +149,17 @@ class HttpAgent(Templated):
                 call.deadline.check()
             if ends.expired:
                 raise too_late(self.name, self.timeout) from None
-            said = hidden(f"{type(error).__name__}: {error}", secrets)
-            raise TransientProviderError(f"agent `{self.name}` cannot be reached: {said}") from None
+            message = hidden(f"{type(error).__name__}: {error}", secrets)
+            raise TransientProviderError(
+                f"agent `{self.name}` cannot be reached: {message}"
+            ) from None
         if len(reply) > LONGEST_BODY:
             raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")
         text = hidden(reply.decode("utf-8", "replace"), secrets)
         if _OK <= status < _REDIRECT:
             return self._answer_in(text)
-        said = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
-        raise refusal_of(self.name, status, said)
+        message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
+        raise refusal_of(self.name, status, message)
 
 
 LONGEST_BODY = 10_000_000

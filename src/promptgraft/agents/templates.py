@@ -165,7 +165,7 @@ class Templated(ABC):
     @property
     def takes_files(self) -> bool:
         """Whether it is given the images and files of a query, and not only their names."""
-        return any(one.names(place) for one in self._templates for place in _FILES)
+        return any(template.names(place) for template in self._templates for place in _FILES)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -175,7 +175,9 @@ class Templated(ABC):
     @property
     def _secret_names(self) -> tuple[str, ...]:
         """The variables whose values are blanked in messages and answers."""
-        return tuple(dict.fromkeys(name for one in self._templates for name in one.variables))
+        return tuple(
+            dict.fromkeys(name for template in self._templates for name in template.variables)
+        )
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -185,7 +187,7 @@ class Templated(ABC):
     def _with_paths(self, call: AgentCall) -> Iterator[AgentCall]:
         """Give the files of a call that are in memory a path until its end, if paths are named."""
         in_memory = [file for file in call.files if file.data is not None]
-        if not in_memory or not any(one.names("files") for one in self._templates):
+        if not in_memory or not any(template.names("files") for template in self._templates):
             yield call
             return
         with temporary_folder() as folder:

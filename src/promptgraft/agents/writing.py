@@ -321,8 +321,8 @@ class SourceWriter:
         except (OSError, CallerError) as error:
             failed = why_not(begun[-1], error) if begun else str(error)
             unsettled = self._take_back(record)
-            left = f"not put back: {unsettled}" if unsettled else "every text is as it was"
-            raise ConfigError(f"{failed}; {left}") from error
+            consequence = f"not put back: {unsettled}" if unsettled else "every text is as it was"
+            raise ConfigError(f"{failed}; {consequence}") from error
         # Any other death is settled by the next process; this one still has the time.
         except KeyboardInterrupt:
             self._take_back(record)

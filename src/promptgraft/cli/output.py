@@ -241,8 +241,8 @@ def _wrapped(pieces: Sequence[_Piece], width: int | None) -> Iterator[list[_Piec
                 yield row
                 indent: _Piece = (_INDENT, None)
                 row, used = [indent], len(_INDENT)
-            shown = word.lstrip() if is_over else word
-            row.append((shown, color))
-            used += len(shown)
+            word_shown = word.lstrip() if is_over else word
+            row.append((word_shown, color))
+            used += len(word_shown)
     if row:
         yield row

@@ -171,8 +171,8 @@ def check_command(
 
     path = project_path(project)
     checked = check_without_code(path) if no_code else check_project(path)
-    found = checked.project
-    probed = probe_agent(found) if is_probed and found is not None else None
+    checked_project = checked.project
+    probed = probe_agent(checked_project) if is_probed and checked_project is not None else None
     return _show_check(path, checked, probed, as_json=as_json)
 
 
@@ -213,7 +213,7 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
         elif not checked.faults:
             screen.line(f"{path} has no faults in what was checked without code", bold=True)
         probe = () if probed is None else (probed.line,)
-        told = {
+        document = {
             "protected": checked.protected,
             "note": checked.notes,
             "probe": probe,
@@ -221,7 +221,7 @@ def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json:
             "warning": checked.warnings,
             "not checked": checked.unchecked,
         }
-        for kind, line in ((kind, line) for kind, lines in told.items() for line in lines):
+        for kind, line in ((kind, line) for kind, lines in document.items() for line in lines):
             color = "yellow" if kind in ("warning", "not checked") else None
             screen.line(f"{kind}: {line}", color=color)
     if checked.faults:
@@ -255,27 +255,27 @@ def plan_command(
     """
     from promptgraft.project.running import loaded
 
-    made: Probe | None = None
-    with loaded(target, project, to_plan=probe is None) as found:
-        name = found.job.name
-        kept_in = runs_of(found.runs, runs=runs, project=project)
+    probe_made: Probe | None = None
+    with loaded(target, project, to_plan=probe is None) as loaded_run:
+        name = loaded_run.job.name
+        kept_in = runs_of(loaded_run.runs, runs=runs, project=project)
         if probe is None:
-            plan = found.plan()
+            plan = loaded_run.plan()
         else:
-            made = found.probed(probe, kept_in.root)
-            plan = made.plan
+            probe_made = loaded_run.probed(probe, kept_in.root)
+            plan = probe_made.plan
     if as_json:
-        print_json({"prompt": name, **plan.as_json(), "probe": _probe_json(made)})
+        print_json({"prompt": name, **plan.as_json(), "probe": _probe_json(probe_made)})
         return
     screen = Screen()
     _print_plan(screen, name, plan)
-    if made is not None:
+    if probe_made is not None:
         screen.line()
         screen.line(
-            f"probe: {counted(made.rollouts, 'test call')} for {dollars(made.cost)}, kept in run "
-            f"{made.folder.id}"
+            f"probe: {counted(probe_made.rollouts, 'test call')} for {dollars(probe_made.cost)}, "
+            f"kept in run {probe_made.folder.id}"
         )
-        print_next(screen, kept_in.command("resume", made.folder))
+        print_next(screen, kept_in.command("resume", probe_made.folder))
 
 
 def _probe_json(probe: Probe | None) -> dict[str, Json] | None:

@@ -165,11 +165,11 @@ def _is_message(value: Input) -> TypeGuard[str | Content]:
 def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
     """Return the values of a conversation: as one text, or its end apart from `context`."""
     before = [_said(message.speaker, message.text) for message in case.context]
-    others = [name for name in open_names if name not in {"context", *SHELL_NAMES}]
-    if _is_message(case.input) and len(others) == 1:
+    other_names = [name for name in open_names if name not in {"context", *SHELL_NAMES}]
+    if _is_message(case.input) and len(other_names) == 1:
         if len(open_names) > 1:
-            return _CaseInput({"context": _on_lines(before), others[0]: case.input})
-        return _CaseInput({others[0]: _on_lines([*before, _said(Speaker.USER, case.input)])})
+            return _CaseInput({"context": _on_lines(before), other_names[0]: case.input})
+        return _CaseInput({other_names[0]: _on_lines([*before, _said(Speaker.USER, case.input)])})
     raise ConfigError(
         "a case with a context needs one open placeholder for the conversation, or one beside "
         f"`context`, or `params` that say where it goes; open placeholders: "

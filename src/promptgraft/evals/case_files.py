@@ -127,8 +127,8 @@ class CaseFiles:
 
     def _at(self, place: str, kind: type[File], name: str = "", media_type: str = "") -> File:
         """Return the file at a path, a ``data:`` address or another address."""
-        if (found := from_data_url(place)) is not None:
-            return kind(data=found[0], name=name, media_type=media_type or found[1])
+        if (from_url := from_data_url(place)) is not None:
+            return kind(data=from_url[0], name=name, media_type=media_type or from_url[1])
         if "://" in place:
             return kind(url=place, name=name, media_type=media_type)
         return self._on_disk(place, kind, name)
@@ -213,8 +213,8 @@ def _of_anthropic(source: Mapping[Any, object], *, is_image: bool, name: str) ->
 
 
 def _word(value: Mapping[Any, object], key: str) -> str:
-    found = value.get(key)
-    return found if isinstance(found, str) else ""
+    word_value = value.get(key)
+    return word_value if isinstance(word_value, str) else ""
 
 
 def _text_in(value: Json) -> Json:

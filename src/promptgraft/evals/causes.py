@@ -71,8 +71,8 @@ def contradictions(cases: Iterable[Case]) -> str:
     for case in cases:
         count += 1
         if case.expected is not None and not isinstance(case.expected, list) and not case.turns:
-            asked = [case.input, [each.text for each in case.context], dict(case.state)]
-            by_question.setdefault(canonical_json(asked), []).append(case)
+            question = [case.input, [each.text for each in case.context], dict(case.state)]
+            by_question.setdefault(canonical_json(question), []).append(case)
     lost, pairs = 0, list[tuple[Case, Case]]()
     for group in by_question.values():
         labels = Counter(_folded(case.expected) for case in group)

@@ -193,11 +193,11 @@ def check_served(
 
     The first with each kind of file are tried too.
     """
-    asked = [params for params in bound if params]  # none where an answer is recorded
-    for place in kinds_of_files(asked):
+    params_bound = [params for params in bound if params]  # none where an answer is recorded
+    for place in kinds_of_files(params_bound):
         # A block that does not render scores 0, as in a run.
         with contextlib.suppress(CandidateError):
-            check_serves(adapter, prompt.bind(*asked[place]).render())
+            check_serves(adapter, prompt.bind(*params_bound[place]).render())
 
 
 def _checked(

@@ -64,7 +64,7 @@ class CaseFaults:
         cut = "…" if len(case_id) > _LONGEST_ID else ""
         named = f"`{case_id[:_LONGEST_ID]}{cut}`" if case_id else ""
         where = f"{place}: " if place else ""
-        text, kind = (" ".join(one.splitlines()) for one in (text, kind))
+        text, kind = (" ".join(text_of_fault.splitlines()) for text_of_fault in (text, kind))
         fault = _Fault(text, f"{where}case {named}: " if named else where, named or place)
         self._faults.setdefault(kind, []).append(fault)
 
@@ -77,10 +77,12 @@ class CaseFaults:
             if len(faults) <= _MOST_REPEATED:
                 yield from ((f"{fault.where}{fault.text}", 1) for fault in faults)
                 continue
-            first, *others = faults
-            is_same = all(fault.text == first.text for fault in others)
-            named = ", ".join(fault.name for fault in others[: _MOST_REPEATED - 1])
-            more = f"{'the same' if is_same else 'similar'} in {len(others):,} more: {named}, …"
+            first, *later_faults = faults
+            is_same = all(fault.text == first.text for fault in later_faults)
+            named = ", ".join(fault.name for fault in later_faults[: _MOST_REPEATED - 1])
+            more = (
+                f"{'the same' if is_same else 'similar'} in {len(later_faults):,} more: {named}, …"
+            )
             yield f"{first.where}{first.text}; {more}", len(faults)
 
     @property

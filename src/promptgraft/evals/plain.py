@@ -176,15 +176,15 @@ class PlainReader:
         for name, kind in _KINDS.items():
             if name in nodes and name != "turns":
                 conversation[name] = kind.read(nodes[name])
-        asked = nodes["input"].value if "input" in nodes else None
-        given: Input
-        if are_parts(asked):
-            given = CONTENT.read(nodes["input"])
-        elif isinstance(asked, list):
-            given = self._last_message(nodes["input"], conversation)
+        input_value = nodes["input"].value if "input" in nodes else None
+        value_given: Input
+        if are_parts(input_value):
+            value_given = CONTENT.read(nodes["input"])
+        elif isinstance(input_value, list):
+            value_given = self._last_message(nodes["input"], conversation)
         else:
-            given = self._input(node, nodes, rest) if turns == () else last.user
-            if turns == () and not self._whole and (given or "input" in nodes):
+            value_given = self._input(node, nodes, rest) if turns == () else last.user
+            if turns == () and not self._whole and (value_given or "input" in nodes):
                 self._forms["input" in nodes].append((line, case_id))
         kept_fields = {key: value[key] for key in value if key in self._keep}
         kept_fields |= conversation.pop("fields", None) or {}
@@ -192,7 +192,7 @@ class PlainReader:
             return None
         return Case(
             id=case_id,
-            input=given,
+            input=value_given,
             turns=turns if turns and len(turns) > 1 else (),
             fields=kept_fields,
             origin=origin,

@@ -197,8 +197,8 @@ class Splits(Shown):
                 name = _split_at((rank + offset) / len(ordered), shares)
                 chosen.update(dict.fromkeys(ids, name))
         faults.raise_all()
-        wanted = [name for name, share in shares.items() if share]
-        return _parted(dataset, chosen, _more_cases(len(dataset)), wanted)
+        names_wanted = [name for name, share in shares.items() if share]
+        return _parted(dataset, chosen, _more_cases(len(dataset)), names_wanted)
 
     def _card(self) -> Card:
         parts = self.parts()
@@ -216,12 +216,12 @@ class Splits(Shown):
 
 def question_digest(case: Case) -> HexDigest:
     """Return a digest of what a case asks, ignoring letter case and white space."""
-    asked: Json = [
+    question: Json = [
         asked_by(case),
         [[message.speaker.value, in_words(message.text)] for message in case.context],
         unstructure(case.state),
     ]
-    return asked_digest(asked)
+    return asked_digest(question)
 
 
 def asked_digest(asked: Json) -> HexDigest:

@@ -201,10 +201,10 @@ Content: TypeAlias = tuple[str | File, ...]
 
 def files_in(value: object) -> Iterator[File]:
     """Yield the images and files in a value, in order, each content once."""
-    seen: set[str] = set()
+    files_seen: set[str] = set()
     for file in _files_in(value):
-        if str(file) not in seen:
-            seen.add(str(file))
+        if str(file) not in files_seen:
+            files_seen.add(str(file))
             yield file
 
 

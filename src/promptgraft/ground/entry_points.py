@@ -92,9 +92,9 @@ def load(group: str, name: str, *, noun: str, own: Collection[str] = ()) -> Offe
         return imported(points[name], noun)
     from promptgraft.ground.serde import did_you_mean  # not for `promptgraft --help`
 
-    known = sorted({*own, *points})
-    there = f": there are {listed(known)}" if known else f": no package adds a {noun}"
-    raise ConfigError(f"unknown {noun} `{name}`{did_you_mean(name, known) or there}")
+    names_known = sorted({*own, *points})
+    there = f": there are {listed(names_known)}" if names_known else f": no package adds a {noun}"
+    raise ConfigError(f"unknown {noun} `{name}`{did_you_mean(name, names_known) or there}")
 
 
 def imported(point: EntryPoint, noun: str) -> Offer:

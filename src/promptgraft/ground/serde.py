@@ -189,10 +189,10 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     if size > _LONGEST_COMPARED:
         return ""
     alike = (
-        other
-        for other in islice(known, _MOST_LOOKED_AT)
-        if len(other) <= _LONGEST_COMPARED
-        and 2 * min(size, len(other)) >= cutoff * (size + len(other))
+        candidate
+        for candidate in islice(known, _MOST_LOOKED_AT)
+        if len(candidate) <= _LONGEST_COMPARED
+        and 2 * min(size, len(candidate)) >= cutoff * (size + len(candidate))
     )
     near = difflib.get_close_matches(word, islice(alike, _MOST_COMPARED), n=1, cutoff=cutoff)
     return near[0] if near else ""

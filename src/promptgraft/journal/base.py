@@ -117,10 +117,10 @@ def _parted(there: Json, here: Json) -> str:
     """Return how two values differ that begin in the same way."""
     if isinstance(there, list) and isinstance(here, list):
         at = _first_difference(there, here)
-        theirs, ours = (_short((one[at],) if at < len(one) else None) for one in (there, here))
+        theirs, ours = (_short((item[at],) if at < len(item) else None) for item in (there, here))
         if theirs != ours:
             return f"has {theirs} as item {at + 1} in the journal, {ours} here"
-    texts = [one if isinstance(one, str) else canonical_json(one) for one in (there, here)]
+    texts = [item if isinstance(item, str) else canonical_json(item) for item in (there, here)]
     start = max(0, _first_difference(*texts) - _BEFORE)
     theirs, ours = (shown(text[start:]) for text in texts)
     return f"has {theirs} from character {start + 1} on in the journal, {ours} here"
@@ -216,12 +216,15 @@ class Journal(ABC):
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> None:
         """Raise what :meth:`begin` would raise for another run, and change nothing."""
-        asked = decode_header(encode_header(fingerprint))
+        fingerprint_kept = decode_header(encode_header(fingerprint))
         with self._lock:
             self._check_open()
             if self._fingerprint is not None:
                 self._compare(
-                    asked, bounded(contents), reuse_scores=reuse_scores, translated=translated
+                    fingerprint_kept,
+                    bounded(contents),
+                    reuse_scores=reuse_scores,
+                    translated=translated,
                 )
 
     def _compare(
@@ -238,7 +241,7 @@ class Journal(ABC):
             recorded_contents=self._contents,
             asked_contents=contents,
         )
-        functions = [one for one in differing if one.startswith(f"`{FUNCTIONS}.")]
+        functions = [name for name in differing if name.startswith(f"`{FUNCTIONS}.")]
         if len(functions) < len(differing) or (functions and not reuse_scores):
             mend = "start a new run or restore what differs"
             if len(functions) == len(differing):

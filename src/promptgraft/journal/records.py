@@ -182,10 +182,10 @@ def header_contents(line: bytes) -> dict[str, dict[str, str]]:
 
     Raises as :func:`decode_header` does.
     """
-    found = _header(line)[1]
+    contents = _header(line)[1]
     return {
         name: {item: str(value) for item, value in items.items()}
-        for name, items in found.items()
+        for name, items in contents.items()
         if isinstance(items, dict)
     }
 

@@ -259,11 +259,11 @@ def _options(provider: str) -> Keys:
 def _model(provider: str, **options: object) -> ModelConfig:
     key, headers = options.pop("api_key", None), options.pop("headers", None)
     if provider in COMPATIBLE:
-        known = KNOWN[provider]
+        provider_known = KNOWN[provider]
         # A server at another address does not get the key of this one.
-        is_elsewhere = "base_url" in options or not known.keys
-        key = key or Secret(NO_KEY if is_elsewhere else f"${{{known.keys[0]}}}")
-        options, provider = {"base_url": known.address, **options}, "openai"
+        is_elsewhere = "base_url" in options or not provider_known.keys
+        key = key or Secret(NO_KEY if is_elsewhere else f"${{{provider_known.keys[0]}}}")
+        options, provider = {"base_url": provider_known.address, **options}, "openai"
     return ModelConfig(
         provider=provider,
         options=options,
@@ -363,8 +363,8 @@ def _read_text(node: Node, text: str) -> ModelConfig | None:
         # What may be a key is not repeated.
         is_name = provider in PROVIDERS or _MODEL_NAME.fullmatch(text)
         what = shown(text) if is_name and not looks_like_a_key(text) else "another text"
-        known = "" if near else f"; providers: {', '.join(sorted(PROVIDERS))}"
-        node.fault(f"expected `offline` or `PROVIDER/MODEL`, found {what}{near}{known}")
+        providers_known = "" if near else f"; providers: {', '.join(sorted(PROVIDERS))}"
+        node.fault(f"expected `offline` or `PROVIDER/MODEL`, found {what}{near}{providers_known}")
         return None
     return model
 

@@ -70,7 +70,7 @@ def names_read(prompt: Source) -> frozenset[str]:
         case str():
             return marker_names(prompt, BodySyntax.DOLLAR)
         case PromptTemplate():
-            return frozenset(name for _, one in prompt.walked for name in one.source.reads)
+            return frozenset(name for _, section in prompt.walked for name in section.source.reads)
         case Prompt():
             return names_read(prompt.template)
         case Mapping():

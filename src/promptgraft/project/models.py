@@ -102,7 +102,7 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     if config is None:
         provider = model.partition("/")[0]
         near = _with_provider(model) or did_you_mean(
-            provider, [other for other in PROVIDERS if other != provider]
+            provider, [provider_name for provider_name in PROVIDERS if provider_name != provider]
         )
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
@@ -173,17 +173,17 @@ def _refuse_foreign_host(config: ModelConfig) -> None:
     Raises:
         ConfigError: the file names neither a key nor a host of the provider.
     """
-    address, known = config.options.get("base_url"), KNOWN.get(config.provider, Provider())
+    address, provider = config.options.get("base_url"), KNOWN.get(config.provider, Provider())
     signed = any(name.lower() == "authorization" for name in config.headers)
-    if address is None or config.api_key is not None or signed or not known.hosts:
+    if address is None or config.api_key is not None or signed or not provider.hosts:
         return
     host = urlsplit(address.reveal() if isinstance(address, Secret) else str(address)).hostname
-    if known.owns(host or ""):
+    if provider.owns(host or ""):
         return
-    for name in filter(os.environ.get, known.keys):
+    for name in filter(os.environ.get, provider.keys):
         raise ConfigError(
-            f"base_url: {name} is sent to {known.hosts[0]} only, unless the file names it; write "
-            f"`api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"
+            f"base_url: {name} is sent to {provider.hosts[0]} only, unless the file names it; "
+            f"write `api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"
         )
 
 
@@ -296,8 +296,8 @@ class LateAdapter:
 
     @property
     def cached_from(self) -> int:
-        made = self._make()
-        return made.cached_from if isinstance(made, CachingAdapter) else 0
+        adapter = self._make()
+        return adapter.cached_from if isinstance(adapter, CachingAdapter) else 0
 
     @property
     def end(self) -> ModelEnd | None:
@@ -311,8 +311,8 @@ class LateAdapter:
 
     @property
     def sees(self) -> bool | None:
-        made = self._make()
-        return made.sees if isinstance(made, SeeingAdapter) else None
+        adapter = self._make()
+        return adapter.sees if isinstance(adapter, SeeingAdapter) else None
 
     def tokens_of_image(self, image: Image) -> int:
         return tokens_of_image(self._make(), image)

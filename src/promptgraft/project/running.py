@@ -200,7 +200,7 @@ class Runnable:
         job = self.job.within(attrs.evolve(self.job.context, executor=None))
         outcome = keep(folder, job, partial(run_job, listeners=(stop,), cancellation=cancellation))
         result = outcome.result
-        seen = seen_answers(
+        usage_seen = seen_answers(
             result.ledger,
             result.total_rollouts,
             where=f"as in the probe {folder.id}",
@@ -211,7 +211,7 @@ class Runnable:
             folder=folder,
             rollouts=result.total_rollouts,
             cost=result.total_cost,
-            plan=self.job.plan(seen=seen),
+            plan=self.job.plan(seen=usage_seen),
         )
 
     def make_folder(self, runs: Path) -> RunFolder:
@@ -230,14 +230,14 @@ def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
         if run.state is State.ENDED and run.prompt == prompt:
             record = read_run(run.folder)
             ended = record.ended
-            seen = seen_answers(
+            usage_seen = seen_answers(
                 () if ended is None else ended.ledger,
                 0 if ended is None else ended.rollouts,
                 where=f"as in run {run.id}",
                 record=record,
             )
-            if seen is not None:
-                return seen
+            if usage_seen is not None:
+                return usage_seen
     return None
 
 
@@ -258,7 +258,9 @@ def seen_answers(
         record: its record, for the nodes of a graph.
         is_probe: whether it is a probe of the present prompt.
     """
-    traces = [one.record.steps for one in islice(transcripts(record), _MOST_LOOKED_AT)]
+    traces = [
+        transcript.record.steps for transcript in islice(transcripts(record), _MOST_LOOKED_AT)
+    ]
     nodes = seen_nodes(traces) if any(traces) else {}
     uses = tuple(
         SeenUse(

@@ -71,5 +71,9 @@ def _recipient(config: ModelConfig) -> str:
             return f"{urlsplit(address).hostname}, from {variable}"
     if address is not None:
         return named_host(address) or "no valid host"
-    known = KNOWN.get(config.provider)
-    return known.hosts[0] if known and known.hosts else f"a host that {config.provider} chooses"
+    provider = KNOWN.get(config.provider)
+    return (
+        provider.hosts[0]
+        if provider and provider.hosts
+        else f"a host that {config.provider} chooses"
+    )

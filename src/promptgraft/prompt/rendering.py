@@ -86,12 +86,12 @@ class Bindings:
 
     def _refuse_unbound(self, name: str, section: MarkdownSection, path: SectionPath) -> None:
         """Raise a ``BindingError`` for a placeholder without a value, unless it is literal."""
-        alike = [known for known in self._all if known.casefold() == name.casefold()]
+        alike = [name_known for name_known in self._all if name_known.casefold() == name.casefold()]
         # Of a value in other letters it is a misspelled placeholder, not a variable of a shell.
         if name in section.source.written and not alike:
             return
         near = f" (did you mean `{alike[0]}`?)" if alike else did_you_mean(name, [*self._all])
-        bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
+        bound = ", ".join(f"`{name_known}`" for name_known in self._all) or "nothing"
         raise BindingError(
             f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`{near}; "
             f"bound values: {bound}; bind a parameter with that field"

@@ -221,9 +221,9 @@ def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object
     @functools.wraps(function)
     def called(*args: object, **named: object) -> object:
         first = int(hasattr(function, "jinja_pass_arg"))  # after the argument that Jinja passes
-        given = tuple(map(_listed, args[first:])) if name in _GROWING else args[first:]
-        charge(1 + sum(map(_length, given)) + _of_call(name, *given, **named))
-        return function(*args[:first], *given, **named)
+        values_counted = tuple(map(_listed, args[first:])) if name in _GROWING else args[first:]
+        charge(1 + sum(map(_length, values_counted)) + _of_call(name, *values_counted, **named))
+        return function(*args[:first], *values_counted, **named)
 
     return called
 

@@ -43,12 +43,12 @@ _ROLES_BY_WORD = {
 
 def without(spent: Iterable[Spending], others: Iterable[Spending]) -> list[Spending]:
     """Return the calls that are not among ``others``, whatever their role."""
-    left = Counter(map(_bill, others))
+    unmatched = Counter(map(_bill, others))
     remaining: list[Spending] = []
     for call in spent:
         bill = _bill(call)
-        if left[bill]:
-            left[bill] -= 1
+        if unmatched[bill]:
+            unmatched[bill] -= 1
         else:
             remaining.append(call)
     return remaining
@@ -107,7 +107,11 @@ class AnswerCalls:
             record = self._records.get(place)
             if record is None or record.digest != question:
                 # Calls that users make side by side may change places with each other.
-                same = (one for one in self._records.values() if one.digest == question)
+                same = (
+                    record_of_call
+                    for record_of_call in self._records.values()
+                    if record_of_call.digest == question
+                )
                 record = next(same, None)
             if record is None:
                 return None
@@ -171,7 +175,7 @@ class CallLog:
         # Without a lock: the sessions of one answer are made one after the other.
         answer = self._open.get(position)
         if answer is None:
-            records = {_place_of(one.key): one for one in self._kept(position)}
+            records = {_place_of(record.key): record for record in self._kept(position)}
             answer = self._open[position] = AnswerCalls(self, position, records)
         answer.sessions += 1
         places = Places(answer)
@@ -194,8 +198,10 @@ class CallLog:
         spent: list[Spending] = []
         for key in unfinished:
             self._charge_lost(key)
-            spent += [one for record in self._kept(key) for one in _spent_in(record)]
-            spent += [one for attempt in attempts_of(self._journal, key) for one in attempt]
+            spent += [spending for record in self._kept(key) for spending in _spent_in(record)]
+            spent += [
+                spending for attempt in attempts_of(self._journal, key) for spending in attempt
+            ]
         self._counted = frozenset(unfinished)
         return spent
 
@@ -210,11 +216,15 @@ class CallLog:
             key: the key of the answer.
             spent: the calls that it was made with.
         """
-        kept = [one for one in self._journal.calls_of(key) if _SENT not in one]
+        keys_of_answers = [
+            key_of_call for key_of_call in self._journal.calls_of(key) if _SENT not in key_of_call
+        ]
         # Otherwise all of them were used: when some were not, those that were are all kept.
-        if len(kept) <= sum(one.calls for one in spent):
+        if len(keys_of_answers) <= sum(spending.calls for spending in spent):
             return []
-        return without((one for record in self._kept(key) for one in _spent_in(record)), spent)
+        return without(
+            (spending for record in self._kept(key) for spending in _spent_in(record)), spent
+        )
 
     def finish(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
         """Return the calls of an answer that this process has paid for; it is recorded next."""
@@ -243,10 +253,10 @@ class CallLog:
         """Stop keeping answers; return what was paid for answers that were left behind."""
         with self.lock:
             self._is_closed = True
-            left, self._open = self._open, {}
+            still_open, self._open = self._open, {}
             self._stirred.notify_all()
         spent: list[Spending] = []
-        for key, answer in left.items():
+        for key, answer in still_open.items():
             answer.begin()
             spent += [*answer.kept, *self._charge_lost(key)]
         return spent
@@ -256,27 +266,39 @@ class CallLog:
         return self._open.pop(key, None)
 
     def _kept(self, key: str) -> list[Record]:
-        keys = [one for one in self._journal.calls_of(key) if _SENT not in one]
-        return [record for one in keys if (record := self._journal.record(one)) is not None]
+        keys = [
+            key_of_call for key_of_call in self._journal.calls_of(key) if _SENT not in key_of_call
+        ]
+        return [
+            record
+            for key_of_call in keys
+            if (record := self._journal.record(key_of_call)) is not None
+        ]
 
     def _charge_lost(self, key: str) -> tuple[Spending, ...]:
         """Record the requests of an unfinished answer that were sent and never answered."""
-        kept, attempts = self._kept(key), attempts_of(self._journal, key)
-        paid = [one for record in kept for one in _spent_in(record)]
-        paid += [one for attempt in attempts for one in attempt]
-        sent = [one for one in self._journal.calls_of(key) if _SENT in one]
-        missing = len(sent) - sum(one.requests for one in paid)
+        kept_records, attempts = self._kept(key), attempts_of(self._journal, key)
+        paid = [spending for record in kept_records for spending in _spent_in(record)]
+        paid += [spending for attempt in attempts for spending in attempt]
+        sent = [sent_keys for sent_keys in self._journal.calls_of(key) if _SENT in sent_keys]
+        missing = len(sent) - sum(spending.requests for spending in paid)
         if missing <= 0:
             return ()
-        answered = {record.key for record in kept}
+        answered = {record.key for record in kept_records}
         # The latest: earlier ones of the same place were charged after an earlier kill.
-        open_ones = [one for one in sent if one.rpartition(_SENT)[0] not in answered] or sent
-        records = [self._journal.record(one) for one in open_ones[-missing:]]
-        found = [one for one in records if one is not None]
-        lost = tuple(spent for one in found for spent in spent_from_json(one.answer, one.key))
+        open_ones = [
+            key_of_call for key_of_call in sent if key_of_call.rpartition(_SENT)[0] not in answered
+        ] or sent
+        records = [self._journal.record(key_of_call) for key_of_call in open_ones[-missing:]]
+        found_records = [record for record in records if record is not None]
+        lost = tuple(
+            spent
+            for record in found_records
+            for spent in spent_from_json(record.answer, record.key)
+        )
         if lost:
             at = spent_key(key, len(attempts))
-            self._journal.append(at, found[-1].digest, LOST, spent_to_json(lost))
+            self._journal.append(at, found_records[-1].digest, LOST, spent_to_json(lost))
         return lost
 
     # Writing.
@@ -292,9 +314,13 @@ class CallLog:
         while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
             number += 1
         # Those too whose threads make the next calls before the run has recorded them.
-        others = [one for one in [*self._made.values()] if one is not answer and one.waiting]
+        slow_answers = [
+            answer_calls
+            for answer_calls in [*self._made.values()]
+            if answer_calls is not answer and answer_calls.waiting
+        ]
         record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
-        self.write([record], of=[answer, *others])
+        self.write([record], of=[answer, *slow_answers])
 
     def wait_with(self, call: _Waiting) -> None:
         """Write the answer of a call when another call follows, or in a while."""
@@ -342,19 +368,23 @@ class CallLog:
                 return
             with self.lock:
                 queue, self._queue = self._queue, []
-                for one in queue:
-                    one.take_waiting()
-            batch = [record for one in queue for record in one.content(self._journal)]
+                for entry_queued in queue:
+                    entry_queued.take_waiting()
+            batch = [
+                record for entry_queued in queue for record in entry_queued.content(self._journal)
+            ]
             try:
                 if batch:
                     self._journal.append_all(batch)
             except BaseException:
                 # Their own threads try again: this one may be to blame, or be interrupted.
                 with self.lock:
-                    self._queue = [one for one in queue if one is not entry] + self._queue
+                    self._queue = [
+                        entry_queued for entry_queued in queue if entry_queued is not entry
+                    ] + self._queue
                 raise
-            for one in queue:
-                one.finish()
+            for entry_queued in queue:
+                entry_queued.finish()
 
 
 @attrs.frozen(eq=False)
@@ -369,10 +399,10 @@ class _Waiting:
     def record(self, journal: Journal) -> Record | None:
         """Return its record; None if it cannot be kept."""
         try:
-            found = self.content()
+            content_made = self.content()
         except user_errors():  # values of users may not compare
-            found = None
-        if found is None:
+            content_made = None
+        if content_made is None:
             return None
         key, number = f"{self.answer.key}{CALL}{self.place}", 1
         # An answer to another question is there already: something in the rollout is not
@@ -380,7 +410,7 @@ class _Waiting:
         while key in journal:
             number += 1
             key = f"{self.answer.key}{CALL}{self.place}~{number}"
-        return Record(key, found[0], "call", found[1])
+        return Record(key, content_made[0], "call", content_made[1])
 
 
 @attrs.define(eq=False)
@@ -403,7 +433,9 @@ class _Entry:
 
     def content(self, journal: Journal) -> list[Record]:
         """Return everything that is to be appended."""
-        calls = [(one.answer, one.record(journal)) for one in self._waiting]
+        calls = [
+            (waiting_call.answer, waiting_call.record(journal)) for waiting_call in self._waiting
+        ]
         self._kept = [(answer, record) for answer, record in calls if record is not None]
         return [*(record for _, record in self._kept), *self.records]
 
@@ -422,7 +454,7 @@ def _spent_in(record: Record) -> tuple[Spending, ...]:
     """Return the calls that a kept answer has cost."""
     match record.answer:
         case {"calls": list(calls)}:
-            events = [called_from_json(one, record.key) for one in calls]
+            events = [called_from_json(call_json, record.key) for call_json in calls]
             return spent_on(_role_of(record.key), events, "")
     raise JournalCorruptError(
         f"the journal's record `{record.key}` is no call; restore the journal"

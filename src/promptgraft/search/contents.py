@@ -28,7 +28,7 @@ def contents_of(
     questions: Questions,
 ) -> Contents:
     """Return a short digest of each item by its name, for each digest of a fingerprint."""
-    found: dict[str, dict[str, str]] = {
+    contents_by_kind: dict[str, dict[str, str]] = {
         "dataset": {
             f"example `{example.id}`": examples[example.id][:_DIGITS]
             for example in config.training_examples
@@ -43,11 +43,11 @@ def contents_of(
         },
     }
     for group, make in (("prompt", _parts_of), ("bound", _values_of)):
-        found[group] = {}
+        contents_by_kind[group] = {}
         for address, prompt in prompts.items():
             place = f" of {address}" if len(prompts) > 1 else ""
-            found[group] |= {f"{name}{place}": value for name, value in make(prompt)}
-    return {name: items for name, items in found.items() if items}
+            contents_by_kind[group] |= {f"{name}{place}": value for name, value in make(prompt)}
+    return {name: items for name, items in contents_by_kind.items() if items}
 
 
 def _parts_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:
@@ -55,8 +55,8 @@ def _parts_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:
     template: PromptTemplate[object] = prompt.template
     descriptor, kind = template.descriptor, template.output_type
     for (path, section), part in zip(template.walked, descriptor.sections, strict=True):
-        shown = [part.content_hash, section.title, section.summary]
-        yield f"section `{show_path(path)}`", _short(shown)
+        section_shown = [part.content_hash, section.title, section.summary]
+        yield f"section `{show_path(path)}`", _short(section_shown)
     for tool in descriptor.tools:
         yield f"tool `{tool.name}`", tool.content_hash[:_DIGITS]
         for number, call in enumerate(tool.examples, 1):

@@ -148,9 +148,9 @@ class OptimizationJob:
     @property
     def is_in_batches(self) -> bool:
         """Whether a model of the run answers in provider batches."""
-        own = self.subject.adapters if isinstance(self.subject, PromptSet) else {}
+        own_adapters = self.subject.adapters if isinstance(self.subject, PromptSet) else {}
         judges = judges_of(metrics_of(self.config.feedback_fn))
-        return any(map(is_in_batches, (*models_asked(self.context, own), *judges)))
+        return any(map(is_in_batches, (*models_asked(self.context, own_adapters), *judges)))
 
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.

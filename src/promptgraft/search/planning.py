@@ -235,7 +235,7 @@ class _Outlook:
             yield RolePlan(role=Role.TASK, model=self.target.identity.model)
         else:
             grown = self.room, self.growth
-            found = prompt_row(
+            row_of_task = prompt_row(
                 Role.TASK,
                 adapter,
                 self.estimate,
@@ -243,7 +243,7 @@ class _Outlook:
                 grown=grown,
                 seen=self.seen,
             )
-            yield in_batches(found, adapter, *self.in_batches)
+            yield in_batches(row_of_task, adapter, *self.in_batches)
 
     @property
     def in_batches(self) -> tuple[Fraction, Fraction]:
@@ -296,7 +296,7 @@ class _Outlook:
             judge, sent = rows[0][0], [sent_chars(rendered, judge) for judge, rendered in rows]
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
-            found = row(
+            row_of_judge = row(
                 Role.JUDGE,
                 judge,
                 calls=ATTEMPTS
@@ -310,7 +310,7 @@ class _Outlook:
                 seen=self.seen,
                 measured=(self.rollouts * self.runs, 0),
             )
-            yield in_batches(found, judge, *self.in_batches)
+            yield in_batches(row_of_judge, judge, *self.in_batches)
 
     def questions_to(
         self, adapter: ProviderAdapter, task: ProviderAdapter | None
@@ -372,8 +372,8 @@ def _questions(
         elif isinstance(metric, JudgeMetric):
             first = metric.question(case, answer).bind(Refused())
             for judge in metric.judges:
-                asked = shown_to(judge, first, case)
-                yield from ((judge, asked) for _ in range(metric.samples))
+                question = shown_to(judge, first, case)
+                yield from ((judge, question) for _ in range(metric.samples))
 
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:

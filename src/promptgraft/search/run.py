@@ -173,7 +173,7 @@ class Run:
         if context.journal is not None:
             examples = (*self._config.training_examples, *self._config.held_out)
             bound = [prompt.params for prompt in self._prompts.values()]
-            context.journal.keep_files(files_in([bound, [one.params for one in examples]]))
+            context.journal.keep_files(files_in([bound, [example.params for example in examples]]))
         rehearsed(
             self._target,
             self._config,

@@ -114,7 +114,7 @@ def stop_sentence(reason: str, detail: str) -> str:
 
 def stop_detail(reason: str, detail: str) -> str:
     """Return ``detail`` as users read it beside the reason."""
-    return next((known for name, known in _SENTENCES.items() if reason == name), detail)
+    return next((sentence for name, sentence in _SENTENCES.items() if reason == name), detail)
 
 
 _REACHED = {

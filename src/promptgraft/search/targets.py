@@ -322,7 +322,7 @@ def fingerprint_of(
 
     Limits are left out, because they only decide where a run ends.
     """
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "algorithm": config.algorithm,
         "target": target.name,
         "task_model": target.model,
@@ -344,9 +344,9 @@ def fingerprint_of(
         "meta_prompts": digest([meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():
-        found[f"target {name}" if name in found else name] = detail
-    found[FUNCTIONS] = dict(target.functions)
-    return found
+        fields[f"target {name}" if name in fields else name] = detail
+    fields[FUNCTIONS] = dict(target.functions)
+    return fields
 
 
 def _plain(group: str, settings: Settings, *, leave_out: str = "") -> dict[str, Json]:

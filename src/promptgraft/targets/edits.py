@@ -61,11 +61,11 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
         if mark in edits:
             faults.append(_unreadable("expected one block for each part, found two for", mark))
         edits[mark] = Edit(text, clip(before, _REASON_CHARS, around=" "))
-    twice = {mark for mark in edits if [one for one, *_ in blocks].count(mark) > 1}
-    left = {mark: edit for mark, edit in edits.items() if mark not in twice}
-    if not left:
+    twice = {mark for mark in edits if [block_mark for block_mark, *_ in blocks].count(mark) > 1}
+    edits_left = {mark: edit for mark, edit in edits.items() if mark not in twice}
+    if not edits_left:
         raise faults[0]
-    return ReadEdits(left, faults)
+    return ReadEdits(edits_left, faults)
 
 
 def no_edit() -> InvalidProposalError:

@@ -71,11 +71,11 @@ class Evidence:
 
 def _line(record: RolloutRecord) -> str:
     """Return a rollout in one line."""
-    said = record.feedback.feedback if record.feedback else ""
+    feedback_text = record.feedback.feedback if record.feedback else ""
     return (
         f"- {in_one_line(record.inputs_repr, _INPUT_CHARS)} → "
         f"{in_one_line(record.output_repr, _ANSWER_CHARS) or 'no answer'}"
-        + (f"; {in_one_line(said, _FEEDBACK_CHARS)}" if said else "")
+        + (f"; {in_one_line(feedback_text, _FEEDBACK_CHARS)}" if feedback_text else "")
     )
 
 
@@ -83,9 +83,9 @@ def _nearest(
     records: Sequence[RolloutRecord], failures: Sequence[RolloutRecord]
 ) -> list[RolloutRecord]:
     """Return the few whose inputs share most rare words with the failures, nearest first."""
-    inputs = {one.example_id: frozenset(folded_words(one.inputs_repr)) for one in records}
+    inputs = {record.example_id: frozenset(folded_words(record.inputs_repr)) for record in records}
     counts = Counter(word for words in inputs.values() for word in words)
-    failed = frozenset(word for one in failures for word in folded_words(one.inputs_repr))
+    failed = frozenset(word for record in failures for word in folded_words(record.inputs_repr))
 
     def nearness(record: RolloutRecord) -> float:
         return sum(1 / counts[word] for word in inputs[record.example_id] & failed)
@@ -101,16 +101,16 @@ def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) ->
     pairs: Counter[tuple[str, str]] = Counter()
     for record in failures:
         expected, answered = labels.get(record.example_id, ""), record.output_repr.strip()
-        told = record.feedback.feedback.casefold() if record.feedback else ""
+        feedback_text = record.feedback.feedback.casefold() if record.feedback else ""
         is_label = 0 < len(answered) <= _LABEL_CHARS and "\n" not in answered
-        if not (is_label and expected and expected.casefold() in told):
+        if not (is_label and expected and expected.casefold() in feedback_text):
             return
         pairs[expected, answered] += 1
     if pairs.total() < _FEWEST_CONFUSIONS:
         return
     yield "| expected | answered | times |\n| --- | --- | --- |"
     for (expected, answered), count in pairs.most_common(_MOST_CONFUSIONS):
-        cells = (in_one_line(one).replace("|", "\\|") for one in (expected, answered))
+        cells = (in_one_line(cell).replace("|", "\\|") for cell in (expected, answered))
         yield f"| {' | '.join(cells)} | {count} |"
 
 
@@ -166,27 +166,29 @@ def tried_before(
         texts: the texts of its parts, by name.
     """
     failing = {record.example_id for record in failures}
-    about = [one for one in latest if one.failed & failing or one.parent == parent.digest]
+    about = [
+        attempt for attempt in latest if attempt.failed & failing or attempt.parent == parent.digest
+    ]
     entries: list[str] = []
-    left = _TRIED_CHARS
+    chars_left = _TRIED_CHARS
     for tried in about[::-1][:_MOST_TRIED]:
         entry = _entry(tried, texts, failing)
-        left -= len(entry)
-        if left < 0:
+        chars_left -= len(entry)
+        if chars_left < 0:
             break
         entries.append(entry)
     return "\n\n".join(entries)
 
 
 def _entry(tried: Tried, texts: Mapping[str, str], failing: Collection[str]) -> str:
-    before, after = ("unscored" if one is None else f"{one:.2f}" for one in tried.scores)
-    said = f"{_fate(tried, texts)} ({before} before, {after} after)."
+    before, after = ("unscored" if score is None else f"{score:.2f}" for score in tried.scores)
+    sentence = f"{_fate(tried, texts)} ({before} before, {after} after)."
     again = sorted(tried.mended.intersection(failing))
     if again and tried.is_better and tried.is_in(texts):
         names = listed(again[:_MOST_IDS])
-        said += f" Of what it mended, {counted(len(again), 'case')} failed again: {names}."
+        sentence += f" Of what it mended, {counted(len(again), 'case')} failed again: {names}."
     lines = (line for edit in tried.edits for line in _lines_changed(*edit))
-    return "\n".join([said, *lines])
+    return "\n".join([sentence, *lines])
 
 
 def _fate(tried: Tried, texts: Mapping[str, str]) -> str:
@@ -201,8 +203,8 @@ def _lines_changed(name: str, before: str, after: str) -> Iterator[str]:
     """Yield what a new text of a part removes and adds, the first few lines of each."""
     old, new = before.splitlines(), after.splitlines()
     yield f"{in_one_line(name)}:"
-    for mark, lines, others in (("-", old, new), ("+", new, old)):
-        changed = [line for line in lines if line not in others]
+    for mark, lines, other_lines in (("-", old, new), ("+", new, old)):
+        changed = [line for line in lines if line not in other_lines]
         yield from (f"{mark} {in_one_line(line, _LINE_CHARS)}" for line in changed[:_MOST_LINES])
         if len(changed) > _MOST_LINES:
             yield f"{mark} and {counted(len(changed) - _MOST_LINES, 'more line')}"

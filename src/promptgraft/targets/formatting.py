@@ -72,13 +72,15 @@ def default_example_formatter(
 
 def _asked(case: Case) -> str:
     """Return the input of a case, with the context and state of the session."""
-    said: dict[str, object] = {"input": asked_by(case)}
+    question: dict[str, object] = {"input": asked_by(case)}
     if case.context:
-        said["context"] = [{one.speaker.value: in_words(one.text)} for one in case.context]
+        question["context"] = [
+            {message.speaker.value: in_words(message.text)} for message in case.context
+        ]
     if case.state:
-        said["state"] = dict(case.state)
-    alone = said["input"] if len(said) == 1 else None
-    return alone if isinstance(alone, str) else show_value(said)
+        question["state"] = dict(case.state)
+    alone = question["input"] if len(question) == 1 else None
+    return alone if isinstance(alone, str) else show_value(question)
 
 
 def default_trace_formatter(session: SessionProtocol) -> str:

@@ -85,18 +85,18 @@ def named_blocks(reply: str, names: Mapping[str, str]) -> list[NamedBlock]:
     Raises:
         InvalidProposalError: the text of such a block is empty or has unusable characters.
     """
-    known = {_name_of(name): meant for name, meant in names.items()}
+    meant_by_name = {_name_of(name): meant for name, meant in names.items()}
     lines = answer_text(reply).split("\n")
-    found = []
+    blocks_named = []
     for block in blocks(answer_text(reply))[0]:
-        meant = known.get(_name_of(block.info))
+        meant = meant_by_name.get(_name_of(block.info))
         if meant is not None:
             place = next(at for at, line in enumerate(lines) if line.strip(" `~\r") == block.info)
             above = [line.strip() for line in lines[:place] if line.strip()]
             before = above[-1] if above and not above[-1].startswith(("```", "~~~")) else ""
-            found.append(NamedBlock(meant, _checked(block.text), before))
+            blocks_named.append(NamedBlock(meant, _checked(block.text), before))
             lines = lines[place + 1 :]
-    return found
+    return blocks_named
 
 
 def _name_of(info: str) -> str:
@@ -111,10 +111,10 @@ def check_whole(reply: str, finish_reason: str) -> None:
     """
     if finish_reason in _CUT_OFF:
         raise _unreadable("the reply was cut off before its end; write shorter texts")
-    found, is_open = blocks(answer_text(reply))
+    blocks_read, is_open = blocks(answer_text(reply))
     if is_open:
         raise _unreadable("the reply's last block does not end; close it with the same fence")
-    if any(not block.info for block in found):
+    if any(not block.info for block in blocks_read):
         raise _unreadable(
             "it is not clear where a text ends; open its block with more backticks than the text "
             "itself uses"

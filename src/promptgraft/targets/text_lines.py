@@ -87,10 +87,10 @@ def _label(heading: str, bare: str) -> str:
 
     A dash ends a label only behind a bullet: sentences have dashes too.
     """
-    found = _LABEL.match(bare)
-    if found is None or (found["end"] != ":" and not found["mark"]):
+    match = _LABEL.match(bare)
+    if match is None or (match["end"] != ":" and not match["mark"]):
         return ""
-    words = folded_words(found["label"])
+    words = folded_words(match["label"])
     return f"{heading}\n{' '.join(words)}" if 0 < len(words) <= _LABEL_WORDS else ""
 
 
@@ -120,14 +120,14 @@ def extended(text: str, line: str, *, label: str = "", replaces: str = "") -> st
     """
     lines, longer = lines_of(text), f"{text}\n{line}"
     if label:
-        defined = [one for one in lines if one.label == label]
+        defined = [line_there for line_there in lines if line_there.label == label]
         if not defined and not replaces:
             return text if _is_opened(text, label) else longer
-        is_old = [one.key for one in defined] == [replaces]
+        is_old = [line_there.key for line_there in defined] == [replaces]
         return exchanged(text, defined[0], line) if is_old else text
     rows = text.count("\n") + 1
-    own = [one for one in lines_of(longer) if one.places[0] >= rows]
-    return text if any(is_said(one, lines) for one in own) else longer
+    new_lines = [line_there for line_there in lines_of(longer) if line_there.places[0] >= rows]
+    return text if any(is_said(new_line, lines) for new_line in new_lines) else longer
 
 
 def _is_opened(text: str, label: str) -> bool:
@@ -140,9 +140,9 @@ def _is_opened(text: str, label: str) -> bool:
 def exchanged(text: str, line: Line, other: str) -> str:
     """Return a text with another wording of one of its lines."""
     rows = text.split("\n")
-    kept = [None if place in line.places else row for place, row in enumerate(rows)]
-    kept[line.places[0]] = other
-    return "\n".join(row for row in kept if row is not None)
+    rows_left = [None if place in line.places else row for place, row in enumerate(rows)]
+    rows_left[line.places[0]] = other
+    return "\n".join(row for row in rows_left if row is not None)
 
 
 def is_said(line: Line, others: Sequence[Line]) -> bool:
@@ -169,7 +169,7 @@ def _matching(lines: Sequence[Line]) -> Callable[[int, int], bool]:
     counts = Counter(word for line in lines for word in set(line.words))
     weights = {word: math.log((1 + len(lines)) / count) for word, count in counts.items()}
     words = [set(line.words) for line in lines]
-    weight = [math.fsum(map(weights.__getitem__, one)) for one in words]
+    weight = [math.fsum(map(weights.__getitem__, sentence)) for sentence in words]
 
     def matches(place: int, later: int) -> bool:
         shared = math.fsum(map(weights.__getitem__, words[place] & words[later]))

@@ -187,8 +187,8 @@ class Access:
 
     def is_at(self, hosts: Collection[str]) -> bool:
         """Return whether the address is the SDK's own, or at one of ``hosts``."""
-        given = self._address
-        return given is None or (is_address(given) and self.host in hosts)
+        own_address = self._address
+        return own_address is None or (is_address(own_address) and self.host in hosts)
 
     @property
     def sent_headers(self) -> dict[str, str]:

@@ -279,8 +279,8 @@ class ModelAdapter(ABC):
 
     def tokens_of_image(self, image: Image) -> int:
         """Return the tokens that an image is expected to cost."""
-        known = self._known
-        return tokens_of_image(known.vision, known.image_rate, image.pixels)
+        profile = self._known
+        return tokens_of_image(profile.vision, profile.image_rate, image.pixels)
 
     @property
     def end(self) -> ModelEnd | None:
@@ -332,13 +332,13 @@ class ModelAdapter(ABC):
             caller = self._batch_line.caller(self._new_batch_caller)
             return self._call(caller, body, session=session, deadline=deadline, share=BATCH_SHARE)
         places = places_of(session)
-        kept = None if places is None else self._kept_call(body, places)
-        if kept is not None and (turn := kept.recall(session)) is not None:
+        recalled = None if places is None else self._kept_call(body, places)
+        if recalled is not None and (turn := recalled.recall(session)) is not None:
             return turn
         caller = self._line.caller(self._new_caller)
-        turn = self._call(caller, body, session=session, deadline=deadline, kept=kept)
-        if kept is not None:
-            kept.keep(turn)
+        turn = self._call(caller, body, session=session, deadline=deadline, kept=recalled)
+        if recalled is not None:
+            recalled.keep(turn)
         return turn
 
     def _call(
@@ -440,8 +440,8 @@ class ModelAdapter(ABC):
         return self.prices.cost(turn, provider=self._seller, model=self.model)
 
     def _kept_call(self, body: JsonObject, places: Places) -> KeptCall:
-        shown = json.dumps(without_bytes(body), ensure_ascii=False)
-        sent = len(shown.encode()) // _FEWEST_BYTES_PER_TOKEN
+        body_shown = json.dumps(without_bytes(body), ensure_ascii=False)
+        sent = len(body_shown.encode()) // _FEWEST_BYTES_PER_TOKEN
         received = self.longest_answer or _LONGEST_ANSWER
         cost = self.price_of(Usage(input_tokens=sent, output_tokens=received))
         return KeptCall(

@@ -138,13 +138,13 @@ class OpenAIBatches:
         ]
         file = ("batch.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
         sent = await ask("POST", "/files", body={"purpose": "batch"}, files=[("file", file)])
-        wanted: JsonObject = {
+        batch_request: JsonObject = {
             "input_file_id": _id_in(_read(sent)),
             "endpoint": self.endpoint,
             "completion_window": "24h",
             "metadata": {_MARK: mark},
         }
-        return _id_in(_read(await ask("POST", self.path, body=wanted)))
+        return _id_in(_read(await ask("POST", self.path, body=batch_request)))
 
     def is_of(self, found: JsonObject, wanted: Intended) -> bool:
         match found:

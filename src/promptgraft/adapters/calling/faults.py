@@ -223,8 +223,8 @@ def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -
 def _mend(error: type[PromptgraftError], status: int, said: _ErrorBody) -> str:
     if issubclass(error, PromptTooLongError):
         return "shorten the prompt"
-    if issubclass(error, PermanentProviderError) and (other := _other_api(said, status)):
-        return f"set `api: {other}` for this model"
+    if issubclass(error, PermanentProviderError) and (other_api := _other_api(said, status)):
+        return f"set `api: {other_api}` for this model"
     if not issubclass(error, PermanentProviderError):
         return ""
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")

@@ -61,5 +61,5 @@ class KeptCall:
         calls: list[Json] = [called_to_json(self.called)]
         # Only a turn that the conversation goes on from is ever sent back.
         goes_on = turn.finish in {Finish.TOOLS, Finish.PAUSED}
-        told = turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
-        return self.question, {"calls": calls, "turn": told}
+        turn_json = turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
+        return self.question, {"calls": calls, "turn": turn_json}

@@ -97,7 +97,7 @@ def turn_to_json(turn: Turn) -> Json:
     """Return a turn as the journal keeps it."""
     return {
         "text": turn.text,
-        "requests": [[one.id, one.name, one.arguments] for one in turn.requests],
+        "requests": [[request.id, request.name, request.arguments] for request in turn.requests],
         "finish": turn.finish.value,
         "finish_reason": turn.finish_reason,
         "usage": [*attrs.astuple(turn.usage)],
@@ -114,29 +114,29 @@ def turn_from_json(plain: Json, key: str) -> Turn:
         JournalCorruptError: ``plain`` is not what :func:`turn_to_json` returned.
     """
     try:
-        kept = msgspec.convert(plain, _KeptTurn)
+        kept_turn = msgspec.convert(plain, _KeptTurn)
     except msgspec.ValidationError as error:
         raise JournalCorruptError(
             f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
         ) from None
-    sent, received, cached, thought = kept.usage
+    sent, received, cached, thought = kept_turn.usage
     return Turn(
-        text=kept.text,
+        text=kept_turn.text,
         requests=tuple(
             ToolRequest(id=id_, name=name, arguments=arguments)
-            for id_, name, arguments in kept.requests
+            for id_, name, arguments in kept_turn.requests
         ),
-        finish=kept.finish,
-        finish_reason=kept.finish_reason,
+        finish=kept_turn.finish,
+        finish_reason=kept_turn.finish_reason,
         usage=Usage(
             input_tokens=sent,
             output_tokens=received,
             cached_tokens=cached,
             reasoning_tokens=thought,
         ),
-        cache_write_tokens=kept.cache_write_tokens,
-        model=kept.model,
-        messages=tuple(kept.messages),
+        cache_write_tokens=kept_turn.cache_write_tokens,
+        model=kept_turn.model,
+        messages=tuple(kept_turn.messages),
     )
 
 
@@ -296,8 +296,8 @@ def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     for at, section in enumerate(rendered.sections):
         by_role[section.role or ("system" if at < first else "user")].append(section)
     system = attrs.evolve(rendered, sections=tuple(by_role["system"])).text
-    shown = attrs.evolve(rendered, sections=tuple(by_role["user"]))
-    user, content = shown.text, shown.content
+    user_part = attrs.evolve(rendered, sections=tuple(by_role["user"]))
+    user, content = user_part.text, user_part.content
     schema = rendered.output_schema if say_format else None
     if schema is None:
         return Sent(system=system, user=user, content=content)

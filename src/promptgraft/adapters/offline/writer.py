@@ -83,10 +83,10 @@ class Tried:
 
 def _shortest(words: Sequence[str]) -> dict[str, str]:
     """Return the shortest of the words of each stem, in order of the stems."""
-    found: dict[str, str] = {}
+    shortest_words: dict[str, str] = {}
     for word in words:
-        found[term(word)] = min(found.get(term(word), word), word, key=len)
-    return found
+        shortest_words[term(word)] = min(shortest_words.get(term(word), word), word, key=len)
+    return shortest_words
 
 
 def _in_turn(lists: Sequence[Sequence[str]]) -> list[str]:
@@ -124,8 +124,8 @@ def rewrite(
         attention: how many rule words count per choice.
     """
     names = names_of(choices)
-    known = [case for case in tried if case.wanted in choices]
-    has_failures = any(case.failed for case in known)
+    choice_cases = [case for case in tried if case.wanted in choices]
+    has_failures = any(case.failed for case in choice_cases)
     if not has_failures or _defines(neighbours, names) > _defines(rules, names):
         return rules
     lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
@@ -134,7 +134,7 @@ def rewrite(
     room = math.inf if max_chars is None else max_chars
     quota = min(words_per_failure, _NEW_WORDS)
     while quota:
-        text = _Rules(rules, choices, lesson).after(known, quota, room)
+        text = _Rules(rules, choices, lesson).after(choice_cases, quota, room)
         if text.strip("\n") not in known_texts and len(text) <= room:
             return text
         quota //= 2
@@ -180,16 +180,18 @@ class _Evidence:
             new: the stems to add, the most telling first.
             words: the words to write for the stems.
         """
-        known = {**words, **self.more, **self.sure}
+        all_words = {**words, **self.more, **self.sure}
         places = {stem: float(place) for place, stem in enumerate(self.sure)}
         for stem, inputs in telling.items():
             if inputs > 1 or stem in self.sure or stem in self.more:
                 places[stem] = places.get(stem, len(self.sure)) - _STEP * inputs
-        self.sure = {stem: known[stem] for stem in sorted(places, key=lambda stem: places[stem])}
+        self.sure = {
+            stem: all_words[stem] for stem in sorted(places, key=lambda stem: places[stem])
+        }
         fresh = [stem for stem in new if stem not in self.sure]
         old = [stem for stem in self.more if stem not in self.sure and stem not in new]
         # In turn, because a word of an earlier input may yet prove itself.
-        self.more = {stem: known[stem] for stem in _in_turn([fresh, old])}
+        self.more = {stem: all_words[stem] for stem in _in_turn([fresh, old])}
         self.keep(_MOST_WORDS)
 
     def doubt(self, stem: str) -> None:

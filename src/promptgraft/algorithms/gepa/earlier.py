@@ -81,7 +81,11 @@ def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) ->
         JournalMismatchError: naming an addition of another version.
     """
     listed = recorded.get("additions")
-    named = {one[0] for one in listed if isinstance(one, list)} if isinstance(listed, list) else ()
+    named = (
+        {addition[0] for addition in listed if isinstance(addition, list)}
+        if isinstance(listed, list)
+        else ()
+    )
     above = recorded.get(VERSIONS)
     then = above if isinstance(above, Mapping) else {}
     for name, version in versions.items():

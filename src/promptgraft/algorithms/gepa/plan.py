@@ -314,7 +314,11 @@ class GepaSettings(RunConfig):
         additions: list[Json] = [
             [addition.name, dict(addition.settings)] for addition in self.used_additions
         ]
-        versions = {one.name: one.version for one in self.used_additions if one.version > 1}
+        versions = {
+            addition.name: addition.version
+            for addition in self.used_additions
+            if addition.version > 1
+        }
         return {
             "minibatch_size": self.minibatch_size,
             "enable_merge": self.enable_merge,
@@ -337,10 +341,12 @@ class GepaSettings(RunConfig):
         return with_additions(written)
 
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-        found = in_additions(recorded)
-        check_versions(found, {one.name: one.version for one in self.used_additions})
+        fingerprint = in_additions(recorded)
+        check_versions(
+            fingerprint, {addition.name: addition.version for addition in self.used_additions}
+        )
         # A run with the former question on all parts has been refused by now.
-        return with_present_questions(found, self.questions)
+        return with_present_questions(fingerprint, self.questions)
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks

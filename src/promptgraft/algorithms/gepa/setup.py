@@ -61,7 +61,7 @@ class Parts:
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
         strategy, seen_texts = config.strategy, Seen()
-        known = Known(kit.scorer, config.objectives.perfect_score)
+        known_answers = Known(kit.scorer, config.objectives.perfect_score)
         reflector = _reflector(config, kit, seen_texts)
         validator = validator_of(config.validation, kit, config.seed)
         tools = Tools(
@@ -71,7 +71,7 @@ class Parts:
             validator=validator,
             seen=seen_texts,
             trial_size=config.trial_size,
-            known=known,
+            known=known_answers,
         )
         return cls(
             config=config,
@@ -90,7 +90,7 @@ class Parts:
                 config.batch_size,
                 choice=strategy.minibatches,
                 reuses=strategy.reuse_rollouts,
-                known=known,
+                known=known_answers,
             ),
             reflector=reflector,
             comparer=Comparer(

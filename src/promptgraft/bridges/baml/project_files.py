@@ -74,9 +74,11 @@ def _check_same(path: Path, folder: Path, name: str, given: FormatOptions) -> No
         raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
     if baml_config.function != name:
         raise ConfigError(f"--function: {path} names `{baml_config.function}`; change it there")
-    others = [option for option in named_options(given) if option != "--function"]
-    if others:
-        raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
+    other_options = [option for option in named_options(given) if option != "--function"]
+    if other_options:
+        raise ConfigError(
+            f"{other_options[0]}: {path} already exists; change it there, or remove it"
+        )
 
 
 def _settings(

@@ -189,8 +189,8 @@ def _of_python(node: ast.expr) -> Condition | None:
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return None
     left_text, operator, right = ast.unparse(node.left), node.ops[0], node.comparators[0]
-    held = right.value if isinstance(right, ast.Constant) else None
-    constant = held if isinstance(held, str | int | float) else None
+    constant_value = right.value if isinstance(right, ast.Constant) else None
+    constant = constant_value if isinstance(constant_value, str | int | float) else None
     variable = _python_variable(right)
     sign = _SIGNS.get(type(operator), "")
     if left_text == "len(output)" and sign and type(constant) is int:

@@ -204,9 +204,9 @@ class JudgeMetric(BaseMetric):
         self.check(case)
         question = self.question(case, answer)
         judgements = [
-            _sampled([self._ask(judge, asked, session) for _ in range(self.samples)])
+            _sampled([self._ask(judge, shown_answer, session) for _ in range(self.samples)])
             for judge in self.judges
-            for asked in [shown_to(judge, question, case)]
+            for shown_answer in [shown_to(judge, question, case)]
         ]
         score = score_of_votes(
             self.voting,

@@ -114,7 +114,7 @@ def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str
     return Material(
         question=_shown(named(case.input)),
         earlier="\n\n".join(
-            f"{said.speaker}:\n\n{_shown(in_words(said.text))}" for said in _earlier(case)
+            f"{message.speaker}:\n\n{_shown(in_words(message.text))}" for message in _earlier(case)
         ),
         reference="" if case.expected is None else _shown(case.expected),
         answer=_shown(answer.text if answer.text or answer.output is None else answer.output),

@@ -106,14 +106,14 @@ def describe(error: BaseException, kind: type | None = None) -> str:
 
 def _text(error: BaseException) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
-        known = list(field_names(error.cl) or ())
+        fields = list(field_names(error.cl) or ())
         names = sorted(str(extra) for extra in error.extra_fields)
         more = len(names) - _MOST_NAMED
-        told = ", ".join(
-            f"unknown key `{name[:_LONGEST_NAME]}`{did_you_mean(name, known)}"
+        unknown_keys = ", ".join(
+            f"unknown key `{name[:_LONGEST_NAME]}`{did_you_mean(name, fields)}"
             for name in names[:_MOST_NAMED]
         )
-        return f"{told}, and {more:,} more" if more > 0 else told
+        return f"{unknown_keys}, and {more:,} more" if more > 0 else unknown_keys
     if isinstance(error, KeyError):
         return "required key missing"
     if isinstance(error, RecursionError):

@@ -58,5 +58,5 @@ def _known(name: str, keys: Collection[str]) -> str:
     if near := did_you_mean(name, keys):
         return near
     more = len(keys) - _MOST_NAMED
-    listed = ", ".join(f"`{one}`" for one in islice(keys, _MOST_NAMED))
+    listed = ", ".join(f"`{key}`" for key in islice(keys, _MOST_NAMED))
     return f"; known here: {listed}{f' and {more} more' if more > 0 else ''}"

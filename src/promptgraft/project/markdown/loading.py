@@ -434,10 +434,13 @@ class _Loader:
 
     def check_roles(self, paths: set[SectionPath]) -> None:
         """Note roles of sections that the file does not have."""
-        known = sorted({show_path(path) for path in paths})
+        paths_known = sorted({show_path(path) for path in paths})
         for name, node in self.front.root.member("roles").members().items():
-            if name not in known:
-                near = did_you_mean(name, known) or f"; sections: {listed_names(known) or 'none'}"
+            if name not in paths_known:
+                near = (
+                    did_you_mean(name, paths_known)
+                    or f"; sections: {listed_names(paths_known) or 'none'}"
+                )
                 node.fault(f"no section has the key `{name}`{near}")
 
     def template(

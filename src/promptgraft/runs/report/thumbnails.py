@@ -29,17 +29,17 @@ def thumbnails(folder: Path, texts: Iterable[str]) -> Mapping[str, str]:
         folder: the folder of kept files; it need not exist.
         texts: the texts, of which only the first few hundred images are shown.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     if not folder.is_dir():
-        return found
+        return by_name
     for name in (name for text in texts for name in names_in(text)):
-        if len(found) == _MOST:
+        if len(by_name) == _MOST:
             break
-        path = None if name in found else kept_file(folder, name[-17:-1])
+        path = None if name in by_name else kept_file(folder, name[-17:-1])
         address = "" if path is None else _thumbnail(path.read_bytes())
         if address:
-            found[name] = address
-    return found
+            by_name[name] = address
+    return by_name
 
 
 def _thumbnail(data: bytes) -> str:

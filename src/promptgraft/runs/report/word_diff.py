@@ -79,10 +79,10 @@ def _changed(before: str, after: str) -> Iterator[_Run]:
     old, new = before.splitlines(True), after.splitlines(True)
     pairs = list(zip(old, new, strict=False))
     if len(old) == len(new) and all(
-        words_in(line)[:1] == words_in(other)[:1] for line, other in pairs
+        words_in(line)[:1] == words_in(new_line)[:1] for line, new_line in pairs
     ):
-        for line, other in pairs:
-            yield from _by_word(line, other)
+        for line, new_line in pairs:
+            yield from _by_word(line, new_line)
     else:
         yield from _by_word(before, after)
 

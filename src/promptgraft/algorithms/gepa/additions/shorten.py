@@ -373,16 +373,16 @@ class Shorten(Addition):
         """
         baseline = self.tools.kit.population.pool.candidates[0]
         source = self._keys_of(baseline)
-        texts = [self.tools.kit.target.text(one, baseline) for one in self._modules]
+        texts = [self.tools.kit.target.text(module, baseline) for module in self._modules]
         defined = {line.label for text in texts for line in lines_of(text) if line.label}
         described = [
             (module, self.tools.kit.target.describe(module, parent)) for module in self._modules
         ]
         return [
             (module, line)
-            for module, found in described
-            if not found.as_json
-            for line in lines_of(found.text, found.placeholders)
+            for module, description in described
+            if not description.as_json
+            for line in lines_of(description.text, description.placeholders)
             if (module.name, line.key) not in source and line.label not in defined
         ]
 

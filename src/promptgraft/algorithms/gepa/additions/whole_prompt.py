@@ -95,7 +95,7 @@ class WholePrompt(Addition):
         kit = self.tools.kit
         self._draws = Draws(self.tools.config.seed, "whole")
         self._tried = deque(maxlen=_REMEMBERED)
-        self._labels = {one.id: label_of(one.label) for one in kit.training}
+        self._labels = {example.id: label_of(example.label) for example in kit.training}
 
     def expected_questions(self, modules: int, otherwise: float) -> float:
         return self.share + (1 - self.share) * otherwise if modules > 1 else otherwise
@@ -140,10 +140,10 @@ class WholePrompt(Addition):
         return () if was_tried else changes
 
     def _evidence(self, note: _Note, failures: Records, successes: Records) -> Evidence:
-        shown = {record.example_id for record in (*failures, *successes)}
-        others = [record for record in note.records if record.example_id not in shown]
+        ids_shown = {record.example_id for record in (*failures, *successes)}
+        rest_of_records = [record for record in note.records if record.example_id not in ids_shown]
         scorer, perfect = self.tools.kit.scorer, self.tools.reflector.perfect
-        more, right = scorer.parted(others, at=perfect)
+        more, right = scorer.parted(rest_of_records, at=perfect)
         return Evidence.of(failures, more, (*successes, *right), self._labels)
 
     def learn(self, attempt: Attempt) -> None:

@@ -209,7 +209,7 @@ class LineHistory:
         """Return what the next child of a parent does with the lines."""
         lines = self._lines(parent)
         places = dict.fromkeys((module, line.key) for module in lines for line in lines[module])
-        defining = {(one, line.key) for one in lines for line in lines[one] if line.label}
+        defining = {(module, line.key) for module in lines for line in lines[module] if line.label}
         most: dict[str, int] = {}
         for place in places:
             most[_content(place)] = max(self._credits[place], most.get(_content(place), 0))

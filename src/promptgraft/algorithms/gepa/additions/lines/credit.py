@@ -170,7 +170,10 @@ def added_lines(
     pairs = list(zip(before, after, strict=True))
     effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
     scores = [
-        score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None
+        score
+        for pair in pairs
+        for record in pair
+        if (score := kit.scorer.score(record)) is not None
     ]
     chance = _CHANCE * (max(scores) - min(scores)) if scores else 0.0
     weights = _weights(before)

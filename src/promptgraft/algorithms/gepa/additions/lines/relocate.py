@@ -97,15 +97,15 @@ class MisplacedRules:
         for line in lines:
             # A definition that is moved is missing where it was.
             stays = line.helped or line.label
-            others = () if stays else self._others(line.module, before[line.place])
-            if not others:
+            neighbours = () if stays else self._others(line.module, before[line.place])
+            if not neighbours:
                 continue
             rule = MisplacedRule(
                 module=line.module,
                 text=line.text,
                 key=line.key,
                 words=line.words,
-                others=others,
+                others=neighbours,
                 example=about[line.place],
                 enough=line.enough,
             )
