@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         GepaOptimizer,
         GepaResult as GepaResult,
         MinGain as MinGain,
-        OptimizationJob,
         Paired as Paired,
         Racing as Racing,
         RolloutFeedback,
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
         NoImprovement as NoImprovement,
         Objectives as Objectives,
         OptimizationContext,
+        OptimizationJob,
         PersistenceScope as PersistenceScope,
         RequiredObjectives as RequiredObjectives,
         RunState as RunState,
@@ -168,8 +168,8 @@ _NAMES = {
     "adapters.scripted": "ScriptedAdapter",
     "agents": "Agent AgentAnswer AgentCall BlackBox CommandAgent HttpAgent PythonAgent",
     "algorithms.gepa": (
-        "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
-        "Racing RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"
+        "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain Paired Racing "
+        "RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"
     ),
     "algorithms.gradient": "GradientConfig GradientOptimizer GradientResult",
     "errors": "PromptEvaluationError PromptgraftError",
@@ -193,8 +193,8 @@ _NAMES = {
     "runtime": "Cancellation Deadline EventBus Session",
     "search": (
         "Data Guards Limits MaxCandidates MaxProposals NoImprovement Objectives "
-        "OptimizationContext PersistenceScope RequiredObjectives RunState StopFile StopReason "
-        "Stopper TargetScore Targets Teacher"
+        "OptimizationContext OptimizationJob PersistenceScope RequiredObjectives RunState "
+        "StopFile StopReason Stopper TargetScore Targets Teacher"
     ),
     "targets.formatting": "default_example_formatter default_trace_formatter",
     "targets.judging": "examples_from feedback_from",

@@ -17,19 +17,17 @@ from optimizers.worlds import RULES, Question
 from promptgraft.adapters.base import PromptResponse, answered
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import (
-    Data,
     GepaConfig,
     GepaExample,
     GepaOptimizer,
     GepaResult,
-    Objectives,
     RolloutFeedback,
     Strategy,
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.runtime.event_loop import run
-from promptgraft.search import OptimizationContext
+from promptgraft.search import Data, Objectives, OptimizationContext
 from servers.behaviour import Answer, Asked
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat

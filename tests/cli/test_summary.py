@@ -11,7 +11,6 @@ import pytest
 
 from optimizers.worlds import PROMPT, answer, config, examples, propose, scored
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.algorithms.gepa import OptimizationJob
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.outcome import print_outcome
 from promptgraft.cli.output import Screen
@@ -19,7 +18,7 @@ from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.project.outcome import Outcome
 from promptgraft.runs import RunFolder
-from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search import OptimizationContext, OptimizationJob, StopReason
 
 RUN = "20260131-120405-words"
 

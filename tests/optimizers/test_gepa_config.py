@@ -26,14 +26,14 @@ from optimizers.worlds import (
     propose,
     twins,
 )
-from promptgraft.algorithms.gepa import GepaConfig, GepaExample, Guards, Limits
+from promptgraft.algorithms.gepa import GepaConfig, GepaExample
 from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
 from promptgraft.ground.serde import shown
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
-from promptgraft.search import RejectionReason
+from promptgraft.search import Guards, Limits, RejectionReason
 from promptgraft.search.settings import Settings, groups_of
 
 INTEGERS = {

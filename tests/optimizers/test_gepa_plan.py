@@ -34,7 +34,6 @@ from promptgraft.algorithms.gepa import (
     GepaOptimizer,
     GepaResult,
     RolloutFeedback,
-    RunPlan,
 )
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges import LlmFinalResponse
@@ -44,7 +43,7 @@ from promptgraft.evals.types import Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, EventBus, SessionProtocol
-from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search import OptimizationContext, RunPlan, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.search.planning import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing

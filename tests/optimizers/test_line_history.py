@@ -30,11 +30,10 @@ from optimizers.worlds import (
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
 from promptgraft.algorithms.gepa.additions.lines.carry import (
-    CarriedRule,
     LineHistory,
     LinePlan,
 )
-from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed
+from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed, Rule
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import Session
@@ -227,9 +226,8 @@ class Judged:
 
     def helped(self, module: SectionModule) -> None:
         key = KEYS[module]
-        line = AddedLine(
-            module=module, text=LINE, key=key, words=[], place=0, enough=0.0, helped=True
-        )
+        rule = Rule(module=module, text=LINE, key=key)
+        line = AddedLine(rule=rule, words=[], failure=0, enough=0.0, helped=True)
         self.history.note(LinePlan(), [line])
 
     def tried(self) -> bool:
@@ -303,9 +301,8 @@ def test_the_last_thousand_lines_that_helped_are_remembered() -> None:
     judged = Judged()
     for number in range(1_003):
         text = f"- know {number}"
-        line = AddedLine(
-            module=PART, text=text, key=f"\n{text}", words=[], place=0, enough=0.0, helped=True
-        )
+        rule = Rule(module=PART, text=text, key=f"\n{text}")
+        line = AddedLine(rule=rule, words=[], failure=0, enough=0.0, helped=True)
         judged.history.note(LinePlan(), [line])
     texts = [rule.text for rule in judged.history.of(judged.neither).carried]
     assert texts == [f"- know {number}" for number in range(3, 1_003)]
@@ -368,9 +365,9 @@ def test_definitions_are_told_from_sentences() -> None:
     assert labels == ["billing", "outages", "", "", "shipping", ""]
 
 
-def carried_rule(text: str, replaces: str = "") -> CarriedRule:
+def carried_rule(text: str, replaces: str = "") -> Rule:
     [line] = lines_of(f"Queues:\n{text}")
-    return CarriedRule(
+    return Rule(
         module=PART,
         text=text,
         key=line.key,
@@ -383,7 +380,7 @@ def key_of(text: str) -> str:
     return lines_of(f"Queues:\n{text}")[0].key
 
 
-def carried_into(text: str, rule: CarriedRule) -> str:
+def carried_into(text: str, rule: Rule) -> str:
     return extended(text, rule.text, label=rule.label, replaces=rule.replaces)
 
 
@@ -405,7 +402,7 @@ OLD, NEW = "- billing: refunds", "- billing: refunds and invoices"
     ],
 )
 def test_a_definition_is_carried_in_place_or_not_at_all(
-    before: str, rule: CarriedRule, after: str
+    before: str, rule: Rule, after: str
 ) -> None:
     assert carried_into(f"Queues:\n{before}", rule) == f"Queues:\n{after}"
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import Run, bound, config, hostile_text, section
-from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord, meta_prompt
+from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.algorithms.gepa.plan import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
@@ -23,6 +23,7 @@ from promptgraft.algorithms.gepa.prompts import (
 )
 from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
+from promptgraft.search import meta_prompt
 from promptgraft.search.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.formatting import in_one_line

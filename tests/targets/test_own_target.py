@@ -29,9 +29,10 @@ from promptgraft import (
     StopReason,
     Targets,
 )
-from promptgraft.algorithms.gepa import Addition, Blame, WholePrompt, meta_prompt
+from promptgraft.algorithms.gepa import Addition, Blame, WholePrompt
 from promptgraft.errors import CallerError, ConfigError, JournalMismatchError
 from promptgraft.prompt import PromptTemplate, RenderedPrompt
+from promptgraft.search import meta_prompt
 from promptgraft.targets import (
     Candidate,
     Identity,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         BasePromptOptimizer,
         OptimizationContext,
     )
+    from promptgraft.search.fresh import HeldOut, RunVerdict
     from promptgraft.search.job import OptimizationJob, Optimizer
     from promptgraft.search.part_questions import PART_QUESTIONS, meta_prompt
     from promptgraft.search.pipeline import Pipeline, Step, Stepping
@@ -72,6 +73,7 @@ __all__ = [
     "Data",
     "GiveUp",
     "Guards",
+    "HeldOut",
     "InvalidProposalError",
     "Join",
     "Kit",
@@ -99,6 +101,7 @@ __all__ = [
     "RunResult",
     "RunState",
     "RunStoppedError",
+    "RunVerdict",
     "Settings",
     "Standing",
     "Start",
@@ -126,6 +129,7 @@ _NAMES = {
     ),
     "search.config": "RunConfig",
     "search.context": "BasePromptOptimizer OptimizationContext",
+    "search.fresh": "HeldOut RunVerdict",
     "search.job": "OptimizationJob Optimizer",
     "search.part_questions": "PART_QUESTIONS meta_prompt",
     "search.pipeline": "Pipeline Step Stepping",

@@ -28,22 +28,11 @@ if TYPE_CHECKING:
     from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
     from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
     from promptgraft.search.events import RunStarted as GepaOptimizationStarted
-    from promptgraft.search.fresh import HeldOut, RunVerdict
-    from promptgraft.search.job import OptimizationJob
     from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
     from promptgraft.search.notices import Working as GepaWorking
-    from promptgraft.search.part_questions import meta_prompt
-    from promptgraft.search.plan import RolePlan, RunPlan
     from promptgraft.search.result import GeneratedTaskExample
     from promptgraft.search.result import RunResult as GepaResult
-    from promptgraft.search.settings import (
-        Data,
-        Guards,
-        Limits,
-        Objectives,
-        Targets,
-        ToolExampleTarget,
-    )
+    from promptgraft.search.settings import ToolExampleTarget
     from promptgraft.search.validation import Full, Racing
     from promptgraft.targets.types import (
         Candidate,
@@ -62,7 +51,6 @@ __all__ = [
     "Blame",
     "Candidate",
     "Changes",
-    "Data",
     "ExampleFormatter",
     "FeedbackFn",
     "Full",
@@ -85,30 +73,20 @@ __all__ = [
     "GepaRolloutCompleted",
     "GepaStopFileRemoved",
     "GepaWorking",
-    "Guards",
-    "HeldOut",
     "History",
-    "Limits",
     "Lines",
     "MinGain",
-    "Objectives",
-    "OptimizationJob",
     "Paired",
     "Proposer",
     "Racing",
-    "RolePlan",
     "RolloutFeedback",
     "RolloutRecord",
-    "RunPlan",
-    "RunVerdict",
     "Shorten",
     "Strategy",
     "Strict",
-    "Targets",
     "ToolExampleTarget",
     "TraceFormatter",
     "WholePrompt",
-    "meta_prompt",
 ]
 
 _NAMES = {
@@ -131,13 +109,9 @@ _NAMES = {
         "GepaMutationRejected=MutationRejected GepaRolloutCompleted=RolloutCompleted "
         "GepaOptimizationCompleted=RunEnded GepaOptimizationStarted=RunStarted"
     ),
-    "search.fresh": "HeldOut RunVerdict",
-    "search.job": "OptimizationJob",
     "search.notices": "GepaStopFileRemoved=StopFileRemoved GepaWorking=Working",
-    "search.part_questions": "meta_prompt",
-    "search.plan": "RolePlan RunPlan",
     "search.result": "GeneratedTaskExample GepaResult=RunResult",
-    "search.settings": "Data Guards Limits Objectives Targets ToolExampleTarget",
+    "search.settings": "ToolExampleTarget",
     "search.validation": "Full Racing",
     "targets.types": (
         "Candidate ExampleFormatter FeedbackFn GepaExample RolloutFeedback RolloutRecord "

@@ -7,6 +7,7 @@ that succeed are combined into one candidate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any, TypeAlias
 
 import attrs
@@ -265,12 +266,8 @@ class Step(PipelineStep[Attempt]):
         seen.add(candidate.digest)
         if is_parent:
             contributes = (True, *contributes)
-        contributing = [
-            attempt for attempt, is_in in zip(attempts, contributes, strict=True) if is_in
-        ]
-        left_out = [
-            attempt for attempt, is_in in zip(attempts, contributes, strict=True) if not is_in
-        ]
+        contributing = list(compress(attempts, contributes))
+        left_out = [attempt for attempt in attempts if attempt not in contributing]
         return Result(self, candidate, contributing, left_out)
 
 
@@ -300,12 +297,9 @@ class Result:
 
         Each child was selected for its gain, so the sum would be biased upwards.
         """
-        gains = [
-            _gain(attempt) * len(attempt.compared.batches[0])
-            for attempt in self.attempts
-            if attempt.compared
-        ]
-        return sum(gains) / max(1, len(gains))
+        compared = [attempt.compared for attempt in self.attempts if attempt.compared]
+        gains = sum(child.gain * len(child.batches[0]) for child in compared)
+        return gains / max(1, len(compared))
 
     def refuse_others(self) -> list[MutationRejected]:
         """Refuse the children that conflict with it; return the rejections."""
@@ -346,10 +340,7 @@ class Result:
 
     def _new_examples(self, kit: Kit, pool: Pool) -> Mapping[tuple[str, ...], str]:
         """Return its examples that neither parent has, with their objectives, by path."""
-        parents = (
-            self.step.candidate,
-            *(pool.candidates[parent] for parent in self.candidate.parents),
-        )
+        parents = [self.step.candidate, *map(pool.candidates.__getitem__, self.candidate.parents)]
         old = {path for parent in parents for path in kit.target.additions(parent)}
         added = kit.target.additions(self.candidate)
         return {path: objective for path, objective in added.items() if path not in old}

@@ -18,7 +18,6 @@ _FORMER_PAPER: Mapping[str, Json] = MappingProxyType(
     {"module_choice": "turns", "whole_prompt": 0, "shorten_margin": "off", "history_top_k": 0}
 )
 
-
 VERSIONS = "addition_versions"
 """The key of a fingerprint with the versions of additions above 1, by name."""
 
@@ -80,13 +79,9 @@ def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) ->
     Raises:
         JournalMismatchError: naming an addition of another version.
     """
-    listed = recorded.get("additions")
-    named = (
-        {addition[0] for addition in listed if isinstance(addition, list)}
-        if isinstance(listed, list)
-        else ()
-    )
-    above = recorded.get(VERSIONS)
+    listed, above = recorded.get("additions"), recorded.get(VERSIONS)
+    pairs = [pair for pair in (listed if isinstance(listed, list) else ()) if pair]
+    named = [pair[0] for pair in pairs if isinstance(pair, list)]
     then = above if isinstance(above, Mapping) else {}
     for name, version in versions.items():
         if name in named and then.get(name, 1) != version:

@@ -93,9 +93,7 @@ class Merger:
             common = self._validator.common(pool.scores[better], pool.scores[worse])
             if len(common) < self._config.strategy.merge_overlap:
                 continue
-            base, first, second = (
-                pool.candidates[index] for index in (triple.ancestor, better, worse)
-            )
+            base, first, second = (pool.candidates[at] for at in (triple.ancestor, better, worse))
             try:
                 merged = self._kit.target.merge(
                     base, first, second, parents=(better, worse), examples=self._kit.validation
@@ -240,10 +238,8 @@ def won_lost_tied(
 
     Both have a score for each of ``places``.
     """
-    places_of_outcomes: tuple[list[int], list[int], list[int]] = ([], [], [])
+    won, lost, tied = list[int](), list[int](), list[int]()
     for place in places:
-        first_score, second_score = first[place] or 0.0, second[place] or 0.0
-        places_of_outcomes[
-            0 if first_score > second_score else 1 if first_score < second_score else 2
-        ].append(place)
-    return places_of_outcomes
+        gain = (first[place] or 0.0) - (second[place] or 0.0)
+        (won if gain > 0 else lost if gain < 0 else tied).append(place)
+    return won, lost, tied

@@ -180,6 +180,10 @@ class Strategy(Settings):
             )
 
 
+def _as_addition(item: str | Addition) -> Addition:
+    return addition_named(item) if isinstance(item, str) else item
+
+
 def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> None:
     """Check a sequence of additions; names must be known, and none may be there twice."""
     path = path_of(owner, field)
@@ -194,7 +198,7 @@ def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> Non
                 f"{path}: expected the name of an addition or an object of its class, "
                 f"found {shown(item)}"
             )
-        names.append((addition_named(item) if isinstance(item, str) else item).name)
+        names.append(_as_addition(item).name)
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{path}: `{name}` is named twice")
@@ -251,14 +255,10 @@ class GepaSettings(RunConfig):
     @property
     def used_additions(self) -> tuple[Addition, ...]:
         """The additions of the search, each with its settings."""
-        additions: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
+        names: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
         if self.strategy.module_choice is not None:
-            additions = [name for name in additions if name not in CHOOSING]
-        additions = additions if self.additions is None else self.additions
-        return tuple(
-            addition_named(addition) if isinstance(addition, str) else addition
-            for addition in additions
-        )
+            names = [name for name in names if name not in CHOOSING]
+        return tuple(map(_as_addition, names if self.additions is None else self.additions))
 
     @property
     def copied_words(self) -> int:
@@ -311,14 +311,8 @@ class GepaSettings(RunConfig):
         """The settings that decide the path of a run, each by its path."""
         of_strategy = attrs.asdict(self.strategy, recurse=False)
         del of_strategy["preset"]  # only says what the others are
-        additions: list[Json] = [
-            [addition.name, dict(addition.settings)] for addition in self.used_additions
-        ]
-        versions = {
-            addition.name: addition.version
-            for addition in self.used_additions
-            if addition.version > 1
-        }
+        additions: list[Json] = [[use.name, dict(use.settings)] for use in self.used_additions]
+        versions = {use.name: use.version for use in self.used_additions if use.version > 1}
         return {
             "minibatch_size": self.minibatch_size,
             "enable_merge": self.enable_merge,
@@ -342,9 +336,7 @@ class GepaSettings(RunConfig):
 
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         fingerprint = in_additions(recorded)
-        check_versions(
-            fingerprint, {addition.name: addition.version for addition in self.used_additions}
-        )
+        check_versions(fingerprint, {use.name: use.version for use in self.used_additions})
         # A run with the former question on all parts has been refused by now.
         return with_present_questions(fingerprint, self.questions)
 
@@ -465,10 +457,8 @@ class GepaSettings(RunConfig):
     def _reserve_at(self, rollouts: int) -> int:
         """Return what so many rollouts keep for additions."""
         least, validation = self.least_budget, self.pareto_set_size
-        return sum(
-            addition.reserve(rollouts, least=least, validation=validation)
-            for addition in self.used_additions
-        )
+        uses = self.used_additions
+        return sum(use.reserve(rollouts, least=least, validation=validation) for use in uses)
 
     @property
     def least_budget(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, TypedDict
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -65,16 +65,6 @@ class Grafting(Protocol):
             InvalidProposalError: it had.
         """
         ...
-
-
-class Shown(TypedDict):
-    """What a question shows: see :class:`Draft`."""
-
-    attempt: Attempt
-    parts: tuple[Part, ...]
-    records: Sequence[RolloutRecord]
-    earlier: Mapping[str, Sequence[RolloutRecord]]
-    objectives: Mapping[str, str]
 
 
 @attrs.define(kw_only=True)

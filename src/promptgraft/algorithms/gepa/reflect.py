@@ -13,7 +13,7 @@ from types import MappingProxyType
 import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes
-from promptgraft.algorithms.gepa.questions import ATTEMPTS, Draft, Part, Shown, better_answers
+from promptgraft.algorithms.gepa.questions import ATTEMPTS, Draft, Part, better_answers
 from promptgraft.algorithms.gepa.select import ModuleChoice, Turns
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
@@ -171,17 +171,12 @@ class Reflector:
         number: int = 0,
     ) -> Draft:
         """Return a question about some parts that shows some rollouts."""
-        return Draft(number=number, **self.shown(attempt, parts, records))
-
-    def shown(
-        self, attempt: Attempt, parts: tuple[Part, ...], records: Sequence[RolloutRecord]
-    ) -> Shown:
-        """Return what a question about some parts shows with some rollouts."""
         scorer = self.kit.scorer
-        return Shown(
+        return Draft(
             attempt=attempt,
             parts=parts,
             records=records,
+            number=number,
             earlier=better_answers(attempt.earlier, records, scorer),
             objectives=scorer.told(records) if scorer.is_weighted else {},
         )

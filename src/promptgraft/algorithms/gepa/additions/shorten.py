@@ -115,18 +115,13 @@ class LineTrials:
 
         If the candidate fails all examples of a line, nothing is known about it, and it stays.
         """
-        remaining = list(lines)
         for stage in _STAGES:
-            pairs = self._affordable(remaining, stage)
+            pairs = self._affordable(lines, stage)
             if not stage.start:
-                remaining = [
-                    line
-                    for line in remaining
-                    if any(line is paired_line for paired_line, _ in pairs)
-                ]
+                lines = [line for line in lines if any(line is tried for tried, _ in pairs)]
             hurt = yield from self._try(pairs)
-            remaining = [line for line in remaining if line not in hurt]
-        return [line for line in remaining if line.is_proven]
+            lines = [line for line in lines if line not in hurt]
+        return [line for line in lines if line.is_proven]
 
     def _affordable(self, lines: Sequence[RemovableLine], stage: slice) -> _Pairs:
         pairs: list[tuple[RemovableLine, GepaExample]] = []

@@ -126,12 +126,11 @@ class WholePrompt(Addition):
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         modules = tuple(module for module in target.modules if module in modules)
         parts = tuple((module, target.describe(module, parent)) for module in modules)
+        texts = {part.name: part.text for _, part in parts}
         draft = WholeDraft(
+            **attrs.asdict(reflector.draft(attempt, parts, failures), recurse=False),
             evidence=self._evidence(note, failures, successes),
-            tried=tried_before(
-                note.tried, failures, parent, {part.name: part.text for _, part in parts}
-            ),
-            **reflector.shown(attempt, parts, failures),
+            tried=tried_before(note.tried, failures, parent, texts),
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -293,27 +292,21 @@ def question_on_all(
     better = [earlier.get(record.example_id, ()) for record in scored]
     examples = map(partial(example_of, parts=marks), scored, better)
     names = [_opening(mark, part.name) for mark, part in _marked(parts)]
-    params = WholeParams(
-        **{
-            **attrs.asdict(plain, recurse=False),
-            "more": evidence.failures,
-            "kept": evidence.kept,
-            "tried": tried,
-            "first": names[0],
-            "second": names[-1],
-        }
-    )
-    params = attrs.evolve(
-        params,
-        part="one or several",
-        current="\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
-        limits="",
-        schema="",
-        examples="\n\n".join(examples),
-        edits=HOW_TO_EDIT
-        if any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
-        else "",
-    )
+    is_long = any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
+    of_all = {
+        "part": "one or several",
+        "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
+        "limits": "",
+        "schema": "",
+        "examples": "\n\n".join(examples),
+        "edits": HOW_TO_EDIT if is_long else "",
+        "more": evidence.failures,
+        "kept": evidence.kept,
+        "tried": tried,
+        "first": names[0],
+        "second": names[-1],
+    }
+    params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
     question_digest = digest([WHOLE.key, params])  # without answers and objectives, as of one part
     if objectives or whole.answers is not None:
         objective_lines = [objectives.get(record.example_id, "") for record in scored]

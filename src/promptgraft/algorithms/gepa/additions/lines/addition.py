@@ -125,5 +125,5 @@ class Lines(Addition):
         history.learn(attempt.child, after, stop_words)
         if not note.misplaced:
             carried = {rule.place for rule in note.plan.carried}
-            written = [line for line in added if (line.module, line.key) not in carried]
+            written = [line for line in added if line.rule.place not in carried]
             self._misplaced.note(written, before, attempt.minibatch)

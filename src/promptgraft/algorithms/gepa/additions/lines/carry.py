@@ -17,6 +17,7 @@ from promptgraft.algorithms.gepa.additions.lines.credit import (
     AddedLine,
     Addressed,
     Place,
+    Rule,
     complaint_of,
 )
 from promptgraft.algorithms.gepa.questions import Part
@@ -36,30 +37,6 @@ _CARRIED = "lines that helped in an earlier child"
 _DROPPED = "without lines that do not work"
 
 
-@attrs.frozen(kw_only=True)
-class CarriedRule:
-    """A line that is added to a child.
-
-    Attributes:
-        module: the part in which it helped.
-        text: the line, with its continuation lines.
-        key: its normalized content; equal for repetitions.
-        label: what it defines; empty if it is no definition.
-        replaces: the key of the definition that it replaces; empty if there was none.
-    """
-
-    module: Module
-    text: str
-    key: str
-    label: str = ""
-    replaces: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The line in its part."""
-        return self.module, self.key
-
-
 @attrs.frozen
 class LinePlan:
     """What a child does with lines that earlier children have tried.
@@ -69,7 +46,7 @@ class LinePlan:
         idle: lines of the parent to drop.
     """
 
-    carried: tuple[CarriedRule, ...] = ()
+    carried: tuple[Rule, ...] = ()
     idle: tuple[Place, ...] = ()
 
     def applied(
@@ -101,9 +78,8 @@ class LinePlan:
 
         for module in dict.fromkeys(module for module, _ in self.idle):
             text = target.text(module, changes[-1].candidate)
-            shortened = without(
-                text, [line for line in lines_of(text) if (module, line.key) in self.idle]
-            )
+            idle = [line for line in lines_of(text) if (module, line.key) in self.idle]
+            shortened = without(text, idle)
             if shortened != text:
                 changes = with_text(module, shortened, _DROPPED)
         for rule in self.carried:
@@ -127,7 +103,7 @@ class LineHistory:
     target: Target
     scorer: Scorer
     perfect: float
-    _tries: Counter[CarriedRule] = attrs.field(factory=Counter, init=False)
+    _tries: Counter[Rule] = attrs.field(factory=Counter, init=False)
     _drops: Counter[Place] = attrs.field(factory=Counter, init=False)
     _credits: Counter[Place] = attrs.field(factory=Counter, init=False)
     """How often each line helped, minus the failures that complained of it."""
@@ -156,15 +132,8 @@ class LineHistory:
         self._tries.update(plan.carried)
         for line in lines:
             if line.helped:
-                rule = CarriedRule(
-                    module=line.module,
-                    text=line.text,
-                    key=line.key,
-                    label=line.label,
-                    replaces=line.replaces,
-                )
-                self._tries.setdefault(rule, 0)
-                self._credits[rule.place] += 1
+                self._tries.setdefault(line.rule, 0)
+                self._credits[line.rule.place] += 1
         for counts in (self._tries, self._drops, self._credits):
             for oldest in [*counts][:-_MOST_LINES]:
                 del counts[oldest]
@@ -193,12 +162,8 @@ class LineHistory:
             blamed = addressed.lines(complaint, words)
             self._credits.subtract(blamed)
             if is_perfect or complaint:
-                lines_by_module = (addressed.lines(lines, words) for lines in earlier)
-                alone = dict.fromkeys(
-                    addressed_lines[0]
-                    for addressed_lines in lines_by_module
-                    if len(addressed_lines) == 1
-                )
+                answering = (addressed.lines(complaint, words) for complaint in earlier)
+                alone = dict.fromkeys(places[0] for places in answering if len(places) == 1)
                 self._credits.update([place for place in alone if place not in blamed])
             if complaint:
                 earlier[complaint] = None
@@ -223,7 +188,7 @@ class LineHistory:
         )
         return LinePlan(self._carried_into(places), tuple(idle))
 
-    def _carried_into(self, places: Iterable[Place]) -> tuple[CarriedRule, ...]:
+    def _carried_into(self, places: Iterable[Place]) -> tuple[Rule, ...]:
         """Return the lines to carry into the next child of a parent that lacks them.
 
         Of equal lines for several parts only the one with the most credit is carried, and none if
@@ -232,7 +197,7 @@ class LineHistory:
         holders: dict[str, list[Place]] = {}
         for place in places:
             holders.setdefault(_content(place), []).append(place)
-        rules: dict[str, CarriedRule] = {}
+        rules: dict[str, Rule] = {}
         for rule, tries in self._tries.items():
             content, credit = _content(rule.place), self._credits[rule.place]
             rivals = holders.get(content, [])

@@ -29,9 +29,7 @@ _TOLD_APART = 0.5
 _STOP_WORD_SHARE = 0.1
 """Words that occur in more of all feedback than this share identify no complaint."""
 _SELDOM = 3
-"""How many times a word may occur in feedback before it can be stop_words."""
-
-
+"""How many times a word may occur in feedback before it can be one of the stop words."""
 _SAME = 0.5
 """Share of words that a complaint and a line have in common if the line addresses it."""
 
@@ -40,17 +38,13 @@ Place = tuple[Module, str]
 
 
 @attrs.frozen(kw_only=True)
-class AddedLine:
-    """An added line that concerns a failure of the minibatch.
+class Rule:
+    """A line that a child has and its parent lacks.
 
     Attributes:
         module: the part it was added to.
         text: the line, with its continuation lines.
         key: its normalized content; equal for repetitions.
-        words: its words, without case and accents.
-        place: index in the minibatch of the failure that it concerns most.
-        enough: the score that must be exceeded there for the line to count as helpful.
-        helped: whether the score of any failure that it concerns rose, or its feedback moved on.
         label: what it defines; empty if it is no definition.
         replaces: the key of the definition that it replaces; empty if there was none.
     """
@@ -58,12 +52,32 @@ class AddedLine:
     module: Module
     text: str
     key: str
-    words: Sequence[str]
-    place: int
-    enough: float
-    helped: bool
     label: str = ""
     replaces: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The line in its part."""
+        return self.module, self.key
+
+
+@attrs.frozen(kw_only=True)
+class AddedLine:
+    """An added line that concerns a failure of the minibatch.
+
+    Attributes:
+        rule: the line.
+        words: its words, without case and accents.
+        failure: index in the minibatch of the failure that it concerns most.
+        enough: the score that must be exceeded there for the line to count as helpful.
+        helped: whether the score of any failure that it concerns rose, or its feedback moved on.
+    """
+
+    rule: Rule
+    words: Sequence[str]
+    failure: int
+    enough: float
+    helped: bool
 
 
 @attrs.define
@@ -169,15 +183,11 @@ def added_lines(
     """
     pairs = list(zip(before, after, strict=True))
     effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
-    scores = [
-        score
-        for pair in pairs
-        for record in pair
-        if (score := kit.scorer.score(record)) is not None
-    ]
+    answers = map(kit.scorer.score, (*before, *after))
+    scores = [score for score in answers if score is not None]
     chance = _CHANCE * (max(scores) - min(scores)) if scores else 0.0
     weights = _weights(before)
-    for change, rows, line, old in _added(kit, changes):
+    for rule, line in _added(kit, changes):
         near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
         failed = [
             (place, effect)
@@ -185,59 +195,55 @@ def added_lines(
             if near[place] and effect is not None and effect.scores[0] < perfect
         ]
         if failed:
-            place, most = max(failed, key=lambda one: near[one[0]])
+            place, most = max(failed, key=lambda failure: near[failure[0]])
             yield AddedLine(
-                module=change.module,
-                text="\n".join(rows[number] for number in line.places),
-                key=line.key,
+                rule=rule,
                 words=line.words,
-                place=place,
+                failure=place,
                 enough=most.scores[0] + chance,
                 helped=any(
                     effect.is_help_of(line.words, enough=effect.scores[0] + chance)
                     for _, effect in failed
                 ),
-                label=line.label,
-                replaces=old,
             )
 
 
-def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Change, list[str], Line, str]]:
-    """Yield each added line with its change, all rows of its text, and what it replaces."""
+def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Rule, Line]]:
+    """Yield each added line."""
     for change in changes:
         before, module = change.before, change.module
         if not module.is_example and not before.as_json:
             lines = lines_of(before.text)
-            old = {line.key for line in lines}
+            keys = {line.key for line in lines}
             defined = {line.label: line.key for line in lines if line.label}
             text = kit.target.text(module, change.candidate)
             rows = text.split("\n")
             for line in lines_of(text, before.placeholders):
-                if line.key not in old:
-                    yield change, rows, line, defined.get(line.label, "")
+                if line.key not in keys:
+                    added = "\n".join(rows[number] for number in line.places)
+                    old = defined.get(line.label, "")
+                    yield (
+                        Rule(
+                            module=module, text=added, key=line.key, label=line.label, replaces=old
+                        ),
+                        line,
+                    )
 
 
 def _weights(records: Records) -> list[Mapping[str, float]]:
     """Return the distinguishing words of each rollout with their inverse document frequencies."""
-    words_by_record = [
-        {
-            *folded_words(
-                f"{record.inputs_repr} {record.feedback.feedback if record.feedback else ''}"
-            )
-        }
-        for record in records
+    all_words = [
+        _feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
     ]
-    counts, most = (
-        Counter(word for words in words_by_record for word in words),
-        _TOLD_APART * len(words_by_record),
-    )
+    counts = Counter(word for words in all_words for word in words)
+    most = max(1, _TOLD_APART * len(all_words))
     return [
         {
-            word: math.log((1 + len(words_by_record)) / counts[word])
+            word: math.log((1 + len(all_words)) / counts[word])
             for word in words
-            if counts[word] <= max(1, most)
+            if counts[word] <= most
         }
-        for words in words_by_record
+        for words in all_words
     ]
 
 

@@ -32,23 +32,14 @@ class MisplacedRule:
     """A line that did not help where it stands.
 
     Attributes:
-        module: the part it was added to.
-        text: the line, with its continuation lines.
-        key: its normalized content; equal for repetitions.
-        words: its words, without case and accents.
+        line: the line, and what must be exceeded for it to count as helpful.
         others: the parts in which it may belong.
         example: the training example that it concerns.
-        enough: the score that must be exceeded there for the line to count as helpful, unless the
-            feedback moves on.
     """
 
-    module: Module
-    text: str
-    key: str
-    words: Sequence[str]
+    line: AddedLine
     others: tuple[Module, ...]
     example: GepaExample
-    enough: float
 
     @property
     def cost(self) -> int:
@@ -96,19 +87,11 @@ class MisplacedRules:
         remaining, misplaced = self.most, list[MisplacedRule]()
         for line in lines:
             # A definition that is moved is missing where it was.
-            stays = line.helped or line.label
-            neighbours = () if stays else self._others(line.module, before[line.place])
+            stays = line.helped or line.rule.label
+            neighbours = () if stays else self._others(line.rule.module, before[line.failure])
             if not neighbours:
                 continue
-            rule = MisplacedRule(
-                module=line.module,
-                text=line.text,
-                key=line.key,
-                words=line.words,
-                others=neighbours,
-                example=about[line.place],
-                enough=line.enough,
-            )
+            rule = MisplacedRule(line=line, others=neighbours, example=about[line.failure])
             if rule.cost <= remaining:
                 remaining -= rule.cost
                 misplaced.append(rule)
@@ -118,11 +101,9 @@ class MisplacedRules:
     def _others(self, module: Module, record: RolloutRecord) -> tuple[Module, ...]:
         """Return the parts of the same kind that the model was shown in that rollout."""
         return tuple(
-            candidate_module
-            for candidate_module in self.kit.target.modules
-            if candidate_module.kind == module.kind
-            and candidate_module != module
-            and candidate_module.owner not in record.hidden
+            other
+            for other in self.kit.target.modules
+            if other.kind == module.kind and other != module and other.owner not in record.hidden
         )
 
 
@@ -174,15 +155,13 @@ class Relocation:
         Args:
             rules: the lines to be moved.
         """
-        parent, before = (
-            self.attempt.candidate,
-            {record.example_id: record for record in self.attempt.records},
-        )
+        parent = self.attempt.candidate
+        before = {record.example_id: record for record in self.attempt.records}
         scores = {name: self.kit.scorer.score(record) for name, record in before.items()}
         searches = [
             _PlaceSearch(rule, rule.others, rule.others)
             for rule in rules
-            if (score := scores[rule.example.id]) is not None and score <= rule.enough
+            if (score := scores[rule.example.id]) is not None and score <= rule.line.enough
         ]
         count, waiting = 0, searches
         while waiting:
@@ -213,7 +192,8 @@ class Relocation:
 
     def _helped(self, rule: MisplacedRule, before: RolloutRecord, after: RolloutRecord) -> bool:
         effect = Effect.of(self.kit.scorer, before, after, stop_words=self.stop_words)
-        return effect is not None and effect.is_help_of(rule.words, enough=rule.enough)
+        line = rule.line
+        return effect is not None and effect.is_help_of(line.words, enough=line.enough)
 
     def _changes(self, child: Candidate) -> Iterator[Change]:
         target, parent = self.kit.target, self.attempt.candidate
@@ -227,14 +207,14 @@ class Relocation:
         self, onto: Candidate, rule: MisplacedRule, places: Sequence[Module]
     ) -> Candidate | None:
         """Return a candidate with the line moved to other parts; None if it is not valid."""
-        target = self.kit.target
-        texts = {module: target.text(module, onto) for module in (*places, rule.module)}
+        target, moved = self.kit.target, rule.line.rule
+        texts = {module: target.text(module, onto) for module in (*places, moved.module)}
         for module, text in texts.items():
-            same_lines = [line for line in lines_of(text) if line.key == rule.key]
-            if module == rule.module:
+            same_lines = [line for line in lines_of(text) if line.key == moved.key]
+            if module == moved.module:
                 texts[module] = without(text, same_lines)
             elif not same_lines:
-                texts[module] = f"{text}\n{rule.text}"
+                texts[module] = f"{text}\n{moved.text}"
         position, minibatch = self.attempt.parent, self.attempt.minibatch
         try:
             for module, text in texts.items():
