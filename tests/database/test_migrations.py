@@ -74,7 +74,7 @@ def test_a_file_of_an_earlier_version_is_opened_with_all_it_has(
         caller = TokenStore(manager.database).find(TOKEN)
         assert caller is not None
         assert caller.scopes == {Scope.READ, Scope.APPROVE}
-        assert caller.projects == {"support"}
+        assert caller.projects == frozenset({"support"})
 
 
 def dumped(path: Path) -> list[str]:
