@@ -116,14 +116,7 @@ class Tables:
                 "schema", Column("version", Integer, primary_key=True), _named("hooks", 1_000)
             ),
             tags=tags,
-            revisions=table(
-                "revisions",
-                *_address(),
-                Column("number", Integer, primary_key=True, autoincrement=False),
-                Column("id", _name(_DIGEST), nullable=False),
-                Column("document", _document(), nullable=False),
-                ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
-            ),
+            revisions=table("revisions", *_revision(tags)),
             jobs=jobs,
             attempts=of_job("attempts", "number", *_attempt()),
             answers=of_job(
@@ -141,15 +134,20 @@ class Tables:
             ),
             tokens=table("tokens", *_token(), UniqueConstraint("name")),
             sessions=table("sessions", *_session()),
-            links=table(
-                "links",
-                Column("digest", _name(_DIGEST), primary_key=True),
-                _named("token", _DIGEST),
-                Column("ends", Double, nullable=False),
-            ),
+            links=table("links", *_link()),
             workers=table("workers", *_worker()),
             outbox=table("outbox", *_outbox()),
         )
+
+
+def _revision(tags: Table) -> list[SchemaItem]:
+    return [
+        *_address(),
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        Column("id", _name(_DIGEST), nullable=False),
+        Column("document", _document(), nullable=False),
+        ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
+    ]
 
 
 def _attempt() -> list[SchemaItem]:
@@ -184,6 +182,14 @@ def _session() -> list[SchemaItem]:
         Column("created", Double, nullable=False),
         Column("seen", Double, nullable=False),
         UniqueConstraint("token", "digest"),
+    ]
+
+
+def _link() -> list[SchemaItem]:
+    return [
+        Column("digest", _name(_DIGEST), primary_key=True),
+        _named("token", _DIGEST),
+        Column("ends", Double, nullable=False),
     ]
 
 
