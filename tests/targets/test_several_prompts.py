@@ -373,6 +373,15 @@ def test_a_function_that_asks_for_an_unknown_prompt_is_told_the_known_ones() -> 
         GepaOptimizer(context(), settings()).optimize(subject)
 
 
+def test_a_function_that_takes_no_example_is_refused_before_any_call() -> None:
+    def wrong(ask: Any) -> Any:
+        return ask("router")
+
+    subject = Prompts(TEAM.prompts, run=wrong)
+    with pytest.raises(ConfigError, match=r"wrong\(\) cannot be called with \(ask, Ticket\)"):
+        GepaOptimizer(context(), settings()).plan(subject)
+
+
 def test_processes_can_make_the_rollouts() -> None:
     with process_pool(1) as executor:
         assert optimize(executor=executor).candidates == optimize().candidates

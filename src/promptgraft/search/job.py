@@ -6,19 +6,20 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import is_in_batches, opened
+from promptgraft.adapters.base import is_in_batches
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
+from promptgraft.evals.judges.panel import judges_of
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
-from promptgraft.search.first_calls import judges_of, models_asked
 from promptgraft.search.plan import RunPlan, SeenAnswers
+from promptgraft.search.preflight import models_asked, preflight
 from promptgraft.search.result import RunResult
-from promptgraft.search.run import Run
+from promptgraft.search.run import run
 from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import StopFile
 from promptgraft.targets.base import Subject, Target
@@ -69,9 +70,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
                 "persist_scope: expected a session for the winner, found none; give `optimize` a "
                 "session, or leave persist_scope out"
             )
-        run = Run(self._context, self._config, prompt, session)
-        with opened(self._context.around(prompt).adapter):
-            return run.complete()
+        return run(self._context, self._config, prompt, session)
 
     def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
         """Return what ``optimize`` is expected to use for ``prompt``, and what it can use.
@@ -83,10 +82,10 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             UnknownPartError, ConfigError, BindingError, DataFormatError, JournalMismatchError: as
                 ``optimize`` does before its first call.
         """
-        run = Run(attrs.evolve(self._context, journal=None), self._config, prompt, None)
+        checked = preflight(self._context, self._config, prompt)
         if (journal := self._context.journal) is not None:
-            run.check_journal(journal)
-        return run.plan(seen)
+            checked.check_journal(journal)
+        return checked.plan(seen)
 
 
 _AS_THEY_ARE = (TextsAdapter, AgentAdapter)
@@ -148,9 +147,8 @@ class OptimizationJob:
     @property
     def is_in_batches(self) -> bool:
         """Whether a model of the run answers in provider batches."""
-        own_adapters = self.subject.adapters if isinstance(self.subject, PromptSet) else {}
         judges = judges_of(metrics_of(self.config.feedback_fn))
-        return any(map(is_in_batches, (*models_asked(self.context, own_adapters), *judges)))
+        return any(map(is_in_batches, (*models_asked(self.context, self.subject), *judges)))
 
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.

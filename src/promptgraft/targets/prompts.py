@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.ground.functions import function_name
+from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.ground.text import listed
@@ -265,6 +265,12 @@ class PromptsFlow:
         return answer_of(
             self.run, ask, *example.params, where=where, deadline=deadline, faults=self.faults
         )
+
+    def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
+        """Raise a ``ConfigError`` if the function takes no ``params``."""
+        del prompts  # their adapter may answer some of them only
+        if fault := call_fault(self.run, "ask", *(type(param).__name__ for param in params)):
+            raise ConfigError(f"function {function_name(self.run)}: {fault}")
 
 
 def address_of(prompt: Prompt[object]) -> str:
