@@ -15,9 +15,10 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import MODEL, Runner, conclude_run
-from promptgraft.cli.progress import Progress, progress_for
+from promptgraft.cli.progress import Progress
 from promptgraft.project.adding import cluster, executor_named
 from promptgraft.project.files import ProjectFile
 from promptgraft.project.outcome import Outcome

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
+from promptgraft.overrides.documents import VERSION, entries_in, plain_lists, read_override
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
@@ -98,9 +100,14 @@ class PromptOverride:
 
         :meth:`from_json` reads it back, so a store of your own can keep it as text.
         """
-        from promptgraft.overrides import codec  # it needs this class
-
-        return codec.encode_override(self)
+        plain = {
+            "version": VERSION,
+            "ns": self.ns,
+            "prompt_key": self.prompt_key,
+            "tag": self.tag,
+            **plain_lists(self.entries()),
+        }
+        return json.dumps(plain, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "override") -> PromptOverride:
@@ -112,9 +119,17 @@ class PromptOverride:
             DataFormatError: naming the place of the fault.
             StoreError: it was written by another version.
         """
-        from promptgraft.overrides import codec
+        document = read_override(text, where=where)
+        address = cls(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
+        return address.of_document(document, where=where)
 
-        return codec.decode_override(text, where=where)
+    def of_document(self, document: object, *, where: str) -> PromptOverride:
+        """Return an override for the same prompt and tag with the entries of a document."""
+        entries = entries_in(document, where=where)
+        override = self.holding(entries)
+        if len(override.entries()) != len(entries):
+            raise DataFormatError(f"{where}: one part occurs twice")
+        return override
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""

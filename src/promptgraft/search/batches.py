@@ -30,8 +30,9 @@ from promptgraft.evals.spending import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
-from promptgraft.ground.text import clip, joined, raised_at
+from promptgraft.ground.text import clip, joined
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch

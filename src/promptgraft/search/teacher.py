@@ -32,8 +32,8 @@ from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase
-from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.graphs.standing import GraphAdapter, GraphPrompt
 from promptgraft.ground.functions import function_identity
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import clip

@@ -16,7 +16,7 @@ from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
