@@ -25,7 +25,13 @@ from promptgraft.overrides.documents import VERSION, check_version, document_cla
 from promptgraft.overrides.parts.entry import check_hash
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
+from promptgraft.overrides.types import (
+    PromptOverride,
+    Provenance,
+    Revision,
+    check_provenance,
+    override_of,
+)
 
 _MEND = (
     "restore the file from version control, or remove it and roll back to an archived revision; "
@@ -41,7 +47,7 @@ def plain_entries(override: PromptOverride) -> dict[str, Json]:
 
 def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
     """Return the override that ``data`` holds, for the prompt and tag of ``address``."""
-    return address.of_document(structure(data, document_class(object), where=where), where=where)
+    return override_of(structure(data, document_class(object), where=where), address, where=where)
 
 
 @attrs.frozen(kw_only=True)
@@ -229,7 +235,7 @@ def _revision(document: RevisionDocument, where: str) -> Revision:
         step=None if document.step is None else HexDigest(document.step),
         time=document.time,
         provenance=document.provenance,
-        override=address.of_document(document, where=where),
+        override=override_of(document, address, where=where),
     )
 
 

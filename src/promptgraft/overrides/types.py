@@ -121,15 +121,7 @@ class PromptOverride:
         """
         document = read_override(text, where=where)
         address = cls(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
-        return address.of_document(document, where=where)
-
-    def of_document(self, document: object, *, where: str) -> PromptOverride:
-        """Return an override for the same prompt and tag with the entries of a document."""
-        entries = entries_in(document, where=where)
-        override = self.holding(entries)
-        if len(override.entries()) != len(entries):
-            raise DataFormatError(f"{where}: one part occurs twice")
-        return override
+        return override_of(document, address, where=where)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""
@@ -271,3 +263,12 @@ def check_provenance(provenance: Provenance) -> None:
         if FINITE.fits(score) is None:
             fault = FINITE.fault(shown(score), score)
             raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
+
+
+def override_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that a document holds, for the prompt and tag of ``address``."""
+    entries = entries_in(document, where=where)
+    override = address.holding(entries)
+    if len(override.entries()) != len(entries):
+        raise DataFormatError(f"{where}: one part occurs twice")
+    return override

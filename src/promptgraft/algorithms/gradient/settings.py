@@ -43,28 +43,7 @@ def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class GradientSettings(RunConfig):
-    """The settings of a gradient search, in addition to those of every run.
-
-    Attributes:
-        max_rounds: rounds that the run may make, 1 to 100.
-        patience: rounds in a row without an accepted candidate, after which the run ends.
-        target_score: mean of the current candidate on the validation set at which the run ends;
-            None for no target.
-        train_batch: training cases of a round: up to three quarters that the current candidate
-            is known to fail, and others, each of which is used once before any is used again.
-            ``all`` for all of them in every round.
-        initial: texts to begin with, by name of the part, in place of those in force.
-        max_gradients: gradients of a part in a round, at most; the most severe come first.
-        attribution: how failures are traced back: ``trace`` asks once for each case and shows
-            all of its steps; ``steps`` asks about each step, from the last to the first, as
-            published.
-        first_try: whether, after a refused candidate, the next ones are evaluated on the failures
-            that led to them before the validation set, and refused if they are no better there;
-            the published search does not do this.
-
-    Raises:
-        ConfigError: naming the field, what was expected and what was found.
-    """
+    """The fields of ``GradientConfig``, and what they let a run use."""
 
     algorithm: ClassVar[str] = "gradient"
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = QUESTIONS
