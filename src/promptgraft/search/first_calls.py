@@ -161,15 +161,17 @@ def rehearsed(
     """Call an agent once before the run, unless that is recorded; see :func:`rehearse`."""
     if not isinstance(adapter, AgentAdapter) or not isinstance(target, PromptTarget):
         return
-    question = digest([target.identity.digest])
-    recorded = answers.recall(_KEY, question)
+    # Of whichever agent: one whose function has changed may answer the rest of a run.
+    recorded = answers.journal.record(_KEY)
     if recorded is not None:
-        ledger.count(spent_from_json(recorded, _KEY), recorded=True)
+        ledger.count(spent_from_json(recorded.answer, _KEY), recorded=True)
         return
+    answers.journal.admit(_KEY)
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     cases = cases_of(config)
     spent = rehearse(adapter, prompt, cases, watch=watch.at(_KEY), deadline=deadline)
     ledger.count(answers.paid(_KEY, spent))
+    question = digest([target.identity.digest])
     answers.journal.append(_KEY, question, _KEY, spent_to_json(spent))
 
 

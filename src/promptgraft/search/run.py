@@ -276,6 +276,7 @@ class Run:
                 questions_at_once=config.questions_at_once,
                 gathering=gathering if self._in_batches else None,
                 deadline=self._deadline or Deadline(),
+                admit=books.answers.journal.admit,
             ),
             max_unscored_share=config.limits.max_unscored_share,
             look=stops.look,
