@@ -350,3 +350,18 @@ def test_files_elsewhere_are_not_read_for_a_stranger(console: Console, made: Pro
     ended = console("replay")
     assert ended.code == 2
     assert "expected the names of files in it, found '../private.jsonl'" in ended.err
+
+
+def test_jobs_of_a_queue_are_replayed_from_their_mirrors(console: Console, made: Project) -> None:
+    folder = made("classify")
+    shutil.rmtree(folder / "runs")
+    queue = ("--jobs", f"sqlite:///{folder}/jobs.db")
+    submitted = console(
+        "jobs", "submit", "triage", "--budget", "300", "--set", "patience=2", *queue
+    )
+    assert submitted.code == 0, submitted.err
+    assert console("worker", "--until-idle", *queue).code == 0
+    assert console("jobs", "export", submitted.out.split()[1], *queue).code == 0
+    assert console("replay").code == 0, console("replay").err
+    assert console("export", "--run", "latest", "run.zip").code == 0
+    assert console("replay", "run.zip").code == 0

@@ -18,11 +18,13 @@ from promptgraft.search.stopping import (
     RunStoppedError,
     StopFile,
     StopReason,
-    is_early,
 )
 
 _ANSWERING = ("task_model", "reflection_model", "metrics", FUNCTIONS)
 """What a fingerprint says of those who answer and judge; a replay asks none of them."""
+
+_BY_ANSWERS = (StopReason.BUDGET, StopReason.PERFECT, StopReason.NO_PROGRESS, StopReason.DONE)
+"""Reasons to end that follow from the answers alone, whatever else the settings say."""
 
 
 class ReplayJournal(FileJournal):
@@ -73,7 +75,7 @@ class ReplayJournal(FileJournal):
             RunStoppedError: the run was stopped before this answer.
             JournalError: the run has had this answer.
         """
-        if is_early(self._reason) or self._reason is StopReason.STOPPER:
+        if self._reason not in _BY_ANSWERS:
             raise RunStoppedError(self._reason, self._detail)
         raise JournalError(
             f"{self._name} has no answer for `{key}`, which the run asks for; restore the journal, "
