@@ -137,7 +137,7 @@ def served(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            every = [Scope.READ, Scope.SUBMIT, Scope.PROMOTE, Scope.ADMIN]
+            every = [Scope.READ, Scope.SUBMIT, Scope.APPROVE, Scope.ADMIN]
             token = tokens.create("tests", every)
             with asking() as http:
                 yield Client(f"http://127.0.0.1:{port}", token, access, manager, http)

@@ -118,7 +118,7 @@ def test_pausing_resuming_changing_forking(client: Client, manager: JobManager) 
 
 def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: JobManager) -> None:
     job = submitted(client, budget=90, tag="night")
-    ci = TokenStore(manager.database).create("ci", ["submit", "promote"])
+    ci = TokenStore(manager.database).create("ci", ["submit", "approve"])
     claim = Worker(manager, name="w1").claim()
     assert claim is not None
     client.ask("POST", f"/api/v1/jobs/{job}/pause", token=ci)

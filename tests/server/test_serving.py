@@ -175,7 +175,7 @@ def test_tokens_are_made_listed_and_revoked(capsys: pytest.CaptureFixture[str]) 
         (["create", "ci", "--scope", "read"], "there is a token `ci` already; revoke it first"),
         (
             ["create", "x", "--scope", "root"],
-            "scopes: expected read, submit, promote, admin, found",
+            "scopes: expected read, submit, approve, admin, found",
         ),
         (["revoke", "x"], "there is no token `x`; there: ci"),
     ):

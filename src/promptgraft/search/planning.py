@@ -16,9 +16,9 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     adapter_identity,
 )
-from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter
 from promptgraft.evals.causes import compares_expected, contradictions
-from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, shown_to
+from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, judges_of, shown_to
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import turn_cases
@@ -32,7 +32,6 @@ from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.first_calls import cases_of, judges_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.planned_rows import (
@@ -135,10 +134,20 @@ def plan_run(
             *_outdated(questions),
         ),
         max_seconds=limits.timeout,
-        first_call=planned_call(task),
+        first_call=_planned_call(task),
         expected_rollouts=outlook.rollouts,
         answer_tokens=tokens_of(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
+    )
+
+
+def _planned_call(adapter: ProviderAdapter | None) -> str:
+    """Return a description of the calls before a run; empty if there are none."""
+    if not isinstance(adapter, AgentAdapter):
+        return ""
+    return (
+        f"agent `{adapter.agent.name}` is asked the first turn of one case before the run, of "
+        f"{MOST_CALLS} if it fails"
     )
 
 
@@ -257,7 +266,7 @@ class _Outlook:
 
     def _agent(self, adapter: AgentAdapter) -> RolePlan:
         """Return the row of an agent, whose cost is not known in advance."""
-        turns = [adapter.most_turns(case) for case in cases_of(self.config)] or [1]
+        turns = [adapter.most_turns(case) for case in self.config.cases] or [1]
         expected = Use(calls=round(self.rollouts * fmean(turns) * self.runs))
         # Its own name is what its calls are counted under.
         use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
@@ -275,7 +284,7 @@ class _Outlook:
         metrics = metrics_of(self.config.feedback_fn)
         if not metrics:
             return
-        cases = sorted(cases_of(self.config), key=lambda case: len(str(case.input)), reverse=True)
+        cases = sorted(self.config.cases, key=lambda case: len(str(case.input)), reverse=True)
         # A sample that includes the longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         takes_cases = isinstance(task, AgentAdapter)  # which plays, and is judged by, turns
@@ -404,7 +413,7 @@ def _warnings(config: RunConfig) -> Iterator[str]:
         )
     yield from config.warnings
     if compares_expected(metrics_of(config.feedback_fn)):
-        yield from filter(None, [contradictions(cases_of(config))])
+        yield from filter(None, [contradictions(config.cases)])
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:
         yield (

@@ -115,6 +115,15 @@ class CheckedFlow(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckedFunction(Protocol):
+    """An adapter on a function, which can tell before a call whether it takes a bound prompt."""
+
+    def check_bound(self, prompt: Prompt[object]) -> None:
+        """Raise a ``ConfigError`` for a prompt, or parameters, that cannot be answered."""
+        ...
+
+
 class _PromptCache:
     """Prompts of recent candidates; never pickled, because stores hold locks."""
 

@@ -278,7 +278,7 @@ class PromptsFlow:
             ConfigError: it does not.
         """
         if fault := call_fault(self.run, "ask", *(type(param).__name__ for param in params)):
-            raise ConfigError(f"run: {fault}")
+            raise ConfigError(f"function {function_name(self.run)}: {fault}")
         for name, address in self.addresses.items():
             try:
                 check_serves(self.adapter, prompts[address].with_placeholders())

@@ -225,7 +225,7 @@ def tokens_command() -> None:
     "scopes",
     multiple=True,
     required=True,
-    help="read, submit, promote or admin; may be repeated.",
+    help="read, submit, approve or admin; may be repeated.",
 )
 @click.option(
     "--for",

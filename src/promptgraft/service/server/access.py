@@ -38,8 +38,8 @@ class Scope(StrEnum):
     """Read jobs, events, results and stores."""
     SUBMIT = "submit"
     """Submit, change, pause, resume, cancel, fork and delete jobs."""
-    PROMOTE = "promote"
-    """Promote winners to other tags, and roll tags back."""
+    APPROVE = "approve"
+    """Apply winners, promote them to other tags, and roll tags back."""
     ADMIN = "admin"
     """Read metrics."""
 

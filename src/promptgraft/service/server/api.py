@@ -319,7 +319,7 @@ _EVENTS: Mapping[str, Mapping[str, Json]] = {
 }
 _TAGS = "/projects/{project}/prompts/{prompt}/tags"
 
-R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
 
 ROUTES: Sequence[Route] = (
@@ -353,7 +353,7 @@ ROUTES: Sequence[Route] = (
     Route("POST /jobs/{job}/resume", S, resume_job, statuses=(202,)),
     Route("POST /jobs/{job}/cancel", S, cancel_job, statuses=(202,)),
     Route("POST /jobs/{job}/fork", S, fork_job, body=JOB_CHANGES, statuses=(201,)),
-    Route("POST /jobs/{job}/apply", P, apply_winner, body=_APPLICATION),
+    Route("POST /jobs/{job}/apply", A, apply_winner, body=_APPLICATION),
     Route(
         "GET /jobs/{job}/events", R, list_events, query=_EVENTS, headers={"Last-Event-ID": _AFTER}
     ),
@@ -371,7 +371,7 @@ ROUTES: Sequence[Route] = (
     Route(f"GET {_TAGS}", R, list_tags),
     Route(f"GET {_TAGS}/{{tag}}", R, show_tag),
     Route(f"GET {_TAGS}/{{tag}}/history", R, show_history),
-    Route(f"POST {_TAGS}/{{tag}}/promote", P, promote, body=PROMOTION),
-    Route(f"POST {_TAGS}/{{tag}}/rollback", P, roll_back, body=ROLLBACK),
+    Route(f"POST {_TAGS}/{{tag}}/promote", A, promote, body=PROMOTION),
+    Route(f"POST {_TAGS}/{{tag}}/rollback", A, roll_back, body=ROLLBACK),
 )
 """All operations of the API, below ``/api/v1``."""

@@ -207,7 +207,7 @@ def act(call: Call) -> Reply:
         case "cancel":
             manager.cancel(job.id)
         case "apply":
-            call.caller.check(Scope.PROMOTE)
+            call.caller.check(Scope.APPROVE)
             manager.apply(job.id)
         case "change":
             manager.change(job.id, _changes(form))
@@ -346,7 +346,7 @@ def show_workers(call: Call) -> Reply:
     )
 
 
-R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
 ROUTES: Sequence[Route] = (
     Route("GET /", R, show_jobs),
@@ -360,7 +360,7 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
     Route("GET /compare", R, compare),
     Route("GET /tags", R, show_tags),
-    Route("POST /tags", P, move_tag),
+    Route("POST /tags", A, move_tag),
     Route("GET /workers", R, show_workers),
 )
 """The pages."""
