@@ -277,7 +277,10 @@ class PromptRollout:
                     prompt, overrides_store=store, overrides_tag=base.tag
                 )
             self._recent.put(candidate.digest, prompts)
-        return {address: _isolated(prompt) for address, prompt in prompts.items()}
+        return {
+            address: _isolated(prompt) if prompt.params else prompt
+            for address, prompt in prompts.items()
+        }
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
         """Return the sections and tools that the model did not see; all of unused prompts."""
@@ -371,8 +374,6 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
 
 
 def _isolated(prompt: Prompt[object]) -> Prompt[object]:
-    if not prompt.params:
-        return prompt
     where = f"prompt `{prompt.descriptor.ns}/{prompt.descriptor.key}`: bound parameters"
     params = isolated(prompt.params, where=where)
     return prompt if params is prompt.params else attrs.evolve(prompt, params=params)
