@@ -70,7 +70,9 @@ class PromptOverride:
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
-            if field == "task_example_overrides" and not all(filed[key].path for key in filed):
+            if field == "task_example_overrides" and not all(
+                entry.path for _, entry in filed.items()
+            ):
                 filed = {
                     key: entry if entry.path else attrs.evolve(entry, path=key)
                     for key, entry in filed.items()
