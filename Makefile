@@ -16,7 +16,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures real-model screens bench bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures real-model screens bench bench-honesty bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -69,8 +69,10 @@ screens: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/honesty.py
 	$(BIN)/python benchmarks/plans.py
+
+bench-honesty: $(STAMP)
+	$(BIN)/python benchmarks/honesty.py
 
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json

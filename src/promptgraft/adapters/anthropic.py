@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import attrs
@@ -365,7 +366,7 @@ class AnthropicAdapter(ModelAdapter):
                 return self._known.thinking or THOUGHTS
         return self._known.thinking
 
-    @property
+    @cached_property
     def wire(self) -> AnthropicWire:
         options: JsonObject = {"max_tokens": self.longest_answer, **self._sampling}
         if self.stop:

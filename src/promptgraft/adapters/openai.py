@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import attrs
@@ -372,16 +373,15 @@ class OpenAIAdapter(ModelAdapter):
             )
 
     @property
-    def identity(self) -> str:
-        parent_identity = super().identity
+    def _further_identity(self) -> Sequence[str]:
         # Listed only where it is used, so that runs from before it was known can be resumed.
-        return f"{parent_identity} api=responses" if self._uses_responses else parent_identity
+        return ("api=responses",) if self._uses_responses else ()
 
     @property
     def longest_answer(self) -> int | None:
         return self.max_output_tokens or self._known.max_output_tokens
 
-    @property
+    @cached_property
     def wire(self) -> ChatWire | ResponsesWire:
         sampling: JsonObject = {"temperature": self.temperature, "top_p": self.top_p}
         if self._uses_responses:

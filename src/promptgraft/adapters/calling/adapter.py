@@ -6,8 +6,9 @@ import json
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import ClassVar, Literal, TypeVar
 
 import attrs
@@ -242,6 +243,12 @@ class ModelAdapter(ABC):
     @property
     def identity(self) -> str:
         """Provider, model, host of a custom address, and the options that change answers."""
+        return self._identity
+
+    # These serve every call, and are derived for the first one, as the client is built for it.
+
+    @cached_property
+    def _identity(self) -> str:
         identity_parts = [f"{self.service.provider}/1", self.model]
         if self._access.host is not None:
             identity_parts.append(f"host={self._access.host}")
@@ -255,7 +262,17 @@ class ModelAdapter(ABC):
         # Listed only if set, so that the identity of most runs does not depend on it.
         if self.max_tool_rounds != _MAX_TOOL_ROUNDS:
             identity_parts.append(f"max_tool_rounds={self.max_tool_rounds}")
-        return " ".join(identity_parts)
+        return " ".join([*identity_parts, *self._further_identity])
+
+    @property
+    def _further_identity(self) -> Sequence[str]:
+        """What else a provider's adapter lists in its identity."""
+        return ()
+
+    @cached_property
+    def _seller(self) -> str | None:
+        """The provider, or the address, whose prices apply to the model."""
+        return self.service.seller or self._known.seller or self._access.address
 
     @property
     def thinking(self) -> int:
@@ -410,11 +427,6 @@ class ModelAdapter(ABC):
     def _further_fields(self) -> JsonObject:
         extra = unstructure(self.extra_body)
         return extra if isinstance(extra, dict) else {}
-
-    @property
-    def _seller(self) -> str | None:
-        """The provider, or the address, whose prices apply to the model."""
-        return self.service.seller or self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:
         from promptgraft.adapters.calling.sdk import SdkEndpoint  # imports the HTTP client

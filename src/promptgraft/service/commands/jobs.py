@@ -425,6 +425,29 @@ def schema_command(*, url: str | None) -> None:
     echo(opened(url).definition().rstrip())
 
 
+@jobs_command.command(
+    "migrate", epilog=options.examples("jobs migrate --dry-run --jobs sqlite:///jobs.db")
+)
+@click.option("--dry-run", is_flag=True, help="Print the SQL, and change nothing.")
+@jobs_option
+def migrate_command(*, dry_run: bool, url: str | None) -> None:
+    """Change the tables of an earlier promptgraft to those of this one.
+
+    Make a copy of the database, and stop its servers and workers first. SQLite files are migrated
+    without this command, when they are opened.
+    """
+    database = opened(url)
+    statements = database.pending_migration()
+    if not statements:
+        echo(f"database {database.name}: the tables are current")
+        return
+    if dry_run:
+        echo(";\n".join(statements) + ";")
+        return
+    database.migrate()
+    echo(f"database {database.name}: migrated, {counted(len(statements), 'statement')}")
+
+
 def job_json(job: Job) -> dict[str, Json]:
     """Return a job as plain data."""
     from promptgraft.service.jobs import preparing  # needs the extra `server`
