@@ -356,6 +356,21 @@ class OpenedAdapter(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksOpening(Protocol):
+    """Something that can tell, without a change, whether it could be opened now."""
+
+    def check_opening(self) -> None:
+        """Raise a ``ConfigError`` if it could not."""
+        ...
+
+
+def check_opening(adapter: object) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot be opened for a run now."""
+    if isinstance(adapter, ChecksOpening):
+        adapter.check_opening()
+
+
 @contextlib.contextmanager
 def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     """Open an adapter for a run if it is an :class:`OpenedAdapter`; may be nested.

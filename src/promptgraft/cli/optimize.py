@@ -331,6 +331,8 @@ def resume_command(
         context = attrs.evolve(source.job.context, reuse_scores=reuse_scores)
         with _runner(source, progress, stream, workers=workers, dask=dask) as runner:
             outcome = runner.run_in(folder, source.job.within(context), config=source.config)
+        # Cases that are held out may have changed since the run began.
+        source.keep_sources(folder)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 

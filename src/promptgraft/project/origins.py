@@ -84,6 +84,11 @@ class Origin:
     def _text(self, name: str) -> str:
         return field_of(STRING, self._config, self._folder.config, "origin", name)
 
+    @property
+    def file_name(self) -> str:
+        """The name of the project file, without its folder."""
+        return Path(self._text("path")).name
+
     def refuse_project(self, file: str | None) -> None:
         """Raise a ``ConfigError`` if a project file is given for a run of a job."""
         if file is not None:

@@ -125,6 +125,10 @@ class Batch(ABC):
     is_patient = False
 
     @abstractmethod
+    def key(self, number: int) -> str:
+        """Return the key of one of the missing answers."""
+
+    @abstractmethod
     def work(self, number: int) -> Callable[[], object]:
         """Return the call that obtains one of the missing answers; it runs in a worker."""
 
@@ -230,6 +234,10 @@ class RolloutBatch(Batch):
             recorded=True,
         )
         return asked_rollouts
+
+    def key(self, number: int) -> str:
+        asked_rollouts, place = self._missing[number]
+        return asked_rollouts.keys[place]
 
     def work(self, number: int) -> Callable[[], object]:
         asked_rollouts, place = self._missing[number]
@@ -345,6 +353,9 @@ class QuestionBatch(Batch):
         books.ledger.count(spent, reflections=answer is not None, recorded=True)
         self._questions.append(question)
         self.missing = len(self._missing)
+
+    def key(self, number: int) -> str:
+        return self._questions[self._missing[number]].position
 
     def work(self, number: int) -> Callable[[], object]:
         question, images = self._questions[self._missing[number]], self.sources.shown_images

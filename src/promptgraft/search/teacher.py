@@ -213,6 +213,7 @@ class Teaching:
                 (books.answers.calls or books.answers.journal).append_all,
                 executor=threads,
                 deadline=deadline or Deadline(),
+                admit=books.answers.journal.admit,
             ) as calls:
                 for is_over in calls.make(self, batch):
                     while not is_over():
@@ -294,6 +295,9 @@ class _Batch(Batch):
     def _report(self) -> None:
         if self._working is not None and (count := len(self._lessons)):
             self._working(Phase.TEACHER.value, count - self._left, count)
+
+    def key(self, number: int) -> str:
+        return self._missing[number].key
 
     def work(self, number: int) -> Callable[[], object]:
         lesson = self._missing[number]

@@ -174,6 +174,7 @@ def _job_values(call: Call) -> dict[str, object]:
         "winner": winner,
         "charts": _charts(view.data),
         "acts": view.acts,
+        "damage": view.damage,
         "budget": view.data.rollout_budget,
         "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
