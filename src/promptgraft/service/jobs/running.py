@@ -29,7 +29,7 @@ from promptgraft.project import Project
 from promptgraft.project.adding import cluster, tracking
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
-from promptgraft.project.running import Changes, Runnable, run_job
+from promptgraft.project.running import Runnable, run_job
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
@@ -37,7 +37,7 @@ from promptgraft.search.stopping import StopReason, stop_detail
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
 from promptgraft.service.jobs.mirror import name_of
-from promptgraft.service.jobs.preparing import planned, prepared
+from promptgraft.service.jobs.preparing import planned, prepared, run_changes_of
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
 from promptgraft.service.jobs.rows import Claim, JobRows
 from promptgraft.service.jobs.types import Job, JobChanges, JobState, Status, Wish
@@ -161,7 +161,8 @@ class _Attempt:
     def store_config(self, job: OptimizationJob) -> None:
         """Store the ``config.json`` of the run directory, for mirrors."""
         source = Runnable.of(self.project, self.claim.job.prompt, job)
-        config = attrs.evolve(source, changes=Changes(tag=self.claim.job.tag)).config
+        changes = attrs.evolve(run_changes_of(self.claim.job.changes), tag=self.claim.job.tag)
+        config = attrs.evolve(source, changes=changes).config
         rows = JobRows(self.database)
 
         def put(connection: Connection) -> None:

@@ -16,7 +16,7 @@ from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -174,6 +174,7 @@ def _job_values(call: Call) -> dict[str, object]:
         "winner": winner,
         "charts": _charts(view.data),
         "acts": view.acts,
+        "damage": view.damage,
         "budget": view.data.rollout_budget,
         "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
