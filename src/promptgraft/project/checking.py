@@ -20,9 +20,9 @@ from promptgraft.ground.text import counted
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
-from promptgraft.project.loading import faults_of
-from promptgraft.project.parts import ProjectPrompt
-from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.loading import faults_of, load_project
+from promptgraft.project.project import Project, open_project
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
 from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan

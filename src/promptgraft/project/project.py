@@ -20,7 +20,7 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
+from promptgraft.ground.strict.nodes import Source, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
@@ -29,21 +29,20 @@ from promptgraft.project.cases import is_divisible, load_files, load_whole, part
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import tuned_settings
-from promptgraft.project.loading import faults_of
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
-    ProjectPrompt,
-    Surroundings,
     guarded,
     load_named,
     load_project_metrics,
     load_teacher,
     read_by,
 )
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
 from promptgraft.project.settings import Judging, check_fit, described, run_config
+from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 
 # What makes runs is imported by those who ask for a job: most commands open a project for less.
@@ -397,14 +396,3 @@ def open_project(path: str | Path) -> Project:
         DataFormatError: all faults of the file, one line each.
     """
     return Project(*read_project(as_path(path)))
-
-
-def load_project(path: str | Path) -> Project:
-    """Read a project file and load all it names except models, so no secrets are needed.
-
-    Raises:
-        DataFormatError: the first 20 faults, one line each, and the number of the others.
-    """
-    project = open_project(path)
-    raise_lines(str(project.path), faults_of(project))
-    return project

@@ -29,7 +29,8 @@ from promptgraft.project.format_search import (
     OptimizerConfig,
     TargetsConfig,
 )
-from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.project.project_prompt import ProjectPrompt
+from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.search.config import RunConfig
