@@ -26,8 +26,8 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.content import File, Image
 from promptgraft.ground.folders import temporary_folder
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
-from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
@@ -354,6 +354,21 @@ class OpenedAdapter(Protocol):
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run; the adapter keeps its files below ``folder``."""
         ...
+
+
+@runtime_checkable
+class ChecksOpening(Protocol):
+    """Something that can tell, without a change, whether it could be opened now."""
+
+    def check_opening(self) -> None:
+        """Raise a ``ConfigError`` if it could not."""
+        ...
+
+
+def check_opening(adapter: object) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot be opened for a run now."""
+    if isinstance(adapter, ChecksOpening):
+        adapter.check_opening()
 
 
 @contextlib.contextmanager

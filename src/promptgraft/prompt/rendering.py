@@ -19,9 +19,11 @@ from promptgraft.overrides.parts.body import BodySyntax, Slot, spell
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionPath,
+    SectionVisibility,
     ToolDescriptor,
     section_part,
     summary_part,
+    task_example_part,
     tool_part,
 )
 from promptgraft.overrides.parts.entry import EffectiveParts
@@ -33,7 +35,6 @@ from promptgraft.prompt.schema import FieldTexts, output_descriptions, shown_out
 from promptgraft.prompt.sections import (
     MarkdownSection,
     Role,
-    SectionVisibility,
     TaskExamplesSection,
     Tool,
     show_section,
@@ -166,8 +167,9 @@ def resolve(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution
     entries = resolution.fresh.entries() if resolution.fresh else ()
     parts = effective_parts(descriptor, resolution.fresh)
     descriptions = output_descriptions(descriptor, parts)
-    # Overrides of a removed example are not shown.
+    # Overrides of a removed or hidden example are not shown.
     gone = {entry.target for entry in entries if entry.target != entry.part}
+    gone |= {task_example_part(path) for path in parts.visibility if parts.hides(path)}
     return Resolved(
         resolution=resolution,
         parts=parts,
@@ -178,8 +180,10 @@ def resolve(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution
             for tool in section.tools
         },
         examples={
-            path: tuple(_examples(path, examples, descriptor.output_type, descriptions))
-            for path, examples in parts.examples.items()
+            path: tuple(
+                _examples(path, parts.shown_examples(path), descriptor.output_type, descriptions)
+            )
+            for path in parts.examples
         },
         owners=tuple((entry.part, entry.owner) for entry in entries if entry.part not in gone),
     )
@@ -202,7 +206,7 @@ def render_prompt(
     tools: list[RenderedTool] = []
     heading_paths: set[str] = set()
     roles: dict[SectionPath, Role | None] = {}
-    for path, section, visibility in _visible(walked, bindings):
+    for path, section, visibility in _visible(walked, bindings, resolved.parts):
         roles[path] = section.role or roles.get(path[:-1])
         if visibility is SectionVisibility.SUMMARY:
             summary = resolved.parts.summaries.get(path)
@@ -249,9 +253,9 @@ def render_prompt(
 
 
 def _visible(
-    walked: Walked, bindings: Bindings | None
+    walked: Walked, bindings: Bindings | None, parts: EffectiveParts
 ) -> Iterator[tuple[SectionPath, MarkdownSection, SectionVisibility]]:
-    """Yield the enabled sections, except those below a summary or a disabled section."""
+    """Yield the enabled sections, except hidden ones and those below a summary or such a one."""
     hidden: SectionPath | None = None
     for path, section in walked:
         if hidden is not None and path[: len(hidden)] == hidden:
@@ -264,9 +268,12 @@ def _visible(
         if not isinstance(visibility, SectionVisibility):
             full = SectionVisibility.FULL
             visibility = _decided(path, "visibility", visibility, bindings) if bindings else full
-        if visibility is SectionVisibility.SUMMARY:
+        else:
+            visibility = parts.visibility_of(path)
+        if visibility is not SectionVisibility.FULL:
             hidden = path
-        yield path, section, visibility
+        if visibility is not SectionVisibility.HIDDEN:
+            yield path, section, visibility
 
 
 def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindings: Bindings) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import is_in_batches
+from promptgraft.adapters.base import check_opening, is_in_batches
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.panel import judges_of
@@ -62,27 +62,39 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             WinnerNotStoredError: the run is complete, but the store refused the winner; the
                 error has the result.
         """
+        self._check_session(session)
+        return run(self._context, self._config, prompt, session)
+
+    def _check_session(self, session: SessionProtocol | None) -> None:
         if session is not None and not callable(getattr(session, "dispatch", None)):
             raise ConfigError(f"session: expected a session, found {shown(session)}")
         in_session = self._config.persist_scope is PersistenceScope.SESSION
         if session is None and self._config.persist and in_session:
             raise ConfigError(
-                "persist_scope: expected a session for the winner, found none; give `optimize` a "
-                "session, or leave persist_scope out"
+                "persist_scope: expected a session for the winner, found none; give `session=`, or "
+                "leave persist_scope out"
             )
-        return run(self._context, self._config, prompt, session)
 
-    def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
+    def plan(
+        self,
+        prompt: Improvable,
+        *,
+        session: SessionProtocol | None = None,
+        seen: SeenAnswers | None = None,
+    ) -> RunPlan:
         """Return what ``optimize`` is expected to use for ``prompt``, and what it can use.
 
-        No model is called, and a journal is compared but not changed. ``seen`` are the answers of
-        an earlier run, if there is one.
+        No model is called, and a journal is compared but not changed. ``session`` is that of the
+        run, which gets no events from a plan; ``seen`` are the answers of an earlier run, if there
+        is one.
 
         Raises:
             UnknownPartError, ConfigError, BindingError, DataFormatError, JournalMismatchError: as
                 ``optimize`` does before its first call.
         """
+        self._check_session(session)
         checked = preflight(self._context, self._config, prompt)
+        check_opening(checked.context.adapter)
         if (journal := self._context.journal) is not None:
             checked.check_journal(journal)
         return checked.plan(seen)

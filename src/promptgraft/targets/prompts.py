@@ -8,7 +8,12 @@ from typing import Any, Self
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    check_serves,
+    evaluated,
+)
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
@@ -267,10 +272,18 @@ class PromptsFlow:
         )
 
     def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
-        """Raise a ``ConfigError`` if the function takes no ``params``."""
-        del prompts  # their adapter may answer some of them only
+        """Check that the function takes ``params``, and that the adapter serves every prompt.
+
+        Raises:
+            ConfigError: it does not.
+        """
         if fault := call_fault(self.run, "ask", *(type(param).__name__ for param in params)):
             raise ConfigError(f"function {function_name(self.run)}: {fault}")
+        for name, address in self.addresses.items():
+            try:
+                check_serves(self.adapter, prompts[address].with_placeholders())
+            except ConfigError as error:
+                raise ConfigError(f"prompts: `{name}`: {error}") from None
 
 
 def address_of(prompt: Prompt[object]) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.ground.serde import digest, map_texts
 from promptgraft.prompt.schema import JsonObject
 
@@ -138,7 +138,7 @@ class Access:
             return "unused"  # the SDK insists on a key, but the user's header authenticates
         if not self.api.needs_key:
             return ""
-        raise ConfigError(
+        raise MissingHereError(
             f"{self.api.adapter}: there is no API key; set {self.api.variables[0]}, or give "
             "api_key= (any text for a server that needs none)"
         )
@@ -147,7 +147,7 @@ class Access:
         """Raise ``ConfigError`` if the SDK, the key or the address is missing or unusable."""
         missing = [name for name in self.api.packages if not _is_installed(name)]
         if missing:
-            raise ConfigError(
+            raise MissingHereError(
                 f"{self.api.adapter} needs the package `{missing[0]}`; run: "
                 f"pip install 'promptgraft[{self.api.extra or self.api.packages[0]}]'"
             )

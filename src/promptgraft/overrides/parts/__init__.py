@@ -9,6 +9,7 @@ from promptgraft.overrides.parts.output_field import OutputFieldOverride
 from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 __all__ = ["KINDS", "in_order"]
 
@@ -23,6 +24,7 @@ KINDS: dict[str, type[Entry]] = {
         AddedTaskExample,
         RemovedTaskExample,
         OutputFieldOverride,
+        VisibilityOverride,
     )
 }
 """Every kind by the key under which documents list it, in the order of documents and diffs.
