@@ -72,7 +72,15 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "scipy": ("evals/statistics.py", True),
     "starlette": ("service/server/", False),
     "uvicorn": ("service/server/", False),
-    "sqlalchemy": (("service/database/", "service/jobs/", "service/server/access.py"), False),
+    "sqlalchemy": (
+        (
+            "service/database/",
+            "service/jobs/",
+            "service/server/sessions.py",
+            "service/server/tokens.py",
+        ),
+        False,
+    ),
 }
 # Import a heavy library and are themselves imported only when they are needed.
 LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "service"))

@@ -14,9 +14,9 @@ from sqlalchemy import event
 from jobs.job_world import work_off, write_project
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.server import Scope, TokenStore
-from promptgraft.service.server.access import MOST_AT_ONCE
 from server.serving import Client, served
 
+MOST_AT_ONCE = 40
 LARGE = ("jobs", "answers", "events", "attempts")
 
 

@@ -18,13 +18,13 @@ from promptgraft.cli.progress import waiting
 from promptgraft.cli.silence import SECONDS, Silence
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.judges.panel import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import digest
 from promptgraft.ground.text import counted, visible_line
 from promptgraft.journal import FileJournal
 from promptgraft.journal.base import Journal
 from promptgraft.runtime import Deadline, EventBus, Session
-from promptgraft.search.first_calls import judges_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -20,6 +20,7 @@ from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_text
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
@@ -38,9 +39,10 @@ class PromptOverride:
         tool_example_overrides: examples of tools, by tool and position.
         task_example_overrides: changes of task examples of the source, by path.
         added_task_examples: task examples that the source does not have, by path.
-        removed_task_examples: task examples that are hidden, by path.
+        removed_task_examples: task examples that are removed, by path.
         output_overrides: descriptions of fields of the answer, by field.
         summaries: summaries of sections, by path.
+        visibilities: whether sections and task examples are shown, by path.
         others: entries of kinds that third parties registered, by kind and key.
 
     Raises:
@@ -58,6 +60,7 @@ class PromptOverride:
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = _NOTHING
     output_overrides: Mapping[str, OutputFieldOverride] = _NOTHING
     summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
+    visibilities: Mapping[SectionPath, VisibilityOverride] = _NOTHING
     others: Mapping[tuple[str, Hashable], Entry] = _NOTHING
     _index: Mapping[tuple[type[Entry], Hashable], Entry] = attrs.field(
         init=False, repr=False, eq=False
@@ -67,7 +70,9 @@ class PromptOverride:
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
-            if field == "task_example_overrides" and not all(filed[key].path for key in filed):
+            if field == "task_example_overrides" and not all(
+                entry.path for _, entry in filed.items()
+            ):
                 filed = {
                     key: entry if entry.path else attrs.evolve(entry, path=key)
                     for key, entry in filed.items()

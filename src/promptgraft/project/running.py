@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -15,6 +16,7 @@ from attrs.converters import optional
 
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
+from promptgraft.evals.types import Step
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict import structure
@@ -36,7 +38,6 @@ from promptgraft.search import OptimizationJob, RunPlan, RunResult
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import Working
 from promptgraft.search.plan import SeenAnswers, SeenUse
-from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
 
@@ -261,7 +262,7 @@ def seen_answers(
     traces = [
         transcript.record.steps for transcript in islice(transcripts(record), _MOST_LOOKED_AT)
     ]
-    nodes = seen_nodes(traces) if any(traces) else {}
+    nodes = _nodes_seen(traces) if any(traces) else {}
     uses = tuple(
         SeenUse(
             role=row.role,
@@ -280,6 +281,28 @@ def seen_answers(
     if not (nodes or any(use.role is Role.TASK for use in uses)):
         return None
     return SeenAnswers(where=where, uses=uses, nodes=nodes, is_probe=is_probe)
+
+
+def _nodes_seen(traces: Iterable[Iterable[Step]]) -> dict[str, SeenUse]:
+    """Return the average calls per answer, and tokens per call, of each node of a graph."""
+    count, calls_asked, calls = 0, Counter[str](), Counter[str]()
+    sent, received = Counter[str](), Counter[str]()
+    for steps in traces:
+        count += 1
+        for step in steps:
+            for spending in step.spent:
+                calls_asked[step.node] += spending.calls
+                calls[step.node] += spending.calls
+                sent[step.node] += spending.input_tokens
+                received[step.node] += spending.output_tokens
+    return {
+        name: SeenUse(
+            calls=calls_asked[name] / count,
+            input_tokens=sent[name] / calls[name],
+            output_tokens=received[name] / calls[name],
+        )
+        for name in calls_asked
+    }
 
 
 @contextlib.contextmanager

@@ -16,8 +16,9 @@ from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionPath,
     ToolDescriptor,
-    show_path,
+    section_part,
     summary_part,
+    task_example_part,
 )
 from promptgraft.overrides.parts.entry import EffectiveParts, Entry
 from promptgraft.overrides.parts.examples import WorkedExample, one_line
@@ -144,7 +145,7 @@ class View:
         Leaves out the part ``but``, and the task examples of the section ``without``.
         """
         parts = [
-            (f"section {show_path(section.path)}", self.body(section.path))
+            (section_part(section.path), self.body(section.path))
             for section in self.descriptor.sections
         ]
         parts += [
@@ -159,7 +160,7 @@ class View:
             if container.path == without:
                 continue
             for key, example in self.shown_examples(container.path).items():
-                name = f"task example {show_path((*container.path, key))}"
+                name = task_example_part((*container.path, key))
                 parts.append((name, f"{example.objective} → {example.outcome_json}"))
         return [
             (name, clip(text, self.max_shown_chars)) for name, text in parts if text and name != but

@@ -115,6 +115,15 @@ class CheckedFlow(Protocol):
         ...
 
 
+@runtime_checkable
+class CheckedFunction(Protocol):
+    """An adapter on a function, which can tell before a call whether it takes a bound prompt."""
+
+    def check_bound(self, prompt: Prompt[object]) -> None:
+        """Raise a ``ConfigError`` for a prompt, or parameters, that cannot be answered."""
+        ...
+
+
 class _PromptCache:
     """Prompts of recent candidates; never pickled, because stores hold locks."""
 
@@ -268,7 +277,10 @@ class PromptRollout:
                     prompt, overrides_store=store, overrides_tag=base.tag
                 )
             self._recent.put(candidate.digest, prompts)
-        return {address: _isolated(prompt) for address, prompt in prompts.items()}
+        return {
+            address: _isolated(prompt) if prompt.params else prompt
+            for address, prompt in prompts.items()
+        }
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
         """Return the sections and tools that the model did not see; all of unused prompts."""
@@ -362,8 +374,6 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
 
 
 def _isolated(prompt: Prompt[object]) -> Prompt[object]:
-    if not prompt.params:
-        return prompt
     where = f"prompt `{prompt.descriptor.ns}/{prompt.descriptor.key}`: bound parameters"
     params = isolated(prompt.params, where=where)
     return prompt if params is prompt.params else attrs.evolve(prompt, params=params)

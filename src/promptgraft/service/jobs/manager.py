@@ -14,7 +14,7 @@ from promptgraft.ground.serde import Json, did_you_mean, parse_json
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
-from promptgraft.runs.event_file import decoded
+from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.candidates import discard_candidate
@@ -135,7 +135,7 @@ class JobManager(Jobs):
             row = self._rows.find(connection, job)
             rows = self._rows.events(connection, row.number, after=after, limit=limit)
         where = f"job {row.id}, event"
-        return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
+        return [(number, *decoded_or_damaged(line, f"{where} {number}")) for number, line in rows]
 
     def peek(self, job: Job) -> tuple[int, bool]:
         """Return the number of a job's latest event, and whether it has ended, in one statement.
