@@ -323,15 +323,19 @@ class JobRows(JobLines):
         reason: str,
         error: str = "",
         result: bytes | None = None,
+        blames_job: bool = True,
     ) -> None:
-        """End the current attempt of a locked job, and put the job into its next state."""
+        """End the current attempt of a locked job, and put the job into its next state.
+
+        ``blames_job`` is False if its end says nothing of the job: too many others end it.
+        """
         attempts, attempt = self._database.tables.attempts, self._attempt(job.number, job.attempts)
         before = connection.scalar(select(attempts.c.answers).where(*attempt)) or 0
         barren = 0
         # An attempt that has paid for an answer has made progress, however it ended.
         if not self.has_new_answers(connection, job.number, before):
-            barren = self.columns(connection, job.number, "barren").barren + 1
-        if state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:
+            barren = self.columns(connection, job.number, "barren").barren + blames_job
+        if blames_job and state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:
             state = JobState.FAILED
             reason = f"{barren} attempts in a row without a new answer; the last: {error or reason}"
         now = self._database.seconds
@@ -358,10 +362,12 @@ class JobRows(JobLines):
             self.drop_progress(connection, job.number)
         self.publish(connection, job.number, _EVENTS[state], reason=reason)
 
-    def put_back(self, connection: Connection, job: Job, why: str) -> None:
+    def put_back(
+        self, connection: Connection, job: Job, why: str, *, blames_job: bool = True
+    ) -> None:
         """Queue a locked job whose worker is gone, or grant the open wish for it."""
         state = _STATES_BY_WISH.get(job.wish, JobState.QUEUED)
-        self.settle(connection, job, state, reason=why, error=why)
+        self.settle(connection, job, state, reason=why, error=why, blames_job=blames_job)
 
 
 def encoded_changes(changes: JobChanges) -> bytes:
