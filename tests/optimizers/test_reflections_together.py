@@ -39,9 +39,7 @@ def shared(
     **changes: Any,
 ) -> Run:
     """Return a run whose steps reflect on each section."""
-    return search(
-        names, reply, context=context, minibatch_size=6, module_choice="all", **changes
-    )
+    return search(names, reply, context=context, minibatch_size=6, module_choice="all", **changes)
 
 
 @contextmanager
