@@ -22,6 +22,7 @@ from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Change
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
+    in_database,
     merged_changes,
     planned,
     read_changes,
@@ -83,7 +84,9 @@ class JobManager(Jobs):
             check_key(name, "name of a project")
         self.database = database if isinstance(database, Database) else Database(database)
         self.projects: Mapping[str, Project] = {
-            name: project if isinstance(project, Project) else load_project(project)
+            name: in_database(
+                project if isinstance(project, Project) else load_project(project), self.database
+            )
             for name, project in (projects or {}).items()
         }
         self._by, self._most_queued = by, most_queued
