@@ -201,7 +201,7 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
 ) -> None:
     lame = project_with(tmp_path / "lame", KEYED)
     with managed(tmp_path, lame=lame) as manager, served(manager, tmp_path / "mirrors") as client:
-        assert "No worker runs" in client.ask("GET", "/workers").text
+        assert "No worker is running" in client.ask("GET", "/workers").text
         presence = Presence(manager.database, name="<w>", processes=2)
         presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
         page = client.ask("GET", "/workers").text
