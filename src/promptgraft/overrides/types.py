@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
+from promptgraft.overrides.documents import VERSION, entries_in, plain_lists, read_override
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
@@ -101,9 +103,14 @@ class PromptOverride:
 
         :meth:`from_json` reads it back, so a store of your own can keep it as text.
         """
-        from promptgraft.overrides import codec  # it needs this class
-
-        return codec.encode_override(self)
+        plain = {
+            "version": VERSION,
+            "ns": self.ns,
+            "prompt_key": self.prompt_key,
+            "tag": self.tag,
+            **plain_lists(self.entries()),
+        }
+        return json.dumps(plain, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "override") -> PromptOverride:
@@ -115,9 +122,9 @@ class PromptOverride:
             DataFormatError: naming the place of the fault.
             StoreError: it was written by another version.
         """
-        from promptgraft.overrides import codec
-
-        return codec.decode_override(text, where=where)
+        document = read_override(text, where=where)
+        address = cls(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
+        return override_of(document, address, where=where)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""
@@ -259,3 +266,12 @@ def check_provenance(provenance: Provenance) -> None:
         if FINITE.fits(score) is None:
             fault = FINITE.fault(shown(score), score)
             raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
+
+
+def override_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that a document holds, for the prompt and tag of ``address``."""
+    entries = entries_in(document, where=where)
+    override = address.holding(entries)
+    if len(override.entries()) != len(entries):
+        raise DataFormatError(f"{where}: one part occurs twice")
+    return override

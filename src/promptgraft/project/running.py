@@ -29,6 +29,7 @@ from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
+from promptgraft.project.sources import keep_sources
 from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
@@ -127,6 +128,7 @@ class Runnable:
         trackers: further places to report the run to.
         changes: the changes made so far.
         lacking: what a run needs and the environment lacks, one line each, if it is only planned.
+        project: the project; None for a job in Python.
     """
 
     job: OptimizationJob
@@ -141,6 +143,7 @@ class Runnable:
     trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
     changes: Changes = attrs.field(factory=Changes)
     lacking: tuple[str, ...] = ()
+    project: Project | None = None
 
     @classmethod
     def of(cls, project: Project, name: str, job: OptimizationJob) -> Runnable:
@@ -156,6 +159,7 @@ class Runnable:
             code=project.folder,
             to_source=project.config.apply is not None,
             trackers=project.config.trackers,
+            project=project,
         )
 
     def changed(self, changes: Changes) -> Runnable:
@@ -216,13 +220,20 @@ class Runnable:
         )
 
     def make_folder(self, runs: Path) -> RunFolder:
-        """Create a run directory in the folder ``runs``.
+        """Create a run directory in the folder ``runs``, with the files that the run is made from.
 
         Raises:
             ConfigError: the directory cannot be created.
         """
         key = self.job.name.rpartition("/")[2]
-        return make_run(runs.absolute(), key, self.config, now=SystemClock().now())
+        folder = make_run(runs.absolute(), key, self.config, now=SystemClock().now())
+        self.keep_sources(folder)
+        return folder
+
+    def keep_sources(self, folder: RunFolder) -> None:
+        """Keep the present files of the project in the folder of a run, if there is a project."""
+        if self.project is not None:
+            keep_sources(self.project, folder.sources)
 
 
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:

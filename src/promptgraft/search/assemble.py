@@ -201,15 +201,17 @@ def _probe_agent(begun: BegunRun) -> None:
     adapter, target = checked.context.adapter, checked.target
     if not isinstance(adapter, AgentAdapter) or not isinstance(target, PromptTarget):
         return
-    question = digest([target.identity.digest])
-    recorded = answers.recall(_PROBE, question)
+    # Of whichever agent: one whose function has changed may answer the rest of a run.
+    recorded = answers.journal.record(_PROBE)
     if recorded is not None:
-        begun.ledger.count(spent_from_json(recorded, _PROBE), recorded=True)
+        begun.ledger.count(spent_from_json(recorded.answer, _PROBE), recorded=True)
         return
+    answers.journal.admit(_PROBE)
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     watch, deadline = begun.watch.at(_PROBE), checked.deadline
     spent = rehearse(adapter, prompt, checked.config.cases, watch=watch, deadline=deadline)
     begun.ledger.count(answers.paid(_PROBE, spent))
+    question = digest([target.identity.digest])
     answers.journal.append(_PROBE, question, _PROBE, spent_to_json(spent))
 
 
@@ -319,6 +321,7 @@ def _driver(begun: BegunRun, books: Books, sources: Sources, publish: Emit) -> D
             questions_at_once=config.questions_at_once,
             gathering=gathering if sources.in_batches else None,
             deadline=deadline or Deadline(),
+            admit=books.answers.journal.admit,
         ),
         max_unscored_share=config.limits.max_unscored_share,
         look=stops.look,

@@ -35,7 +35,8 @@ from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.graphs.flow import GraphPrompt, GraphRunner
+from promptgraft.graphs.flow import GraphRunner
+from promptgraft.graphs.standing import GraphPrompt
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice

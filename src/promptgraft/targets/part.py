@@ -59,6 +59,18 @@ class View:
     max_shown_chars: int
     max_task_examples: int
 
+    @classmethod
+    def of_source(cls, template: PromptTemplate[object]) -> View:
+        """Return a view of a prompt without overrides, for reading its parts."""
+        # The limits concern proposals, and none is made from this view.
+        return cls(
+            template=template,
+            parts=EffectiveParts.of_source(template.descriptor),
+            max_part_chars=0,
+            max_shown_chars=0,
+            max_task_examples=0,
+        )
+
     @property
     def descriptor(self) -> PromptDescriptor:
         """Identity and hashes of the source."""

@@ -16,7 +16,7 @@ from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -362,13 +362,14 @@ def show_workers(call: Call) -> Reply:
     jobs = call.manager.list(
         JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
     )
-    workers: dict[str, list[Job]] = {}
+    jobs_of: dict[str, list[Job]] = {}
     for job in jobs:
-        workers.setdefault(job.worker, []).append(job)
+        jobs_of.setdefault(job.worker, []).append(job)
     return page_of(
         call,
         "workers.html",
-        workers=sorted(workers.items()),
+        workers=call.manager.workers(projects=call.caller.projects),
+        jobs_of=jobs_of,
         counts=call.manager.counts(projects=call.caller.projects),
     )
 
