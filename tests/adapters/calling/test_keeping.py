@@ -142,6 +142,9 @@ def test_an_answer_is_used_again_by_the_same_model_with_the_same_options(
     ask(noted.journal, adapter(server, temperature=0.5), prompt())
     ask(noted.journal, adapter(server), prompt("Is it not?"))
     assert server.counts.requests == 3
+    # The same request, of an adapter that is described by another identity.
+    ask(noted.journal, adapter(server, vision=True), prompt())
+    assert server.counts.requests == 4
 
 
 def test_a_conversation_goes_on_from_a_turn_that_was_kept(
