@@ -29,7 +29,7 @@ from promptgraft.service.jobs.preparing import (
 )
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
-from promptgraft.service.jobs.rows import JobRows, encoded_changes
+from promptgraft.service.jobs.rows import JobRows, ProjectTotals, encoded_changes
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
     ENDED,
@@ -118,6 +118,11 @@ class JobManager(Jobs):
         """Return the number of jobs in each state; ``projects`` restricts them to these."""
         with self.database.reading() as connection:
             return self._rows.counts(connection, projects)
+
+    def totals(self, *, projects: Collection[str] | None = None) -> Sequence[ProjectTotals]:
+        """Return what the jobs of each project come to; ``projects`` restricts them to these."""
+        with self.database.reading() as connection:
+            return self._rows.totals(connection, projects)
 
     def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
         """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
