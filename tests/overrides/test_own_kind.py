@@ -24,7 +24,13 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.parts import KINDS
-from promptgraft.overrides.parts.entry import UNBOUND, EffectiveParts, Entry, LabelledTexts, Source
+from promptgraft.overrides.parts.entry import (
+    UNBOUND,
+    EffectiveParts,
+    Entry,
+    LabelledTexts,
+    SourcePart,
+)
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -54,7 +60,7 @@ class Signature(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return SectionOverride.known(descriptor)
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         return descriptor.section(self.path)
 
     @classmethod

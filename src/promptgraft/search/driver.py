@@ -42,7 +42,7 @@ from promptgraft.search.asks import (
     Start,
     Together,
 )
-from promptgraft.search.batches import Books, QuestionBatch, RolloutBatch, Sources
+from promptgraft.search.batches import AnswerSources, Books, QuestionBatch, RolloutBatch
 from promptgraft.search.calls import Calls, Made, Strand, Waits
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
@@ -68,7 +68,7 @@ class Driver:
             exception is then reported as the caller's fault.
     """
 
-    _sources: Sources
+    _sources: AnswerSources
     _books: Books
     _whole: Ledger
     _calls: Calls

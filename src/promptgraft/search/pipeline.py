@@ -33,7 +33,7 @@ from promptgraft.search.asks import (
     Start,
 )
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
-from promptgraft.search.validation import Entry, Validator
+from promptgraft.search.validation import PoolEntry, Validator
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ Stop = RunStoppedError | BudgetExhaustedError
 """Why no further step begins; steps under way are still completed."""
 
 
-class Attempt(Protocol):
+class StepAttempt(Protocol):
     """A part of a step that runs beside others."""
 
     @property
@@ -50,7 +50,7 @@ class Attempt(Protocol):
         ...
 
 
-AttemptT = TypeVar("AttemptT", bound=Attempt)
+AttemptT = TypeVar("AttemptT", bound=StepAttempt)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -64,7 +64,7 @@ class Step(Generic[AttemptT]):
     """
 
     number: int
-    entry: Entry
+    entry: PoolEntry
     attempts: Sequence[AttemptT] = ()
 
 
@@ -83,7 +83,7 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
     proposals: int = 0
 
     @property
-    def pending(self) -> Entry | None:
+    def pending(self) -> PoolEntry | None:
         """How a result that is not validated yet is to be validated; None if there is none."""
         return None
 

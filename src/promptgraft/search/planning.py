@@ -1,6 +1,6 @@
 """Estimating a run before its first call: from rendered prompts, examples and settings.
 
-The calls of each role are described as data (:class:`Calls`), which one function prices.
+The calls of each role are described as data (:class:`PlannedCalls`), which one function prices.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _AROUND = 100
 
 
 @attrs.frozen(kw_only=True)
-class Calls:
+class PlannedCalls:
     """Calls of a model in one role, before they are priced.
 
     Attributes:
@@ -375,7 +375,7 @@ class _Outlook:
             role=Role.TASK, model=adapter.identity, calls=most * max(turns), expected=use
         )
 
-    def _judges(self) -> Iterator[Calls]:
+    def _judges(self) -> Iterator[PlannedCalls]:
         """Yield the calls of judges, as far as their questions are known in advance."""
         metrics = metrics_of(self.config.feedback_fn)
         if not metrics:
@@ -400,7 +400,7 @@ class _Outlook:
             most = self.config.budget * math.ceil(len(asked) / len(sample)) * runs
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (self.task, judge))
-            yield Calls(
+            yield PlannedCalls(
                 role=Role.JUDGE,
                 adapter=judge,
                 most=ATTEMPTS * most,
@@ -412,7 +412,7 @@ class _Outlook:
                 in_batches=self.in_batches,
             )
 
-    def _questions(self) -> Iterator[Calls]:
+    def _questions(self) -> Iterator[PlannedCalls]:
         """Yield the calls of the reflection model, by role."""
         config, target, modules = self.config, self.target, self.target.modules
         baseline = target.baseline()
@@ -422,7 +422,7 @@ class _Outlook:
         typical, longest = self._sizes()
         expected = config.expected_questions(self.proposals, len(modules))
         for role, share in config.question_shares.items():
-            yield Calls(
+            yield PlannedCalls(
                 role=role,
                 adapter=self.reflection,
                 most=math.ceil(self.reflections * share),
@@ -498,10 +498,10 @@ class _Outlook:
 
 def _answers(
     role: Role, adapter: ProviderAdapter, estimate: Estimate, *, most: float, expected: float
-) -> Calls:
+) -> PlannedCalls:
     """Return the calls for this many answers to a prompt."""
     rounds, turns = estimate.rounds, 1 + estimate.rounds
-    return Calls(
+    return PlannedCalls(
         role=role,
         adapter=adapter,
         most=math.ceil(most * turns),

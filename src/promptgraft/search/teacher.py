@@ -197,7 +197,7 @@ class Teaching:
             ProviderError: the teacher's provider failed; answers so far are recorded.
             LimitReachedError: time or money is used up.
         """
-        batch = _Batch(
+        batch = _TeacherBatch(
             lessons=[*self.lessons.values()],
             asked=self.teacher.asked,
             books=books,
@@ -257,7 +257,7 @@ class _Lesson:
 
 
 @attrs.define(eq=False, kw_only=True)
-class _Batch(Batch):
+class _TeacherBatch(Batch):
     """The questions to a teacher; those with a recorded answer are not asked again."""
 
     stops_at_failure = True

@@ -11,7 +11,7 @@ import attrs
 
 
 @attrs.frozen(order=True)
-class _Waiting:
+class _QueuedCall:
     """A call that waits for a thread; equally urgent calls are made in the order of their number.
 
     Attributes:
@@ -39,7 +39,7 @@ class UrgentFirst:
     """
 
     _pool: ThreadPoolExecutor
-    _calls: PriorityQueue[_Waiting] = attrs.field(factory=PriorityQueue, init=False)
+    _calls: PriorityQueue[_QueuedCall] = attrs.field(factory=PriorityQueue, init=False)
     _numbers: count[int] = attrs.field(factory=count, init=False)
 
     def submit(self, urgency: tuple[int, ...], call: Callable[[], object]) -> Future[object]:
@@ -50,7 +50,7 @@ class UrgentFirst:
         """
         future: Future[object] = Future()
         # Before its turn, which may begin at once.
-        self._calls.put(_Waiting(urgency, next(self._numbers), future, call))
+        self._calls.put(_QueuedCall(urgency, next(self._numbers), future, call))
         try:
             turn = self._pool.submit(self._make_next)
         except RuntimeError:
@@ -76,7 +76,7 @@ class UrgentFirst:
         if turn.cancelled() and (waiting := self._next()) is not None:
             waiting.future.cancel()
 
-    def _next(self) -> _Waiting | None:
+    def _next(self) -> _QueuedCall | None:
         try:
             return self._calls.get_nowait()
         except Empty:

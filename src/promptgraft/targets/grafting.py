@@ -32,7 +32,7 @@ class _Recent:
 
 
 @attrs.frozen(kw_only=True)
-class Grafting:
+class PromptGrafting:
     """One prompt with the overrides in force; changes of candidates apply on top of them.
 
     Attributes:

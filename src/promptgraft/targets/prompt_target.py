@@ -24,7 +24,7 @@ from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
-from promptgraft.targets.grafting import Grafting
+from promptgraft.targets.grafting import PromptGrafting
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptModule
 from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
@@ -62,7 +62,7 @@ class PromptTarget:
     max_prompt_chars: int | None = None
     store: WinnerStore | None
     identity: Identity = attrs.field()
-    _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
+    _prompts: Mapping[str, PromptGrafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
     # Of `check`; an argument, so that a copy with other overrides has the same.
     _limited: list[GepaExample] = attrs.field(factory=list, repr=False, eq=False)
@@ -72,9 +72,9 @@ class PromptTarget:
         return Identity(name=", ".join(self.rollout.prompts))
 
     @_prompts.default
-    def _graftings(self) -> Mapping[str, Grafting]:
+    def _graftings(self) -> Mapping[str, PromptGrafting]:
         return {
-            address: Grafting(
+            address: PromptGrafting(
                 prompt=prompt,
                 base=self.rollout.base[address],
                 max_part_chars=self.max_part_chars,
