@@ -41,7 +41,7 @@ from promptgraft.runs.report.page import comparison_page, history_page, render, 
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, breakdown, frontier_rows, heat_map
 from promptgraft.runs.report.texts import PageLimits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import HeldOut, RunVerdict
+from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.types import RolloutFeedback
 from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, said, small_run
 from runs.toy_runs import kept_run, make_job, sulky

@@ -30,7 +30,7 @@ from promptgraft.project.format_agents import TextsConfig
 from promptgraft.project.origins import RunTarget, files_folder, found_target, project_of
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder, RunRecord, read_run
-from promptgraft.search.fresh import RunVerdict
+from promptgraft.search.verdict import RunVerdict
 
 
 @options.command(

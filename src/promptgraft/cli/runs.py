@@ -34,9 +34,9 @@ from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import write_text
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import follow, summarize
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.search.stopping import may_be_resumed
+from promptgraft.search.verdict import RunVerdict
 
 html_option = click.option(
     "--html",

@@ -312,19 +312,21 @@ class _Outlook:
 
     def _teacher(self) -> Iterator[RolePlan]:
         """Yield the rows of a teacher, which answers each case that has no ``expected``."""
-        lessons = [] if self.teaching is None else [*self.teaching.lessons.values()]
-        if self.teaching is None or not lessons:
+        questions = [] if self.teaching is None else [*self.teaching.questions.values()]
+        if self.teaching is None or not questions:
             return
-        teacher, count = self.teaching.teacher, len(lessons)
+        teacher, count = self.teaching.teacher, len(questions)
         if isinstance(teacher.prompt, GraphPrompt):
             graph = teacher.prompt.graph
-            inputs = fmean(len(show_value(lesson.case.input)) for lesson in lessons)
+            inputs = fmean(len(show_value(question.case.input)) for question in questions)
             flow = graph.flow_on(teacher.adapter)
             nodes = _node_uses(flow, graph.by_address, inputs=inputs)
             yield from _node_rows(Role.TEACHER, flow, nodes, most=count, expected=count)
             return
-        rendered = [lesson.prompt.render() for lesson in lessons]
-        examples = [GepaExample(lesson.case.id, (), label=lesson.case) for lesson in lessons]
+        rendered = [question.prompt.render() for question in questions]
+        examples = [
+            GepaExample(question.case.id, (), label=question.case) for question in questions
+        ]
         estimate = estimated(
             teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
         )

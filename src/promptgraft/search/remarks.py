@@ -10,7 +10,7 @@ from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.ground.text import counted, listed
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
-from promptgraft.search.fresh import HeldOut
+from promptgraft.search.verdict import HeldOut
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn
 

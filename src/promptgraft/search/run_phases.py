@@ -16,13 +16,13 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
-from promptgraft.search.contest import Sides, measure
-from promptgraft.search.fresh import Figures, HeldOut, PassingSides
+from promptgraft.search.held_out import Sides, measure
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Pool, Population
 from promptgraft.search.remarks import Remarks
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
+from promptgraft.search.verdict import Figures, HeldOut, PassingSides
 from promptgraft.targets.types import GepaExample
 
 _ENDS = set(StopReason) - {
@@ -143,7 +143,7 @@ class RunPhases:
             raise
         self._answers.journal.sync()
         # Rollouts of abandoned branches are used, but the search's own ledger never counts them.
-        self._search.kit.budget.under_way = yield from GiveUp()
+        self._search.kit.budget.in_flight = yield from GiveUp()
         return ended
 
     def result(self, ended: Ending) -> RunResult:

@@ -41,8 +41,8 @@ from promptgraft.runs.report.tables import (
     reach_of,
     whole_prompts,
 )
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.scores import Score
+from promptgraft.search.verdict import RunVerdict
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -15,20 +15,20 @@ class _QueuedCall:
     """A call that waits for a thread; equally urgent calls are made in the order of their number.
 
     Attributes:
-        urgency: the smaller, the more urgent.
+        order: the smaller, the more urgent.
         number: counts the calls.
         future: receives the outcome.
         call: makes the call.
     """
 
-    urgency: tuple[int, ...]
+    order: tuple[int, ...]
     number: int
     future: Future[object] = attrs.field(order=False)
     call: Callable[[], object] = attrs.field(order=False)
 
 
 @attrs.define(eq=False)
-class UrgentFirst:
+class OrderedCalls:
     """Makes calls in the threads of a pool.
 
     The pool takes turns from its queue in the order of submission, and each turn makes whichever
@@ -42,15 +42,15 @@ class UrgentFirst:
     _calls: PriorityQueue[_QueuedCall] = attrs.field(factory=PriorityQueue, init=False)
     _numbers: count[int] = attrs.field(factory=count, init=False)
 
-    def submit(self, urgency: tuple[int, ...], call: Callable[[], object]) -> Future[object]:
-        """Have a call made; the smaller ``urgency``, the earlier.
+    def submit(self, order: tuple[int, ...], call: Callable[[], object]) -> Future[object]:
+        """Have a call made; the smaller ``order``, the earlier.
 
         Raises:
             RuntimeError: the pool has been shut down.
         """
         future: Future[object] = Future()
         # Before its turn, which may begin at once.
-        self._calls.put(_QueuedCall(urgency, next(self._numbers), future, call))
+        self._calls.put(_QueuedCall(order, next(self._numbers), future, call))
         try:
             turn = self._pool.submit(self._make_next)
         except RuntimeError:
