@@ -101,9 +101,10 @@ def check_project(path: str | Path) -> Checked:
         faults.extend(error.faults)
     plans = {}
     # Without all models no job can be made.
-    for name in () if faults or project.unsplit else project.names:
+    for name in () if faults else project.names:
         if unserved := _unserved(project, name):
             faults.append(unserved)
+        if unserved or project.unsplit:
             continue
         try:
             plans[name] = project.job(name).plan()
@@ -279,7 +280,7 @@ def _about_cases(project: Project) -> Iterator[str]:
 def _unserved(project: Project, name: str) -> str:
     """Return why the task's model cannot answer a prompt, with its place; empty if it can."""
     prompt = project.prompt(name)
-    cases = project.splits.validation.cases[:1]
+    cases = project.parts["test" if project.unsplit else "validation"].cases[:1]
     bound = params_of_cases(prompt.prompt, cases, project.params).values()
     try:
         check_served(prompt.answered_by(project.adapter("task")), prompt.prompt, bound)

@@ -47,8 +47,9 @@ def faults_of(project: Project) -> Iterator[str]:
         if missing := target_faults(targets, descriptors, around):
             yield from missing
             return
-    for name in () if project.unsplit else project.names:
-        yield from _lines(partial(project.run_config, name))
+    check = project.check_cases if project.unsplit else project.run_config
+    for name in project.names:
+        yield from _lines(partial(check, name))
 
 
 def _lines(part: Callable[[], object]) -> tuple[str, ...]:

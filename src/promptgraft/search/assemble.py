@@ -33,9 +33,8 @@ from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.population import Population
 from promptgraft.search.preflight import CheckedRun
-from promptgraft.search.remarks import Remarks
 from promptgraft.search.result import RunResult
-from promptgraft.search.run_phases import RunPhases
+from promptgraft.search.run_phases import Remarks, RunPhases
 from promptgraft.search.scores import Scorer
 from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import attrs
 import uvicorn
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -43,6 +42,7 @@ from promptgraft.service.server.calls import (
 )
 from promptgraft.service.server.connections import connection_class
 from promptgraft.service.server.limits import Limits
+from promptgraft.service.server.metrics import RequestMetrics, show_metrics
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.pools import CheckThread, ReportPool
 from promptgraft.service.server.problems import TITLES, ApiProblem, problem_of
@@ -94,7 +94,9 @@ def make_app(
         StarletteRoute("/readyz", server.ready),
         StarletteRoute("/assets/{name}", server.open(pages.asset)),
         StarletteRoute("/api/openapi.json", server.open(_document)),
-        StarletteRoute("/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, _metrics))),
+        StarletteRoute(
+            "/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, server.show_metrics))
+        ),
     ]
     routes += [
         StarletteRoute(route.path, server.open(route.handler), methods=[route.method])
@@ -102,11 +104,14 @@ def make_app(
     ]
     for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES)):
         routes += [
-            StarletteRoute(f"{prefix}{route.path}", server.endpoint(route), methods=[route.method])
+            StarletteRoute(
+                f"{prefix}{route.path}", server.endpoint(route, prefix), methods=[route.method]
+            )
             for route in table
         ]
     errors = (HTTPException, PromptgraftError, ApiProblem, Exception)
-    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+    inner = Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+    app = server.requests.measured(inner)
     return _below(app, base_path) if base_path else app
 
 
@@ -217,27 +222,13 @@ def _document(call: ApiCall) -> ApiReply:
     return ApiReply(content=json.dumps(openapi(ROUTES, call.visit.base)).encode())
 
 
-def _metrics(call: ApiCall) -> ApiReply:
-    """Return the number of jobs in each state, and of streams, for Prometheus."""
-    # A registry of its own, because the default one also has figures of the process.
-    registry = CollectorRegistry()
-    jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
-    for state, count in call.manager.counts(projects=call.caller.projects).items():
-        jobs.labels(state).set(count)
-    streams = Gauge("promptgraft_streams", "Streams of events that are read.", registry=registry)
-    streams.set(call.access.streams(call.caller))
-    return ApiReply(
-        content=generate_latest(registry), media="text/plain; version=0.0.4; charset=utf-8"
-    )
-
-
 class _Server:
     """Turns handlers into endpoints, and errors into problem documents."""
 
     def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
         self._patience, self._feed = patience, Feed(manager)
         self._manager, self._access, self._mirrors = manager, access, Mirrors(mirrors)
-        self._views = JobViews()
+        self._views, self.requests = JobViews(), RequestMetrics()
         limits = access.limits
         self._reports = ReportPool(int(limits.reports), int(limits.waiting_reports))
         self._database = CheckThread(self._is_ready, seconds=_SECONDS_TO_BE_READY)
@@ -300,7 +291,11 @@ class _Server:
             seconds = self._access.limits.body_seconds
             raise ApiProblem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
 
-    def endpoint(self, route: Route) -> Endpoint:
+    def show_metrics(self, call: ApiCall) -> ApiReply:
+        """Return metrics for Prometheus."""
+        return show_metrics(call, self.requests)
+
+    def endpoint(self, route: Route, prefix: str = "") -> Endpoint:
         """Return an endpoint that needs the scope of a route."""
 
         async def answer(request: Request) -> ASGIApp:
@@ -330,6 +325,7 @@ class _Server:
             response = await run_in_threadpool(route.handler, call)
             return _response(await _waited(response, call) if response.seconds else response)
 
+        self.requests.name(answer, f"{prefix}{route.path}")
         return answer
 
     async def refuse(self, request: Request, error: Exception) -> Response:

@@ -364,13 +364,14 @@ def show_workers(call: ApiCall) -> ApiReply:
     jobs = call.manager.list(
         JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
     )
-    workers: dict[str, list[Job]] = {}
+    jobs_of: dict[str, list[Job]] = {}
     for job in jobs:
-        workers.setdefault(job.worker, []).append(job)
+        jobs_of.setdefault(job.worker, []).append(job)
     return page_of(
         call,
         "workers.html",
-        workers=sorted(workers.items()),
+        workers=call.manager.workers(projects=call.caller.projects),
+        jobs_of=jobs_of,
         counts=call.manager.counts(projects=call.caller.projects),
     )
 
