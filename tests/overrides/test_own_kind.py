@@ -22,7 +22,7 @@ from promptgraft.overrides import (
     SkipReason,
     diff_override,
 )
-from promptgraft.overrides.codec import plain_entries, read_entries
+from promptgraft.overrides.codec import read_entries
 from promptgraft.overrides.parts import KINDS
 from promptgraft.overrides.parts.entry import (
     UNBOUND,
@@ -136,7 +136,7 @@ def test_it_is_stored_and_rendered(tmp_path: Path) -> None:
 
 
 def test_its_plain_form_is_read_back() -> None:
-    plain = plain_entries(signed("Ada"))
+    plain = plain_lists(signed("Ada").entries())
     assert list(plain) == ["signatures"]
     assert read_entries({**plain}, EMPTY, where="here") == signed("Ada")
 

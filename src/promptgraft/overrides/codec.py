@@ -41,11 +41,6 @@ _MEND = (
 _SCHEMA = "revision.schema.json"
 
 
-def plain_entries(override: PromptOverride) -> dict[str, Json]:
-    """Return the entries of an override as plain data, in canonical order."""
-    return plain_lists(override.entries())
-
-
 def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
     """Return the override that ``data`` holds, for the prompt and tag of ``address``."""
     return override_of(structure(data, document_class(object), where=where), address, where=where)
@@ -162,7 +157,7 @@ def _plain(revision: Revision) -> dict[str, Json]:
             # As floats, so that 1 and 1.0 give the same document and id.
             "scores": {name: float(score) for name, score in scores},
         },
-        **plain_entries(override),
+        **plain_lists(override.entries()),
     }
 
 

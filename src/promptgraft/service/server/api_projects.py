@@ -13,7 +13,7 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
@@ -146,7 +146,7 @@ def show_tag(call: ApiCall) -> ApiReply:
     prompts: list[Json] = [
         {
             **_revision(row),
-            "entries": plain_entries(row.revision.override),
+            "entries": plain_lists(row.revision.override.entries()),
             "parts": parts_json(row.parts, checked=True),
         }
         for row in rows
