@@ -203,7 +203,11 @@ def test_a_section_without_a_summary_is_not_shown_as_one() -> None:
 def test_a_diff_says_it_in_words() -> None:
     override = store_of((("cases", "bad"), HIDDEN)).resolve(Prompt(template()).descriptor)
     [part] = diff_override(Prompt(template()), override)
-    assert (part.part, part.before, part.after) == ("visibility cases/bad", "shown", "not shown")
+    assert (part.part, part.before, part.after) == (
+        "visibility cases/bad",
+        "shown",
+        "no longer shown",
+    )
 
 
 PATHS = [("style",), ("style", "tone"), ("cases",), ("cases", "good"), ("cases", "bad")]

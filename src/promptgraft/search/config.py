@@ -309,6 +309,7 @@ class RunConfig(Settings, ABC):
             self.targets.tools,
             self.targets.summaries,
             self.targets.output_fields,
+            self.targets.visibility,
             self.target_tool_examples,
             self.target_task_examples,
         )

@@ -15,7 +15,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text
-from promptgraft.targets.part import PromptModule, View
+from promptgraft.targets.part import PromptPart, View
 from promptgraft.targets.part_kinds import taken_keys
 from promptgraft.targets.replies import fresh_key
 from promptgraft.targets.types import Module, ModuleDescription
@@ -50,9 +50,9 @@ class PromptGrafting:
     _recent: OrderedDict[int, _Recent] = attrs.field(
         factory=OrderedDict, init=False, repr=False, eq=False
     )
-    _bounds: dict[PromptModule, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _bounds: dict[PromptPart, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
-    def require(self, part: PromptModule) -> None:
+    def require(self, part: PromptPart) -> None:
         """Refuse a part that cannot be changed.
 
         Raises:
@@ -60,7 +60,7 @@ class PromptGrafting:
         """
         part.require(self.view(self.base))
 
-    def _bounded(self, view: View, part: PromptModule) -> View:
+    def _bounded(self, view: View, part: PromptPart) -> View:
         bound = self._bounds.get(part)
         if bound is None:
             # Of the text in force at first: relative to its parent, a text could double each step.
@@ -74,7 +74,7 @@ class PromptGrafting:
         return self._look(override).view
 
     def describe(
-        self, module: Module, part: PromptModule, override: PromptOverride
+        self, module: Module, part: PromptPart, override: PromptOverride
     ) -> ModuleDescription:
         """Return what the reflection model may know about a part, named like ``module``."""
         recent = self._look(override)
@@ -101,15 +101,17 @@ class PromptGrafting:
         """Return what is in force with changes, as plain data."""
         return plain_lists(self.base.merged_with(override).entries())
 
-    def graft(self, override: PromptOverride, part: PromptModule, text: str) -> PromptOverride:
+    def graft(self, override: PromptOverride, part: PromptPart, text: str) -> PromptOverride:
         """Return changes with a proposed text of a part.
 
         Raises:
             InvalidProposalError: the text cannot be used, or is the present one.
         """
         view = self.view(override)
-        entry = part.edit(self._bounded(view, part), text)
-        changed = override.with_entries([entry])
+        entries = part.edits(self._bounded(view, part), text)
+        changed = override.with_entries(entries)
+        if changed.visibilities:
+            self._check_shown(self.view(changed))
         if part.is_new:
             return changed
         after = _text(self.view(changed), part)
@@ -118,7 +120,9 @@ class PromptGrafting:
                 RejectionReason.UNCHANGED, "the text is the same as the current one"
             )
         # A reverted part leaves no entry, so that equal candidates have equal digests.
-        return changed.without(entry) if after == _text(self.view(self.base), part) else changed
+        base = self.view(self.base)
+        gone = entries if after == _text(base, part) else part.reverted(base, entries)
+        return changed.without(*gone)
 
     def merge(
         self,
@@ -131,15 +135,20 @@ class PromptGrafting:
         """Return the three-way merge of changes; see ``Target.merge``.
 
         Raises:
-            InvalidProposalError: a section would hold too many task examples.
+            InvalidProposalError: a section would show too many task examples, or nothing is shown.
         """
         if keep_both:
             taken_by_better = partial(taken_keys, self.view(better))
             other = without_clashes(ancestor, better, other, taken_by_better)
         merged = self.base.holding(merged_entries(ancestor, better, other))
-        view, base = self.view(merged), self.view(self.base)
+        self._check_shown(self.view(merged))
+        return merged
+
+    def _check_shown(self, view: View) -> None:
+        """Refuse a prompt with more task examples in a section than allowed, or without a text."""
+        base = self.view(self.base)
         for container in self.prompt.descriptor.containers:
-            count = len(view.task_examples(container.path))
+            count = len(view.parts.shown_examples(container.path))
             # The source may hold more than the limit already.
             if count > max(len(base.task_examples(container.path)), self.max_task_examples):
                 raise InvalidProposalError(
@@ -147,7 +156,13 @@ class PromptGrafting:
                     f"section {show_path(container.path)} would hold {count} task examples; "
                     f"at most {self.max_task_examples} are allowed",
                 )
-        return merged
+        sections = self.prompt.descriptor.sections
+        if view.parts.visibility and not any(
+            view.is_shown(section.path) and view.body(section.path).strip() for section in sections
+        ):
+            raise InvalidProposalError(
+                RejectionReason.DOES_NOT_FIT, "no text of the prompt would be shown; show a section"
+            )
 
     def _look(self, override: PromptOverride) -> _Recent:
         # Steps look at the same parents and children again and again. The key is the identity,
@@ -170,7 +185,7 @@ class PromptGrafting:
         return recent_prompt
 
 
-def _text(view: View, part: PromptModule) -> str:
+def _text(view: View, part: PromptPart) -> str:
     """Return the text of a part, without the blank lines around it, which are never shown."""
     return part.text(view).strip("\n")
 

@@ -25,7 +25,7 @@ from promptgraft.targets.base import Identity, InvalidProposalError, RejectionRe
 from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import PromptGrafting
 from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
@@ -257,12 +257,12 @@ class PromptTarget:
         self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)
         return True
 
-    def _find(self, module: Module) -> tuple[str, PromptModule]:
+    def _find(self, module: Module) -> tuple[str, PromptPart]:
         """Return the address of a module's prompt, and its part there."""
         match module:
             case PartOf() if module.address in self._prompts:
                 return module.address, module.part
-            case PromptModule() if len(self._prompts) == 1:
+            case PromptPart() if len(self._prompts) == 1:
                 return next(iter(self._prompts)), module
         raise TypeError(f"module: expected a part of {self.identity.name}, found {shown(module)}")
 

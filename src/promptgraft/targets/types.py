@@ -58,7 +58,7 @@ class Module(ABC):
 
     @property
     def is_example(self) -> bool:
-        """Whether it is an example; examples take turns at a rate of their own."""
+        """Whether it is an example, or which are shown; they take turns at a rate of their own."""
         return False
 
     @property

@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.search.part_questions import CURRENT, GENERAL, REPLY_AS_JSON
+from promptgraft.targets.part_questions import CURRENT, GENERAL, REPLY_AS_JSON
 
 GRADIENT_NS = "promptgraft/gradient"
 

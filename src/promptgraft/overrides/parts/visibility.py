@@ -29,7 +29,7 @@ from promptgraft.overrides.parts.entry import (
 _IN_WORDS = {
     SectionVisibility.FULL: "shown",
     SectionVisibility.SUMMARY: "shown as its summary",
-    SectionVisibility.HIDDEN: "not shown",
+    SectionVisibility.HIDDEN: "no longer shown",
 }
 
 

@@ -12,7 +12,13 @@ import attrs
 from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.writing import SourceWriter, WrittenText
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
+from promptgraft.overrides import (
+    PartDiff,
+    PromptLike,
+    PromptOverride,
+    VisibilityOverride,
+    diff_override,
+)
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries, winners_of
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
@@ -204,7 +210,10 @@ class Rewritten:
             current = target.store.current_at(address)
             override_now = current.override if current else address.empty()
             parts += [
-                f"{of}{entry.part}" for entry in override.entries() if override_now.find(entry)
+                f"{of}{entry.part}"
+                for entry in override.entries()
+                # What is shown is bound to texts that such a write does not change.
+                if override_now.find(entry) and not isinstance(entry, VisibilityOverride)
             ]
         return parts
 
