@@ -34,6 +34,7 @@ from promptgraft.cli.main import run as promptgraft
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest_text
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.section import SectionOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.event_file import EventFile, EventLines

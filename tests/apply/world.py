@@ -17,6 +17,7 @@ from promptgraft.overrides import (
     SectionOverride,
     ToolOverride,
 )
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.project import open_project
 from promptgraft.prompt import Prompt

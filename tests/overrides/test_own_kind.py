@@ -23,7 +23,7 @@ from promptgraft.overrides import (
     diff_override,
 )
 from promptgraft.overrides.codec import read_entries
-from promptgraft.overrides.parts import KINDS
+from promptgraft.overrides.parts import KINDS, plain_lists
 from promptgraft.overrides.parts.entry import (
     UNBOUND,
     EffectiveParts,

@@ -9,6 +9,7 @@ from functools import partial
 import attrs
 
 from promptgraft.ground.serde import Json
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath, show_path
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.types import PromptOverride
