@@ -49,13 +49,13 @@ from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.ground.serde import digest
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
-from promptgraft.search import contest as verdict
+from promptgraft.search import held_out as verdict
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Rollouts, Together
-from promptgraft.search.fresh import RunVerdict, verdict_of
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.pass_rate import PassRules
 from promptgraft.search.scores import Scorer
+from promptgraft.search.verdict import RunVerdict, verdict_of
 from promptgraft.targets.types import Candidate, RolloutRecord
 
 VERDICTS = 400
