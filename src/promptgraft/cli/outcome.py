@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -29,7 +29,7 @@ from promptgraft.project.running import keep, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
-from promptgraft.search import OptimizationJob, RunResult, StopReason
+from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.result_card import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
@@ -182,6 +182,7 @@ def print_found(
     if held_out is not None:
         unseen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen before"
         rows.insert(0, ("test", *means_row(held_out.mean_before, held_out.mean_after), unseen))
+    rows += _hidden_rows(result.held_out)
     screen.line()
     screen.table([(f"{'':{FIELD}}", "before", "after", "gain", ""), *rows])
     if any(figure.startswith("~") for figure in means):
@@ -209,6 +210,15 @@ def print_found(
 
         if why := nothing_learned(rejection.text for rejection in result.rejections):
             screen.line(why, color="yellow")
+
+
+def _hidden_rows(held_out: HeldOut | None) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield the means of each hidden metric on the held-out examples."""
+    if held_out is None:
+        return
+    for hidden in held_out.hidden:
+        gain = held_out.hidden_gain(hidden)
+        yield hidden.metric, *means_row(gain.mean_before, gain.mean_after), "hidden metric"
 
 
 def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:

@@ -20,7 +20,7 @@ from promptgraft.adapters.base import (
 from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter, rehearse
 from promptgraft.errors import CandidateError, ConfigError, DataFormatError
 from promptgraft.evals.judges.panel import JudgeMetric
-from promptgraft.evals.metrics.base import AllOf
+from promptgraft.evals.metrics.base import AllOf, is_hidden
 from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.evals.splits import asked_digest, question_digest
@@ -37,7 +37,7 @@ from promptgraft.search.context import OptimizationContext
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.targets.base import Target
-from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.judging import hidden_in, metrics_of
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.prompts import Improvable
 from promptgraft.targets.types import GepaExample
@@ -63,10 +63,15 @@ def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
     if not metrics:
         return
     check_asked(adapter, cases_of(config), metrics)
-    names = [metric.name for metric in metrics]
+    names = [metric.name for metric in metrics if not is_hidden(metric)]
     names_known = [*names, SCORE, *AMOUNTS]
     for where, objectives in config.objectives_by_setting.items():
         for name in objectives:
+            if name in hidden_in(config.feedback_fn):
+                raise ConfigError(
+                    f"{where}: the metric `{name}` is hidden, and no search may pursue it; take "
+                    "it out here, or leave `hidden` out of the metric"
+                )
             if name not in names_known:
                 raise ConfigError(
                     f"{where}: no metric is called `{name}`{did_you_mean(name, names)}; metrics: "

@@ -70,7 +70,7 @@ from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target, texts_of
-from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.judging import metrics_of, with_held_out
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 
 _logger = logging.getLogger("promptgraft")
@@ -102,7 +102,10 @@ class Run:
         session: SessionProtocol | None,
     ) -> None:
         self._context = context = context.around(subject)
-        self._config = config = targeted(config, subject).with_own_examples()
+        config = targeted(config, subject).with_own_examples()
+        held_out_ids = [example.id for example in config.held_out]
+        judging = with_held_out(config.feedback_fn, held_out_ids)
+        self._config = config = attrs.evolve(config, feedback_fn=judging)
         limits = config.limits
         self._session = session
         self._emit = publishing(session, context.event_bus)
