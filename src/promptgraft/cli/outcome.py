@@ -175,7 +175,7 @@ def print_found(
     ``noun`` is the word for an example.
     """
     held_out = result.held_out.gain if result.held_out else None
-    longer = result.held_out.answer_length if result.held_out else ""
+    longer, wear = result.held_out.answer_length if result.held_out else "", result.wear
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
@@ -195,6 +195,8 @@ def print_found(
         [
             *([("cases", held_out.details)] if held_out and held_out.cases else []),
             *([("answers", longer)] if longer else []),
+            # From some runs on it is a warning.
+            *([("test set", wear.line)] if wear is not None and not wear.is_worn else []),
             *more,
             *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
             ("cost", f"{dollars(result.total_cost)}, {calls}, {rewrites}{time}"),

@@ -189,7 +189,7 @@ def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
     places: dict[HexDigest, tuple[str, str]] = {}
     for name, examples in sets.items():
         for example in examples:
-            question = _asked(example)
+            question = question_of(example)
             if question is None:
                 continue
             elder, place = places.setdefault(question, (example.id, name))
@@ -201,8 +201,8 @@ def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
                 )
 
 
-def _asked(example: GepaExample) -> HexDigest | None:
-    """Return a digest of an example's input; None if it is not known."""
+def question_of(example: GepaExample) -> HexDigest | None:
+    """Return a digest of what an example asks; None if it is not known."""
     if isinstance(example.label, Case):
         return question_digest(example.label)
     if not example.params:

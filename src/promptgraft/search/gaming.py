@@ -136,7 +136,7 @@ class _Material:
 def _alike(material: _Material) -> Iterator[str]:
     """Yield a sign if most answers are the same, or fill the same template."""
     answer, count = _commonest(material.after)
-    usual = _commonest(material.expected or material.before)[1]
+    usual = max(_commonest(side)[1] for side in (material.before, material.expected) if side)
     more = material.share(count - usual)
     # Of labels, most may rightly be the same.
     is_label = not material.expected and len(answer) < _PROSE

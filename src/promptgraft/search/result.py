@@ -26,6 +26,7 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result_card import card_of, line_of
 from promptgraft.search.scores import Score, pick, weights_of
 from promptgraft.search.stopping import StopReason
+from promptgraft.search.wear import Wear
 from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
 
@@ -69,6 +70,8 @@ class RunResult(Shown):
         held_out: baseline and winner on the held-out examples; None if there are none.
         passing: pass rates of baseline and best candidate, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
+        wear: how often the held-out examples have judged runs, according to the record beside the
+            store; None if they are new, or if no record is kept.
         taught: ids of the cases whose ``expected`` is a teacher's answer.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
@@ -107,6 +110,7 @@ class RunResult(Shown):
     held_out: HeldOut | None
     passing: PassingSides
     remarks: tuple[str, ...] = ()
+    wear: Wear | None = None
     taught: tuple[str, ...] = ()
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
@@ -291,6 +295,7 @@ class RunResult(Shown):
             held_out=self.held_out,
             passing=self.passing,
             remarks=self.remarks,
+            wear=self.wear,
             tag=self.tag,
             accepted=self.accepted_mutations + self.accepted_example_mutations,
             merges=self.accepted_merges,

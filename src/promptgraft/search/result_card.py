@@ -92,7 +92,9 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     means = change(test.baseline_mean, test.winner_mean)
     test_line = ("test", f"{means} on {counted(len(test.ids), 'case')} never seen before")
     rows = test_line, ("cases", test.gain.details if test.gain else "")
-    return (*rows, ("answers", test.answer_length)) if test.answer_length else rows
+    lengths = (("answers", test.answer_length),) if test.answer_length else ()
+    worn = (("test set", result.wear.line),) if result.wear and not result.wear.is_worn else ()
+    return (*rows, *lengths, *worn)
 
 
 def _pool(result: RunResult) -> Table:

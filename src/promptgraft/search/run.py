@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from promptgraft.ground.serde import Json, digest, shown
 from promptgraft.ground.text import raised
 from promptgraft.journal.base import Journal, NoJournal
 from promptgraft.journal.records import Contents
+from promptgraft.overrides.looks import Look, record_of
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.runtime.deadline import Deadline, remove_left_over
@@ -50,6 +51,7 @@ from promptgraft.search.first_calls import (
     check_prices,
     judges_of,
     models_asked,
+    question_of,
     rehearsed,
     warn_of_nameless,
 )
@@ -69,11 +71,14 @@ from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.search.teacher import Teaching
+from promptgraft.search.wear import wear_of
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.judging import metrics_of, with_held_out
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 
 _logger = logging.getLogger("promptgraft")
+
+_DIGITS = 16  # of the digest of a case in the record of looks
 
 
 class _OfJournal(TypedDict):
@@ -210,7 +215,7 @@ class Run:
         )
         try:
             ended = self._driven(driver, course)
-            result = course.result(ended)
+            result = self._with_wear(course.result(ended))
         except PromptgraftError as error:
             # A result needs the baseline; before that there is none to save.
             if len(course.population.pool):
@@ -371,7 +376,10 @@ class Run:
 
     def plan(self, seen: SeenAnswers | None = None) -> RunPlan:
         """Return what the run can use."""
-        return plan_run(
+        record, cases = record_of(self._context.overrides_store), self._config.held_out
+        digests = self._held_out_cases({case.id for case in cases})
+        wear = wear_of(digests, record.looks(), run=self._run_id) if record and cases else None
+        plan = plan_run(
             self._target,
             self._config,
             task=self._context.adapter,
@@ -380,6 +388,9 @@ class Run:
             seen=seen,
             teaching=self._teaching,
         )
+        if wear is None or not wear.is_worn:
+            return plan
+        return attrs.evolve(plan, warnings=(*plan.warnings, wear.line))
 
     def _present_questions(self, target: Target) -> Questions:
         """Return the questions with the user's present overrides, which hold for the whole run."""
@@ -412,6 +423,26 @@ class Run:
             raise JournalCorruptError(
                 f"the journal's record `base` is no override: {error}; restore the journal"
             ) from None
+
+    def _with_wear(self, result: RunResult) -> RunResult:
+        """Remember that the held-out cases have judged the winner, and add how worn they are."""
+        record, held_out = record_of(self._context.overrides_store), result.held_out
+        if record is None or held_out is None or held_out.why_not:
+            return result
+        cases = self._held_out_cases(held_out.ids)
+        wear = wear_of(cases, record.looks(), run=self._run_id)
+        time = self._context.clock.now().isoformat()
+        record.remember_look(Look(run=self._run_id, prompt=result.name, time=time, cases=cases))
+        worn = (wear.line,) if wear is not None and wear.is_worn else ()
+        return attrs.evolve(result, wear=wear, remarks=(*result.remarks, *worn))
+
+    def _held_out_cases(self, ids: Collection[str]) -> tuple[str, ...]:
+        """Return a digest of what each held-out example with one of these ids asks."""
+        return tuple(
+            (question_of(example) or self._digests[example.id])[:_DIGITS]
+            for example in self._config.held_out
+            if example.id in ids
+        )
 
     def _keep(self, result: RunResult) -> RunResult:
         config = self._config
