@@ -456,7 +456,7 @@ def optimized(world: World, seed: int, *, hidden: bool = False) -> GepaResult:
     return GepaOptimizer(context, config).optimize(prompt)
 
 
-def _chosen(world: World, chance: random.Random) -> list[Mapping[str, str]]:
+def _chosen(world: World, chance: random.Random) -> Sequence[Mapping[str, str]]:
     """Return tickets in the order of a seed; some may be told to be of the commonest queue."""
     tickets = [
         {**ticket, "text": " ".join(ticket["message"].split())}

@@ -54,7 +54,7 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Rollouts, Together
 from promptgraft.search.fresh import RunVerdict, verdict_of
 from promptgraft.search.ledger import Ledger, RolloutBudget
-from promptgraft.search.passing import Passing
+from promptgraft.search.pass_rate import PassRules
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import Candidate, RolloutRecord
 
@@ -220,7 +220,9 @@ def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
     # All that a verdict needs of a search.
     kit = SimpleNamespace(
         budget=RolloutBudget(ledger),
-        population=SimpleNamespace(pool=SimpleNamespace(candidates=candidates), passing=Passing()),
+        population=SimpleNamespace(
+            pool=SimpleNamespace(candidates=candidates), passing=PassRules()
+        ),
         scorer=Scorer({}),
     )
     examples = [GepaExample(id=f"e{FIRST_HELD_OUT + n}", params=()) for n in range(held_out)]

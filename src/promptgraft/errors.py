@@ -8,6 +8,7 @@ differently (``specs/errors.md``).
     PromptgraftError
     ├── CallerError                      raised at once, names the field or the example
     │   ├── ConfigError                  (ValueError)  a setting is unusable
+    │   │   └── MissingHereError         this machine lacks a key, a package or a program
     │   ├── DataFormatError              (ValueError)  data from outside has the wrong shape
     │   ├── PromptDefinitionError        (ValueError)  a template contradicts itself
     │   ├── BindingError                 (ValueError)  bound parameters do not fit the prompt
@@ -161,6 +162,10 @@ class CallerError(PromptgraftError):
 
 class ConfigError(CallerError, ValueError):
     """A setting is out of range, unknown, or contradicts another one."""
+
+
+class MissingHereError(ConfigError):
+    """This machine lacks what a setting needs: a key, a package or a program."""
 
 
 class DataFormatError(CallerError, ValueError):

@@ -186,7 +186,7 @@ def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
         (["submit", "triage", "--budget", "2"], "rollout_budget"),
         (["submit", "triage", "--project", "a=x.yaml"], "x.yaml"),
         (["list", "--state", "asleep"], "state: expected one of queued, running"),
-        (["prune"], "jobs prune: JOB... is missing"),
+        (["prune"], "prune: name jobs, or give --older-than; not both"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -229,5 +229,5 @@ def test_a_worker_ends_when_it_is_asked() -> None:
 
 def test_the_sql_of_the_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "jobs", "schema")
-    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 9
+    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 12
     assert told.rstrip().endswith("VALUES (1, '');")

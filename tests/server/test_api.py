@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -16,6 +17,9 @@ from openapi_spec_validator import validate
 from jobs.job_world import work_off
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs.client import JobClient
+from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Scope, TokenStore
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import Route
@@ -420,3 +424,24 @@ def test_a_secret_in_an_error_reaches_nobody(client: Client, manager: JobManager
     assert manager.get(job).state is JobState.QUEUED
     answer = client.ask("GET", "/api/v1/jobs", token="hunter2-hunter2")
     assert "hunter2" not in answer.text
+
+
+def test_a_damaged_event_is_one_of_the_events_and_a_line_of_the_page(
+    client: Client, manager: JobManager
+) -> None:
+    job = submitted(client, budget=90)
+    work_off(manager)
+    rows = JobRows(manager.database)
+    number = manager.get(job).number
+    damaged = [Line(LineKind.JOB, b"\xff{")]
+    manager.database.write(lambda connection: rows.append(connection, number, damaged))
+    last = client.get(f"/jobs/{job}/events", limit=500).rows("events")[-1]
+    assert last["event"] == "damaged"
+    assert f"event {last['number']}" in str(last["fault"])
+    assert stream(client, job)[-1] == (last["number"], "damaged")
+    with closing(JobClient(client.url, token=client.token)) as remote:
+        assert remote.events(job)[-1][0] == last["number"]
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job}")
+    assert page.status_code == 200
+    assert str(last["fault"])[:60] in html.unescape(page.text)

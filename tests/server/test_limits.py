@@ -23,8 +23,9 @@ from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.lines import Line, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Access, TokenStore
-from promptgraft.service.server.access import Caller, Scope
+from promptgraft.service.server.access import Visit
 from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.tokens import Caller, Scope
 from server.serving import Client, served
 
 WAITING = 42
@@ -125,12 +126,12 @@ def test_forty_requests_at_once_are_the_most_however_long_a_token_was_silent(
     access = Access(tokens, hosts=[], now=lambda: now[0])
     for now[0] in (0.0, 3600.0):
         for _ in range(40):
-            assert access.caller(headers, {}).name == "quick"
+            assert access.caller(headers, {}, Visit()).name == "quick"
         with pytest.raises(Problem, match="more than 20 requests a second") as refused:
-            access.caller(headers, {})
+            access.caller(headers, {}, Visit())
         assert refused.value.status == 429
     now[0] += 0.1
-    assert access.caller(headers, {}).name == "quick"
+    assert access.caller(headers, {}, Visit()).name == "quick"
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

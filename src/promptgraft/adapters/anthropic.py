@@ -353,7 +353,7 @@ class AnthropicAdapter(ModelAdapter):
     def longest_answer(self) -> int:
         return self.max_output_tokens or self._known.max_output_tokens
 
-    @property
+    @cached_property
     def _known(self) -> AnthropicProfile:
         return (self.profile or profile_of(self.model)).seeing(self.vision)
 

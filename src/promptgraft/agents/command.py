@@ -22,7 +22,7 @@ from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
-from promptgraft.errors import AgentFaultError, ConfigError
+from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import digest, digest_text, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
@@ -173,7 +173,7 @@ class CommandAgent(Templated):
         program = self.command[0]
         where = self.cwd / program if os.sep in program else program
         if shutil.which(where) is None:
-            raise ConfigError(
+            raise MissingHereError(
                 f"command: there is no program `{program}`; install it, or give its path"
             )
 

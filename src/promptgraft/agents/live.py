@@ -70,6 +70,10 @@ class LiveFiles:
         """
         return self._scope.entered(self._opened(folder))
 
+    def check_opening(self) -> None:
+        """Raise a ``ConfigError`` if a source has changed since it was read, or is gone."""
+        self._writer.check_unchanged(self._sources.held(name) for name in self._sources.texts)
+
     @contextlib.contextmanager
     def _opened(self, folder: Path) -> Iterator[None]:
         with self._writer.held():

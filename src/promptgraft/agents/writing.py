@@ -13,10 +13,11 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.seals import is_sealed, seal_of
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.ground.files import (
@@ -29,9 +30,6 @@ from promptgraft.ground.files import (
 )
 from promptgraft.ground.serde import Json, parse_json, shown, unstructure
 from promptgraft.ground.strict import structure
-
-if TYPE_CHECKING:
-    from promptgraft.agents.sources import CallbackSource
 
 RECORD = Path(".promptgraft", "sources.json")
 

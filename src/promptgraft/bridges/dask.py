@@ -36,10 +36,10 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.ground.environment import check_package
-from promptgraft.ground.functions import is_own
+from promptgraft.ground.functions import is_own, raised_at
 from promptgraft.ground.strict.checks import Check, Kind, check
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.ground.text import raised, raised_at
+from promptgraft.ground.text import raised
 from promptgraft.project.adding import Workers
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import GRACE, Deadline

@@ -15,9 +15,10 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import MODEL, Runner, conclude_run
-from promptgraft.cli.progress import Progress, progress_for
+from promptgraft.cli.progress import Progress
 from promptgraft.project.adding import cluster, executor_named
 from promptgraft.project.files import ProjectFile
 from promptgraft.project.outcome import Outcome
@@ -330,6 +331,8 @@ def resume_command(
         context = attrs.evolve(source.job.context, reuse_scores=reuse_scores)
         with _runner(source, progress, stream, workers=workers, dask=dask) as runner:
             outcome = runner.run_in(folder, source.job.within(context), config=source.config)
+        # Cases that are held out may have changed since the run began.
+        source.keep_sources(folder)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 

@@ -31,7 +31,7 @@ from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
-from promptgraft.search.result_card import rewrites_of
+from promptgraft.search.result import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
 from promptgraft.targets.base import Target
 

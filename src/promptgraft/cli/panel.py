@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.cli.evaluating import EvalProgress
+from promptgraft.cli.eval_progress import EvalProgress
 from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, waiting, warnings
 from promptgraft.evals.attempt import Attempt
 from promptgraft.ground.clock import Clock, SystemClock

@@ -11,9 +11,10 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_options
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
-from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
+from promptgraft.cli.progress import ESTIMATED, PlainProgress
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import ConfigError
 from promptgraft.evals.gains import Gain

@@ -29,6 +29,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground import python_code
 from promptgraft.ground.python_code import Import, Source
 from promptgraft.ground.serde import digest, shown
+from promptgraft.ground.text import raised
 
 _DIGITS = 12
 _OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
@@ -123,6 +124,12 @@ def described(value: object) -> str:
 def without_address(text: str) -> str:
     """Return a ``repr`` without memory addresses and modules, which differ from run to run."""
     return _ADDRESS.sub("", _OBJECT.sub(r"<\1 object>", text))
+
+
+def raised_at(error: BaseException) -> str:
+    """Return type and message of an exception, with file and line of the user's code if any."""
+    place = place_of(error)
+    return f"{raised(error)}{f' ({place})' if place else ''}"
 
 
 def place_of(error: BaseException, *, innermost: bool = False) -> str:

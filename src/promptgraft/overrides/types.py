@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
+from promptgraft.overrides.documents import VERSION, entries_in, plain_lists, read_override
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
@@ -20,6 +22,7 @@ from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_text
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
@@ -38,9 +41,10 @@ class PromptOverride:
         tool_example_overrides: examples of tools, by tool and position.
         task_example_overrides: changes of task examples of the source, by path.
         added_task_examples: task examples that the source does not have, by path.
-        removed_task_examples: task examples that are hidden, by path.
+        removed_task_examples: task examples that are removed, by path.
         output_overrides: descriptions of fields of the answer, by field.
         summaries: summaries of sections, by path.
+        visibilities: whether sections and task examples are shown, by path.
         others: entries of kinds that third parties registered, by kind and key.
 
     Raises:
@@ -58,6 +62,7 @@ class PromptOverride:
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = _NOTHING
     output_overrides: Mapping[str, OutputFieldOverride] = _NOTHING
     summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
+    visibilities: Mapping[SectionPath, VisibilityOverride] = _NOTHING
     others: Mapping[tuple[str, Hashable], Entry] = _NOTHING
     _index: Mapping[tuple[type[Entry], Hashable], Entry] = attrs.field(
         init=False, repr=False, eq=False
@@ -67,7 +72,9 @@ class PromptOverride:
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
-            if field == "task_example_overrides" and not all(filed[key].path for key in filed):
+            if field == "task_example_overrides" and not all(
+                entry.path for _, entry in filed.items()
+            ):
                 filed = {
                     key: entry if entry.path else attrs.evolve(entry, path=key)
                     for key, entry in filed.items()
@@ -96,9 +103,14 @@ class PromptOverride:
 
         :meth:`from_json` reads it back, so a store of your own can keep it as text.
         """
-        from promptgraft.overrides import codec  # it needs this class
-
-        return codec.encode_override(self)
+        plain = {
+            "version": VERSION,
+            "ns": self.ns,
+            "prompt_key": self.prompt_key,
+            "tag": self.tag,
+            **plain_lists(self.entries()),
+        }
+        return json.dumps(plain, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "override") -> PromptOverride:
@@ -110,9 +122,9 @@ class PromptOverride:
             DataFormatError: naming the place of the fault.
             StoreError: it was written by another version.
         """
-        from promptgraft.overrides import codec
-
-        return codec.decode_override(text, where=where)
+        document = read_override(text, where=where)
+        address = cls(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
+        return override_of(document, address, where=where)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""
@@ -254,3 +266,12 @@ def check_provenance(provenance: Provenance) -> None:
         if FINITE.fits(score) is None:
             fault = FINITE.fault(shown(score), score)
             raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
+
+
+def override_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that a document holds, for the prompt and tag of ``address``."""
+    entries = entries_in(document, where=where)
+    override = address.holding(entries)
+    if len(override.entries()) != len(entries):
+        raise DataFormatError(f"{where}: one part occurs twice")
+    return override

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from promptgraft.errors import CallerError, DataFormatError
+from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.project.parts import load_teacher, twin_faults
+from promptgraft.project.project import Project, open_project
 from promptgraft.project.settings import target_faults
 
-if TYPE_CHECKING:
-    from promptgraft.project.project import Project
+
+def load_project(path: str | Path) -> Project:
+    """Read a project file and load all it names except models, so no secrets are needed.
+
+    Raises:
+        DataFormatError: the first 20 faults, one line each, and the number of the others.
+    """
+    project = open_project(path)
+    raise_lines(str(project.path), faults_of(project))
+    return project
 
 
 def faults_of(project: Project) -> Iterator[str]:
@@ -37,8 +47,9 @@ def faults_of(project: Project) -> Iterator[str]:
         if missing := target_faults(targets, descriptors, around):
             yield from missing
             return
-    for name in () if project.unsplit else project.names:
-        yield from _lines(partial(project.run_config, name))
+    check = project.check_cases if project.unsplit else project.run_config
+    for name in project.names:
+        yield from _lines(partial(check, name))
 
 
 def _lines(part: Callable[[], object]) -> tuple[str, ...]:

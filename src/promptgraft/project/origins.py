@@ -15,8 +15,9 @@ from promptgraft.ground.strict.checks import STRING
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import project_around, project_path, runs_folder_of
-from promptgraft.project.parts import ProjectPrompt
-from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.loading import load_project
+from promptgraft.project.project import Project, open_project
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import (
     ObjectKind,
     PythonSource,
@@ -82,6 +83,11 @@ class Origin:
 
     def _text(self, name: str) -> str:
         return field_of(STRING, self._config, self._folder.config, "origin", name)
+
+    @property
+    def file_name(self) -> str:
+        """The name of the project file, without its folder."""
+        return Path(self._text("path")).name
 
     def refuse_project(self, file: str | None) -> None:
         """Raise a ``ConfigError`` if a project file is given for a run of a job."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,10 +15,7 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-
-if TYPE_CHECKING:
-    from promptgraft.project.parts import Surroundings
-
+from promptgraft.project.surroundings import Surroundings
 
 # A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")

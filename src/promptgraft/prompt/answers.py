@@ -48,16 +48,19 @@ def answer_text(reply: str) -> str:
     it ends or begins a line. The result is empty if the reply has no answer after its thoughts.
     """
     start = 0
-    while (end := _end_of_thought(reply, start)) is not None:
+    while (tag := _EITHER.search(reply, start)) is not None:
+        end = _end_of_thought(reply, start, tag)
+        if end is None:
+            break
         start = end
     return reply[start:]
 
 
-def _end_of_thought(reply: str, start: int) -> int | None:
-    """Return where the answer begins if there is a thought at ``start``; None if there is none."""
-    match = _EITHER.search(reply, start)
-    if match is None:
-        return None
+def _end_of_thought(reply: str, start: int, match: re.Match[str]) -> int | None:
+    """Return where the answer begins if there is a thought at ``start``; None if there is none.
+
+    ``match`` is the first tag from there on.
+    """
     before = reply[start : match.start()]
     if not match["opening"]:
         begins_line = not before.rpartition("\n")[2].strip()

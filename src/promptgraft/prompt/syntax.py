@@ -51,8 +51,6 @@ def _is_given(name: str, values: Values) -> bool:
 
 def content_of(value: object) -> str | Content:
     """Return what a placeholder shows of a value; the items of a list with files on lines."""
-    if isinstance(value, str):
-        return str(value)  # without what a subclass adds
     if isinstance(value, File):
         return (value,)
     if is_content(value):
@@ -159,7 +157,7 @@ class Source:
             PromptRenderError: an opaque slot does not render with ``values``.
         """
         contents = {
-            name: content_of(values[name])
+            name: value if type(value := values[name]) is str else content_of(value)
             for name in self.variables
             if name in values or name not in self.written
         }

@@ -30,8 +30,9 @@ from promptgraft.evals.spending import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
-from promptgraft.ground.text import clip, joined, raised_at
+from promptgraft.ground.text import clip, joined
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
@@ -122,6 +123,10 @@ class Batch(ABC):
     earlier: Sequence[HeldFault] = ()
     stops_at_failure = False
     is_patient = False
+
+    @abstractmethod
+    def key(self, number: int) -> str:
+        """Return the key of one of the missing answers."""
 
     @abstractmethod
     def work(self, number: int) -> Callable[[], object]:
@@ -229,6 +234,10 @@ class RolloutBatch(Batch):
             recorded=True,
         )
         return asked_rollouts
+
+    def key(self, number: int) -> str:
+        asked_rollouts, place = self._missing[number]
+        return asked_rollouts.keys[place]
 
     def work(self, number: int) -> Callable[[], object]:
         asked_rollouts, place = self._missing[number]
@@ -344,6 +353,9 @@ class QuestionBatch(Batch):
         books.ledger.count(spent, reflections=answer is not None, recorded=True)
         self._questions.append(question)
         self.missing = len(self._missing)
+
+    def key(self, number: int) -> str:
+        return self._questions[self._missing[number]].position
 
     def work(self, number: int) -> Callable[[], object]:
         question, images = self._questions[self._missing[number]], self.sources.shown_images

@@ -130,6 +130,8 @@ class Calls:
         gathering: creates the executor of evaluations that are answered in provider batches;
             None if no model answers in batches.
         deadline: nothing is begun after it.
+        admit: called with the key of the first missing answer of a batch; raises if no further
+            answer may be obtained.
         pending: the batches whose calls are being made.
         are_side_by_side: whether calls are made while the search continues.
     """
@@ -139,6 +141,7 @@ class Calls:
     _questions_at_once: int = 1
     _gathering: Callable[[], BatchExecutor] | None = None
     _deadline: Deadline = attrs.field(factory=Deadline)
+    _admit: Callable[[str], None] = lambda _: None
     pending: list[Pending] = attrs.field(factory=list, init=False)
     are_side_by_side: bool = attrs.field(init=False)
     _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
@@ -192,6 +195,8 @@ class Calls:
             LimitReachedError: the time is up.
             Exception: the exception of the first failed call, in the order of the batch.
         """
+        if batch.missing:
+            self._admit(batch.key(0))
         executor = self._executor
         if batch.is_patient and self._gathering is not None:
             executor = self._gatherer = self._gatherer or self._gathering()

@@ -11,6 +11,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
+from promptgraft.evals.types import Case
 from promptgraft.ground.functions import taking
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
@@ -340,6 +341,12 @@ class RunConfig(Settings, ABC):
         """Validation set and training set."""
         end, first = len(self.training_examples) - self._taken_out, self.pareto_set_size
         return self._ordered[:first], self._ordered[first:end]
+
+    @property
+    def cases(self) -> list[Case]:
+        """The cases of the training and validation set; none if examples have no cases."""
+        labels = (example.label for example in self.training_examples)
+        return [label for label in labels if isinstance(label, Case)]
 
     @property
     def held_out(self) -> tuple[GepaExample, ...]:

@@ -23,7 +23,7 @@ from promptgraft.errors import (
     JournalMismatchError,
     PromptgraftError,
 )
-from promptgraft.ground.text import raised_at
+from promptgraft.ground.functions import raised_at
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,

@@ -18,7 +18,11 @@ from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unst
 from promptgraft.ground.text import listed, raised
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
-from promptgraft.overrides.parts.descriptors import PromptDescriptor, show_path
+from promptgraft.overrides.parts.descriptors import (
+    PromptDescriptor,
+    SectionVisibility,
+    show_path,
+)
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.overrides.winner_store import winner_store
@@ -265,6 +269,11 @@ def template_digest(template: PromptTemplate[object]) -> HexDigest:
     """Return a digest of everything in a template that models see and that has a plain form."""
     descriptor = template.descriptor
     kind = template.output_type
+    hidden = ", ".join(
+        show_path(path)
+        for path, visibility in descriptor.not_in_full.items()
+        if visibility is SectionVisibility.HIDDEN
+    )
     return digest(
         [
             [
@@ -285,6 +294,7 @@ def template_digest(template: PromptTemplate[object]) -> HexDigest:
             [field.content_hash for field in descriptor.output_fields],
             # Only if it is off, so that runs that began before there was this setting are the same.
             *([] if template.repair else ["no repair"]),
+            *([f"hidden {hidden}"] if hidden else []),
         ]
     )
 

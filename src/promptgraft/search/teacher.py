@@ -32,8 +32,8 @@ from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase
-from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.graphs.standing import GraphAdapter, GraphPrompt
 from promptgraft.ground.functions import function_identity
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import clip
@@ -213,6 +213,7 @@ class Teaching:
                 (books.answers.calls or books.answers.journal).append_all,
                 executor=threads,
                 deadline=deadline or Deadline(),
+                admit=books.answers.journal.admit,
             ) as calls:
                 for is_over in calls.make(self, batch):
                     while not is_over():
@@ -294,6 +295,9 @@ class _Batch(Batch):
     def _report(self) -> None:
         if self._working is not None and (count := len(self._lessons)):
             self._working(Phase.TEACHER.value, count - self._left, count)
+
+    def key(self, number: int) -> str:
+        return self._missing[number].key
 
     def work(self, number: int) -> Callable[[], object]:
         lesson = self._missing[number]

@@ -29,28 +29,6 @@ class _Edit:
         return self.begin < self.end and bool(self.after)
 
 
-def merge3(base: str, first: str, second: str) -> str | None:
-    """Return ``base`` with the changes of both sides.
-
-    Args:
-        base: the common ancestor.
-        first: one side.
-        second: the other side; a line that both add at the same place is added once.
-
-    Returns:
-        None if both sides replaced the same line differently, or if a text has more than 1,000
-        lines.
-    """
-    sides = _lines(base, first, second)
-    if sides is None:
-        return None
-    before, first_side, second_side = sides
-    mine, theirs = list(_edits(before, first_side)), list(_edits(before, second_side))
-    if any(_is_disputed(edit, mine) for edit in theirs):
-        return None
-    return "\n".join(_applied(before, mine, theirs))
-
-
 def merge3_onto(base: str, first: str, second: str) -> str | None:
     """Return ``first`` with the compatible changes of the second side.
 

@@ -16,8 +16,9 @@ from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionPath,
     ToolDescriptor,
-    show_path,
+    section_part,
     summary_part,
+    task_example_part,
 )
 from promptgraft.overrides.parts.entry import EffectiveParts, Entry
 from promptgraft.overrides.parts.examples import WorkedExample, one_line
@@ -57,6 +58,18 @@ class View:
     max_part_chars: int
     max_shown_chars: int
     max_task_examples: int
+
+    @classmethod
+    def of_source(cls, template: PromptTemplate[object]) -> View:
+        """Return a view of a prompt without overrides, for reading its parts."""
+        # The limits concern proposals, and none is made from this view.
+        return cls(
+            template=template,
+            parts=EffectiveParts.of_source(template.descriptor),
+            max_part_chars=0,
+            max_shown_chars=0,
+            max_task_examples=0,
+        )
 
     @property
     def descriptor(self) -> PromptDescriptor:
@@ -144,7 +157,7 @@ class View:
         Leaves out the part ``but``, and the task examples of the section ``without``.
         """
         parts = [
-            (f"section {show_path(section.path)}", self.body(section.path))
+            (section_part(section.path), self.body(section.path))
             for section in self.descriptor.sections
         ]
         parts += [
@@ -159,7 +172,7 @@ class View:
             if container.path == without:
                 continue
             for key, example in self.shown_examples(container.path).items():
-                name = f"task example {show_path((*container.path, key))}"
+                name = task_example_part((*container.path, key))
                 parts.append((name, f"{example.objective} → {example.outcome_json}"))
         return [
             (name, clip(text, self.max_shown_chars)) for name, text in parts if text and name != but

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -21,12 +21,13 @@ from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.overrides.winner_store import WinnerStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
+from promptgraft.prompt.template import Prompt
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptModule
-from promptgraft.targets.prompt_rollout import CheckedFlow, PromptRollout, too_long
+from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -171,14 +172,16 @@ class PromptTarget:
 
         Raises:
             BindingError: naming the example, or a placeholder in another syntax.
-            ConfigError: shared parameters cannot be copied, or the prompt is too long.
+            ConfigError: shared parameters cannot be copied, the prompt is too long, or the
+                function that answers does not take the parameters of an example.
         """
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
             if fault := self._too_long(self.baseline()):
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")
             if isinstance(self.rollout.flow, CheckedFlow):
-                self.rollout.flow.check(self.rollout.prompts, examples[0].params)
+                for example in _of_each_shape(examples):
+                    self.rollout.flow.check(self.rollout.prompts, example.params)
             return
         for example in examples:
             try:
@@ -194,6 +197,9 @@ class PromptTarget:
         if self.max_prompt_chars is not None:
             self._limited[:] = examples
         self._check_reads(examples[0])
+        if isinstance(self.rollout.adapter, CheckedFunction):
+            for example in _of_each_shape(examples):
+                self.rollout.adapter.check_bound(self._bound(self.baseline(), example))
         params = [example.params for example in examples]
         for place in kinds_of_files(params):
             check_serves(self.rollout.adapter, self._render(self.baseline(), examples[place]))
@@ -316,8 +322,19 @@ class PromptTarget:
         )
 
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
+        return self._bound(candidate, example).render()
+
+    def _bound(self, candidate: Candidate, example: GepaExample) -> Prompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()
-        return prompt.bind(*example.copy().params).render()
+        return prompt.bind(*example.copy().params)
+
+
+def _of_each_shape(examples: Sequence[GepaExample]) -> Iterable[GepaExample]:
+    """Return the first example with each sequence of types of parameters."""
+    shapes: dict[tuple[type, ...], GepaExample] = {}
+    for example in examples:
+        shapes.setdefault(tuple(map(type, example.params)), example)
+    return shapes.values()
 
 
 def _change(candidate: Candidate, address: str) -> PromptOverride:

@@ -8,9 +8,14 @@ from typing import Any, Self
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    check_serves,
+    evaluated,
+)
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.ground.functions import function_name
+from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.ground.text import listed
@@ -265,6 +270,20 @@ class PromptsFlow:
         return answer_of(
             self.run, ask, *example.params, where=where, deadline=deadline, faults=self.faults
         )
+
+    def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
+        """Check that the function takes ``params``, and that the adapter serves every prompt.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if fault := call_fault(self.run, "ask", *(type(param).__name__ for param in params)):
+            raise ConfigError(f"function {function_name(self.run)}: {fault}")
+        for name, address in self.addresses.items():
+            try:
+                check_serves(self.adapter, prompts[address].with_placeholders())
+            except ConfigError as error:
+                raise ConfigError(f"prompts: `{name}`: {error}") from None
 
 
 def address_of(prompt: Prompt[object]) -> str:

@@ -320,3 +320,12 @@ def test_a_refusal_that_names_the_other_api_ends_the_call_and_says_what_to_set()
             adapter.evaluate(prompt(), session=Session())
         assert server.counts.requests == 1
     assert str(caught.value).endswith("; set `api: responses` for this model")
+
+
+def test_a_server_without_responses_is_told_as_a_setting() -> None:
+    with LoopbackServer(OpenAIChat(), brain=says("hi"), models=("m",)) as server:
+        adapter = OpenAIAdapter("m", api="responses", api_key=KEY, base_url=server.base_url)
+        with pytest.raises(PermanentProviderError) as caught:
+            adapter.evaluate(prompt(), session=Session())
+        assert server.counts.requests == 1
+    assert str(caught.value).endswith("; set `api: chat` for this model, or check base_url")

@@ -196,7 +196,6 @@ def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
         most_together=config.most_together,
         perfect=config.objectives.perfect_score,
         learns_from_perfect=strategy.learn_from_perfect,
-        reflections=strategy.reflections_per_module,
         guard=AnswerGuard(kit.training, copied, metrics_of(config.feedback_fn)) if copied else None,
         seen=seen,
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.patching import Base, Patch
+from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.evals.types import Case, TaughtCase, Verdict
 from promptgraft.ground.serde import HexDigest
 from promptgraft.search.acceptance import Compared, Comparer, Strict
@@ -19,9 +19,6 @@ from promptgraft.search.round_events import Loss, Severity
 from promptgraft.search.scores import Score
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
-
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gradient.config import GradientConfig
 
 Means = tuple[Score, Score]
 """The means of the current and of the new candidate."""
@@ -67,7 +64,7 @@ class Judge:
         kit: what the search works with.
     """
 
-    def __init__(self, config: GradientConfig, kit: Kit) -> None:
+    def __init__(self, config: GradientSettings, kit: Kit) -> None:
         self._kit = kit
         self._perfect = config.objectives.perfect_score
         self._examples = {example.id: example for example in kit.training}

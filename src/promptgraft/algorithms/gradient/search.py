@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from promptgraft.algorithms.gradient.inquiries import Inquiries
 from promptgraft.algorithms.gradient.judging import Attempt, Judge
 from promptgraft.algorithms.gradient.patching import Base, Patcher
+from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
@@ -44,9 +44,6 @@ from promptgraft.search.stops import Patience
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import Candidate, GepaExample, names_of
-
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gradient.config import GradientConfig
 
 KNOWN_SHARE = 0.75
 """Share of a round's cases that may be known failures, whose answers are already paid for."""
@@ -106,7 +103,7 @@ class GradientResult(RunResult):
 class GradientSearch(BaseSearch):
     """One search, with its settings and its kit."""
 
-    def __init__(self, config: GradientConfig, kit: Kit) -> None:
+    def __init__(self, config: GradientSettings, kit: Kit) -> None:
         super().__init__(kit)
         self._config = config
         self._current = 0

@@ -28,7 +28,7 @@ from promptgraft.bridges.baml.judging import Judged, judged
 from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
 from promptgraft.ground.content import File, Image, Input, from_base64
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -238,7 +238,9 @@ class Environment:
         variables = dict(os.environ)
         for name in function.variables:
             if not variables.get(name):
-                raise ConfigError(f"the environment variable {name} is not set; export it first")
+                raise MissingHereError(
+                    f"the environment variable {name} is not set; export it first"
+                )
         secrets = tuple(
             value
             for name in sorted({*function.variables, *chain.from_iterable(KEYS_OF.values())})

@@ -157,7 +157,7 @@ class _Reader:
         task = self._models.task(root.member(named))
         prompts = self._prompts(root.member("prompts"))
         self._files.raise_all()
-        place = root.member("scenarios" if "tests" not in root.members() else "tests")
+        place = root.member("scenarios" if "scenarios" in root.members() else "tests")
         tests = list(self._tests())
         self._files.raise_all()
         tests = tests or self._no_tests(place)
@@ -308,14 +308,17 @@ class _Reader:
                 yield from map(row_as_test, rows) if path.suffix in TABLES else rows
 
     def _expanded(self, levels: Sequence[Node]) -> Iterator[tuple[dict[str, Json], frozenset[str]]]:
-        """Yield the variables of each test; a list of values becomes a test for each."""
+        """Yield the variables of each test; a list of texts becomes a test for each."""
         values: dict[str, Json] = {}
         missing: set[str] = set()
         for level in levels:
             values |= self._values(level.member("vars"), missing)
         fixed = any(level.member("options").member("disableVarExpansion").value for level in levels)
+        # As promptfoo does, which keeps other lists as one value.
         several = {
-            name: value for name, value in values.items() if isinstance(value, list) and not fixed
+            name: value
+            for name, value in values.items()
+            if isinstance(value, list) and value and isinstance(value[0], str) and not fixed
         }
         self._spend(levels[-1].member("vars"), math.prod(map(len, several.values())))
         for chosen in itertools.product(*several.values()):

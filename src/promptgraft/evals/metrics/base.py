@@ -26,9 +26,10 @@ from promptgraft.evals.metrics.reading import (
     places,
 )
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import SHARE, STRING, TEXT, number, plain_score
-from promptgraft.ground.text import clip, raised_at
+from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol

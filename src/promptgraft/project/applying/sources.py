@@ -9,7 +9,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
-from promptgraft.agents.sources import CallbackSource
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.writing import SourceWriter, WrittenText
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
@@ -19,7 +19,8 @@ from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.prompts import MarkdownSource
 from promptgraft.project.origins import Target
-from promptgraft.project.parts import ForeignSource, ProjectPrompt
+from promptgraft.project.parts import ForeignSource
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import RunRecord
 
 _SUFFIXES = {".baml", ".md", ".yaml", ".yml"}

@@ -24,7 +24,7 @@ from promptgraft.ground.strict.kinds import (
 from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
 from promptgraft.ground.text import listed as listed_names
 from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
-from promptgraft.overrides.parts.descriptors import SectionPath, show_path
+from promptgraft.overrides.parts.descriptors import SectionPath, SectionVisibility, show_path
 from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.project.markdown.outline import Block, Outline, key_of, read_outline, slug_of
 from promptgraft.project.markdown.values import (
@@ -388,6 +388,7 @@ class _Loader:
                 title=block.title,
                 children=children,
                 overridable=not block.frozen,
+                visibility=SectionVisibility.HIDDEN if block.hidden else SectionVisibility.FULL,
             )
         except PromptDefinitionError as error:
             where, _, text = str(error).partition(": ")

@@ -253,6 +253,7 @@ class _ExampleEntry:
     steps: tuple[_Call, ...] = ()
     outcome: Json = attrs.field(hash=False)
     frozen: bool = False
+    hidden: bool = False
 
 
 def _type_alone(node: Node) -> Value | None:
@@ -372,6 +373,7 @@ def _example(
         steps=steps,
         outcome=outcome,
         overridable=not entry.frozen,
+        hidden=entry.hidden,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from promptgraft.service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from promptgraft.service.jobs import Job
+    from promptgraft.service.jobs import Job, Jobs
 
 job_argument = click.argument("job", metavar="JOB")
 
@@ -130,19 +131,8 @@ def list_command(
     *, state: str | None, prompt: str | None, limit: int, place: Place, as_json: bool
 ) -> None:
     """List jobs, the newest first."""
-    jobs_listed: list[Job] = []
     with place.opened() as jobs:
-        from promptgraft.service.jobs import JobFilter
-        from promptgraft.service.jobs.interface import LARGEST_PAGE
-
-        where = JobFilter(state=state, prompt=prompt)
-        while len(jobs_listed) < limit:
-            before = jobs_listed[-1].number if jobs_listed else None
-            page_size = min(limit - len(jobs_listed), LARGEST_PAGE)
-            page = jobs.list(where, limit=page_size, before=before)
-            jobs_listed += page
-            if len(page) < page_size:
-                break
+        jobs_listed = _listed(jobs, state=state, prompt=prompt, limit=limit)
     if as_json:
         print_json({"jobs": [job_json(job) for job in jobs_listed]})
         return
@@ -150,6 +140,23 @@ def list_command(
     screen.line(counted(len(jobs_listed), "job"), bold=True)
     if jobs_listed:
         screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, jobs_listed)])
+
+
+def _listed(
+    jobs: Jobs, *, state: str | None, prompt: str | None = None, limit: int | None = None
+) -> list[Job]:
+    """Return jobs, the newest first; all of them without a limit."""
+    from promptgraft.service.jobs import interface, types  # needs the extra `server`
+
+    where = types.JobFilter(state=state, prompt=prompt)
+    listed: list[Job] = []
+    while limit is None or len(listed) < limit:
+        size = min(interface.LARGEST_PAGE, limit - len(listed) if limit else interface.LARGEST_PAGE)
+        page = jobs.list(where, limit=size, before=listed[-1].number if listed else None)
+        listed += page
+        if len(page) < size:
+            break
+    return listed
 
 
 def _row(job: Job) -> tuple[str, ...]:
@@ -406,16 +413,76 @@ def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], pla
     echo(f"{relative(folder)}")
 
 
-@jobs_command.command("prune", epilog=options.examples("jobs prune 3f2a 77b0"))
-@click.argument("names", metavar="JOB...", nargs=-1, required=True)
+@jobs_command.command(
+    "prune",
+    epilog=options.examples(
+        "jobs prune 3f2a 77b0", "jobs prune --older-than 90 --state failed --dry-run"
+    ),
+)
+@click.argument("names", metavar="[JOB...]", nargs=-1)
+@click.option(
+    "--older-than", "days", type=options.at_least(0), help="Jobs that ended so many days ago."
+)
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(["completed", "failed", "cancelled"]),
+    multiple=True,
+    help="With --older-than, only jobs in this state; may be repeated. By default all three.",
+)
+@click.option("--dry-run", is_flag=True, help="List the jobs, and remove none.")
+@projects_option
 @place_options
-def prune_command(*, names: tuple[str, ...], place: Place) -> None:
-    """Remove jobs that have ended, with all their data."""
-    with place.opened() as jobs:
-        jobs_found = [jobs.get(name) for name in names]
-        for job in jobs_found:
-            jobs.delete(job.id)
-            echo(f"removed job {job.id}")
+def prune_command(
+    *,
+    names: tuple[str, ...],
+    days: int | None,
+    states: tuple[str, ...],
+    dry_run: bool,
+    projects: tuple[str, ...],
+    place: Place,
+) -> None:
+    """Remove jobs that have ended, with all their data.
+
+    Name the jobs, or their age. A candidate that was not applied is removed from the store of
+    its project, if `--project` names that; what was applied stays.
+    """
+    if bool(names) == (days is not None):
+        raise ConfigError("prune: name jobs, or give --older-than; not both")
+    if states and days is None:
+        raise ConfigError("--state: goes with --older-than")
+    with place.opened(projects or None) as jobs:
+        if days is None:
+            doomed = [jobs.get(name) for name in names]
+        else:
+            doomed = _ended_before(jobs, days, states or ("completed", "failed", "cancelled"))
+        for job in doomed:
+            if not dry_run:
+                jobs.delete(job.id)
+            echo(f"{'would remove' if dry_run else 'removed'} job {job.id}")
+
+
+def _ended_before(jobs: Jobs, days: int, states: Sequence[str]) -> list[Job]:
+    """Return the jobs that ended in one of the states, so many days ago or more."""
+    latest = time.time() - days * 86_400
+    return [
+        job
+        for state in states
+        for job in _listed(jobs, state=state)
+        if job.ended is not None and job.ended <= latest
+    ]
+
+
+@jobs_command.command("vacuum", epilog=options.examples("jobs vacuum --jobs sqlite:///jobs.db"))
+@jobs_option
+def vacuum_command(*, url: str | None) -> None:
+    """Give the room of removed jobs back. This may take minutes, in which nobody can write."""
+    database = opened(url)
+    try:
+        database.vacuum()
+    finally:
+        database.close()
+    echo(f"vacuumed database {database.name}")
 
 
 @jobs_command.command("schema", epilog=options.examples("jobs schema --jobs sqlite:///jobs.db"))

@@ -16,7 +16,7 @@ from promptgraft.service.jobs.preparing import submitted_digest
 from promptgraft.service.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
 from promptgraft.service.jobs.types import Job
-from promptgraft.service.jobs.worker import HAS_CHANGED
+from promptgraft.service.jobs.worker import HAS_CHANGED, LACKS_SOMETHING
 
 _logger = logging.getLogger("promptgraft.service.jobs")
 
@@ -37,12 +37,15 @@ def _carry_out(task: dict[str, Any]) -> None:
     claim = Claim(job=job, fence=task["fence"])
     try:
         project = _as_submitted(Path(task["project"]), job)
-        carry_out(database, claim, project, calls=task["calls"])
+        lacking = carry_out(database, claim, project, calls=task["calls"])
     except DatabaseError as error:
         told(_logger, logging.ERROR, "database_lost", str(error), job=job.id)
         sys.exit(1)
     finally:
         database.close()
+    if lacking:
+        told(_logger, logging.WARNING, "project_left", lacking, job=job.id)
+        sys.exit(LACKS_SOMETHING)
 
 
 def _as_submitted(path: Path, job: Job) -> Project:

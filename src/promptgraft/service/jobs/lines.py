@@ -28,7 +28,7 @@ from promptgraft.service.jobs.types import Attempt, JobNotFoundError, JobState
 
 _ROWS_PER_FETCH = 256
 _SECONDS_PER_DAY = 86_400
-_MILLION = 1_000_000
+MILLION = 1_000_000
 
 
 def encoded_plain(plain: Mapping[str, Json]) -> bytes:
@@ -268,7 +268,7 @@ class JobLines:
         attempts = self._database.tables.attempts
         job = self.columns(connection, number, "spent", "attempts")
         # Millionths as an integer: not every database has exact decimals.
-        total = round(cost * _MILLION)
+        total = round(cost * MILLION)
         # The cost is that of the whole run, also of the answers that a replay takes from the
         # journal.
         if (new := total - job.spent) <= 0:
@@ -291,7 +291,7 @@ class JobLines:
             .join(jobs, jobs.c.number == attempts.c.job)
             .where(attempts.c.day == self._day(connection), jobs.c.project == project)
         )
-        return Decimal(int(total or 0)) / _MILLION
+        return Decimal(int(total or 0)) / MILLION
 
     def _day(self, connection: Connection) -> int:
         return int(self._database.now(connection).timestamp() // _SECONDS_PER_DAY)

@@ -14,7 +14,7 @@ from promptgraft.ground.serde import Json, did_you_mean, parse_json
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
-from promptgraft.runs.event_file import decoded
+from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.candidates import discard_candidate
@@ -27,8 +27,9 @@ from promptgraft.service.jobs.preparing import (
     read_changes,
     submitted_digest,
 )
+from promptgraft.service.jobs.presence import WorkerRow, worker_rows
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
-from promptgraft.service.jobs.rows import JobRows, encoded_changes
+from promptgraft.service.jobs.rows import JobRows, ProjectTotals, encoded_changes
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
     ENDED,
@@ -118,11 +119,20 @@ class JobManager(Jobs):
         with self.database.reading() as connection:
             return self._rows.counts(connection, projects)
 
+    def totals(self, *, projects: Collection[str] | None = None) -> Sequence[ProjectTotals]:
+        """Return what the jobs of each project come to; ``projects`` restricts them to these."""
+        with self.database.reading() as connection:
+            return self._rows.totals(connection, projects)
+
     def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
         """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
         with self.database.reading() as connection:
             names_by_job = self._rows.submitters(connection, [job.number for job in jobs])
         return {job.id: names_by_job.get(job.number, "") for job in jobs}
+
+    def workers(self, *, projects: Collection[str] | None = None) -> Sequence[WorkerRow]:
+        """Return the workers by name; ``projects`` restricts them, and what they say, to these."""
+        return worker_rows(self.database, projects)
 
     def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
@@ -135,7 +145,7 @@ class JobManager(Jobs):
             row = self._rows.find(connection, job)
             rows = self._rows.events(connection, row.number, after=after, limit=limit)
         where = f"job {row.id}, event"
-        return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
+        return [(number, *decoded_or_damaged(line, f"{where} {number}")) for number, line in rows]
 
     def peek(self, job: Job) -> tuple[int, bool]:
         """Return the number of a job's latest event, and whether it has ended, in one statement.

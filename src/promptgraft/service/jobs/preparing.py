@@ -168,15 +168,7 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
     tuned = project.tuned(
         {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
     )
-    run_changes = RunChanges(
-        tag=changes.tag or None,
-        seed=changes.seed,
-        budget=changes.budget,
-        max_cost=changes.max_cost,
-        max_tokens=changes.max_tokens,
-        timeout=changes.timeout,
-    )
-    job = run_changes.applied(tuned.job(name))
+    job = run_changes_of(changes).applied(tuned.job(name))
     context, config = job.context, job.config
     stoppers = [*config.limits.stoppers, *_stoppers(changes)]
     config = attrs.evolve(
@@ -189,6 +181,18 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
         context = attrs.evolve(context, adapter=model, reflection_adapter=model)
     changed = OptimizationJob(job.subject, context, config)
     return changed.dry() if changes.dry_run else changed
+
+
+def run_changes_of(changes: JobChanges) -> RunChanges:
+    """Return the changes of a job that every run may have, as its ``config.json`` records them."""
+    return RunChanges(
+        tag=changes.tag or None,
+        seed=changes.seed,
+        budget=changes.budget,
+        max_cost=changes.max_cost,
+        max_tokens=changes.max_tokens,
+        timeout=changes.timeout,
+    )
 
 
 def _stoppers(changes: JobChanges) -> list[Stopper]:

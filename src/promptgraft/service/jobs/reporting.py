@@ -117,13 +117,24 @@ class Heartbeat:
 def run_events(
     database: Database, number: int, kinds: Sequence[LineKind] = OF_THE_RUN
 ) -> Iterator[tuple[int, Event, bytes]]:
-    """Yield the events of a job's run with their numbers and lines, without retracted ones."""
+    """Yield the events of a job's run with their numbers and lines, without retracted ones.
+
+    Raises:
+        DataFormatError: an event is damaged.
+    """
+    for at, line in run_lines(database, number, kinds):
+        yield at, decoded(line, f"job {number}, event {at}"), line
+
+
+def run_lines(
+    database: Database, number: int, kinds: Sequence[LineKind] = OF_THE_RUN
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers and lines of the events of a job's run, without retracted ones."""
     rows, after = JobRows(database), 0
     while True:
         with database.reading() as connection:
             page = rows.events(connection, number, after=after, limit=_PAGE, kinds=kinds)
-        for at, line in page:
-            yield at, decoded(line, f"job {number}, event {at}"), line
+        yield from page
         if len(page) < _PAGE:
             return
         after = page[-1][0]

@@ -23,7 +23,6 @@ from promptgraft.service.jobs import JobFilter, JobState
 from promptgraft.service.jobs.preparing import job_json, planned
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
-from promptgraft.service.server.access import Scope
 from promptgraft.service.server.api_projects import (
     PROMOTION,
     ROLLBACK,
@@ -38,6 +37,7 @@ from promptgraft.service.server.api_projects import (
 )
 from promptgraft.service.server.calls import Call, Reply, Route, natural, reply
 from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.tokens import Scope
 
 _logger = logging.getLogger("promptgraft.service.server")
 _LONGEST_WAIT = 60
@@ -79,7 +79,7 @@ def create_job(call: Call) -> Reply:
         submission.changes,
         key=call.headers.get("idempotency-key"),
     )
-    location = f"/api/v1/jobs/{job.job.id}"
+    location = f"{call.visit.base}/api/v1/jobs/{job.job.id}"
     answer = reply(job_json(job.job), 201 if job.is_new else 200, Location=location)
     return attrs.evolve(answer, job=job.job.id, seconds=_preference(call))
 
@@ -153,7 +153,7 @@ def cancel_job(call: Call) -> Reply:
 def fork_job(call: Call) -> Reply:
     """Submit a job that starts with the answers of this one."""
     job = call.manager.fork(call.job.id, call.object())
-    return reply(job_json(job), 201, Location=f"/api/v1/jobs/{job.id}")
+    return reply(job_json(job), 201, Location=f"{call.visit.base}/api/v1/jobs/{job.id}")
 
 
 @attrs.frozen(kw_only=True)
@@ -305,9 +305,8 @@ def mirrored(call: Call) -> Iterator[RunFolder]:
     job = call.job
     if not job.attempts:
         raise Problem(409, f"job {job.id} has not started; there is nothing to show yet")
-    # Held while the folder is read, too: another request might write it anew.
-    with call.mirroring:
-        yield RunFolder(call.manager.mirror(job.id, call.mirrors))
+    with call.mirrors.of(call.manager, job) as folder:
+        yield folder
 
 
 _STRING: Mapping[str, Json] = {"type": "string"}
@@ -366,8 +365,8 @@ ROUTES: Sequence[Route] = (
         list_rollouts,
         query={"after": _AFTER, "limit": _SMALL, "detail": _DETAIL},
     ),
-    Route("GET /jobs/{job}/report", R, show_report, media="text/html"),
-    Route("GET /jobs/{job}/archive", R, show_archive, media="application/gzip"),
+    Route("GET /jobs/{job}/report", R, show_report, media="text/html", is_heavy=True),
+    Route("GET /jobs/{job}/archive", R, show_archive, media="application/gzip", is_heavy=True),
     Route(f"GET {_TAGS}", R, list_tags),
     Route(f"GET {_TAGS}/{{tag}}", R, show_tag),
     Route(f"GET {_TAGS}/{{tag}}/history", R, show_history),

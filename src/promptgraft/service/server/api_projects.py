@@ -8,7 +8,6 @@ from promptgraft.graphs.describing import (
     GraphDescription,
     NodeDescription,
     PartDescription,
-    source_view,
 )
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
@@ -18,12 +17,13 @@ from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import beside
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
 from promptgraft.service.server.calls import Call, Reply, reply
 from promptgraft.service.server.problems import Problem
+from promptgraft.targets.part import View
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import address_of
 
@@ -111,7 +111,7 @@ def show_structure(call: Call) -> Reply:
 def _alone(found: ProjectPrompt) -> GraphDescription:
     """Describe a prompt, or the texts of an agent, as a graph of one node."""
     prompt = found.prompt
-    view = source_view(prompt.template)
+    view = View.of_source(prompt.template)
     parts = tuple(
         PartDescription(
             id=section_part(section.path),

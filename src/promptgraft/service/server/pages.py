@@ -16,7 +16,7 @@ from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -29,9 +29,9 @@ from promptgraft.service.jobs.preparing import planned, read_changes, written_ch
 from promptgraft.service.jobs.promoting import held, tags_of
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.service.server import api, api_projects
-from promptgraft.service.server.access import Scope
 from promptgraft.service.server.calls import Call, Reply, Route, natural
 from promptgraft.service.server.problems import Problem, problem_of
+from promptgraft.service.server.tokens import Scope
 from promptgraft.service.server.views import Headline
 from promptgraft.targets.part import named_in
 
@@ -44,7 +44,13 @@ POLICY = (
 )
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_AT = {"jobs.html": "/", "new.html": "/new", "tags.html": "/tags", "workers.html": "/workers"}
+_AT = {
+    "jobs.html": "/",
+    "new.html": "/new",
+    "tags.html": "/tags",
+    "workers.html": "/workers",
+    "account.html": "/account",
+}
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
 _MOST_CANDIDATES = 50
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -63,22 +69,36 @@ def _environment() -> Environment:
     return environment
 
 
-def _page(name: str, status: int = 200, **values: object) -> Reply:
-    here = _AT.get(name, "")
-    text = _environment().get_template(name).render(version=__version__, here=here, **values)
+def page_of(call: Call, name: str, status: int = 200, **values: object) -> Reply:
+    """Return a page made from a template."""
+    frame = {"base": call.visit.base, "who": call.caller, **values}
+    content = _rendered(name, **frame)
     headers = {"Content-Security-Policy": POLICY}
-    return Reply(
-        status=status, content=text.encode(), media="text/html; charset=utf-8", headers=headers
-    )
+    return Reply(status=status, content=content, media="text/html; charset=utf-8", headers=headers)
 
 
-def _to(path: str) -> Reply:
-    return Reply(status=303, headers={"Location": path})
+def _rendered(name: str, **values: object) -> bytes:
+    frame = {"version": __version__, "here": _AT.get(name, ""), **values}
+    return _environment().get_template(name).render(frame).encode()
 
 
-def problem_page(problem: Problem) -> bytes:
-    """Return the page of a problem."""
-    return _page("problem.html", problem=problem).content
+def redirect(call: Call, path: str, **headers: str) -> Reply:
+    """Return a redirect to a path below that of the application."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=303, headers={"Location": f"{call.visit.base}{path}", **named})
+
+
+def problem_page(problem: Problem, base: str, wanted: str) -> bytes:
+    """Return the page of a problem; the form to sign in if that is what is missing.
+
+    Args:
+        problem: the problem.
+        base: the path that the application is mounted at.
+        wanted: path and query below it that were asked for.
+    """
+    if problem.status == 401:
+        return _rendered("sign_in.html", base=base, who=None, link="", fault="", wanted=wanted)
+    return _rendered("problem.html", base=base, who=None, problem=problem)
 
 
 def asset(call: Call) -> Reply:
@@ -109,7 +129,8 @@ def show_jobs(call: Call) -> Reply:
     )
     following = f"?{urlencode({**query, 'cursor': jobs[-1].number})}" if len(jobs) == 50 else ""
     name = "jobs_table.html" if call.path.get("part") else "jobs.html"
-    return _page(
+    return page_of(
+        call,
         name,
         jobs=jobs,
         by=call.manager.submitters(jobs),
@@ -129,12 +150,12 @@ def _prompts(call: Call) -> dict[str, Sequence[str]]:
 
 def show_job(call: Call) -> Reply:
     """Show a job, live."""
-    return _page("job.html", 200, **_job_values(call))
+    return page_of(call, "job.html", 200, **_job_values(call))
 
 
 def show_live(call: Call) -> Reply:
     """Return the live part of the page of a job."""
-    return _page("job_live.html", 200, **_job_values(call))
+    return page_of(call, "job_live.html", 200, **_job_values(call))
 
 
 def _job_values(call: Call) -> dict[str, object]:
@@ -153,6 +174,7 @@ def _job_values(call: Call) -> dict[str, object]:
         "winner": winner,
         "charts": _charts(view.data),
         "acts": view.acts,
+        "damage": view.damage,
         "budget": view.data.rollout_budget,
         "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
@@ -175,7 +197,7 @@ def show_candidate(call: Call) -> Reply:
     job, candidate = call.job, api.candidate_of(call)
     parent = call.view.candidates[candidate.parents[0]] if candidate.parents else None
     changes = list(changes_between(parent.texts, candidate.texts)) if parent else []
-    return _page("candidate.html", job=job, one=candidate, parent=parent, changes=changes)
+    return page_of(call, "candidate.html", job=job, one=candidate, parent=parent, changes=changes)
 
 
 def show_report(call: Call) -> Reply:
@@ -196,7 +218,7 @@ def compare(call: Call) -> Reply:
 
 def act(call: Call) -> Reply:
     """Carry out the action of a button on the page of a job."""
-    form, job = _form(call), call.job
+    form, job = form_of(call), call.job
     manager = call.manager
     match form.get("what"):
         case "pause":
@@ -211,39 +233,44 @@ def act(call: Call) -> Reply:
         case "change":
             manager.change(job.id, _changes(form))
         case "fork":
-            return _to(f"/jobs/{manager.fork(job.id, _changes(form)).id}")
+            return redirect(call, f"/jobs/{manager.fork(job.id, _changes(form)).id}")
         case _:
             raise Problem(422, "what: expected pause, resume, cancel, apply, change or fork")
     # A redirect: reloading the page must not repeat the action.
-    return _to(f"/jobs/{job.id}")
+    return redirect(call, f"/jobs/{job.id}")
 
 
 def show_new(call: Call) -> Reply:
     """Show the form for a new job."""
-    return _page("new.html", prompts=_prompts(call), given={}, plan=None, fault="")
+    return page_of(call, "new.html", prompts=_prompts(call), given={}, plan=None, fault="")
 
 
 def submit(call: Call) -> Reply:
     """Submit the job in the form, or show its plan."""
-    form, prompts = _form(call), _prompts(call)
+    form, prompts = form_of(call), _prompts(call)
     project, _, prompt = form.get("prompt", "").partition("/")
     plan, fault = None, ""
     try:
         changes = read_changes(_changes(form))
         if form.get("what") != "plan":
             job = call.manager.create(call.project(project), prompt, changes)
-            return _to(f"/jobs/{job.id}")
+            return redirect(call, f"/jobs/{job.id}")
         # Only what the caller sees: a plan tells the size of the data.
         if project in prompts:
             plan = planned(call.manager.projects[project], prompt, changes)
     except PromptgraftError as error:
         fault = problem_of(error).detail
-    return _page(
-        "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
+    return page_of(
+        call, "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
     )
 
 
-def _form(call: Call) -> dict[str, str]:
+def form_of(call: Call) -> dict[str, str]:
+    """Return the fields of the form in the body, the last of each name.
+
+    Raises:
+        Problem: 400, 415: the body is not a form, or has too many fields.
+    """
     media = call.headers.get("content-type", "").partition(";")[0]
     if media != "application/x-www-form-urlencoded":
         raise Problem(415, f"expected a form, found {media[:100]}")
@@ -282,7 +309,7 @@ def show_tags(call: Call) -> Reply:
         # Candidates are on the pages of their jobs.
         if not tag.startswith(CANDIDATE_PREFIX)
     ]
-    return _page("tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
+    return page_of(call, "tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
 
 
 def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
@@ -318,7 +345,7 @@ def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, objec
 
 def move_tag(call: Call) -> Reply:
     """Promote a tag, or roll it back."""
-    form = _form(call)
+    form = form_of(call)
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     tag_call = attrs.evolve(call, path=path)
     if form.get("what") == "promote":
@@ -327,7 +354,7 @@ def move_tag(call: Call) -> Reply:
         api_projects.roll_back_to(tag_call, form.get("revision") or None)
     else:
         raise Problem(422, "what: expected promote or rollback")
-    return _to("/tags")
+    return redirect(call, "/tags")
 
 
 def show_workers(call: Call) -> Reply:
@@ -335,12 +362,14 @@ def show_workers(call: Call) -> Reply:
     jobs = call.manager.list(
         JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
     )
-    workers: dict[str, list[Job]] = {}
+    jobs_of: dict[str, list[Job]] = {}
     for job in jobs:
-        workers.setdefault(job.worker, []).append(job)
-    return _page(
+        jobs_of.setdefault(job.worker, []).append(job)
+    return page_of(
+        call,
         "workers.html",
-        workers=sorted(workers.items()),
+        workers=call.manager.workers(projects=call.caller.projects),
+        jobs_of=jobs_of,
         counts=call.manager.counts(projects=call.caller.projects),
     )
 
@@ -355,9 +384,9 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}", R, show_job),
     Route("POST /jobs/{job}", S, act),
     Route("GET /jobs/{job}/live", R, show_live),
-    Route("GET /jobs/{job}/report", R, show_report),
+    Route("GET /jobs/{job}/report", R, show_report, is_heavy=True),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
-    Route("GET /compare", R, compare),
+    Route("GET /compare", R, compare, is_heavy=True),
     Route("GET /tags", R, show_tags),
     Route("POST /tags", A, move_tag),
     Route("GET /workers", R, show_workers),

@@ -12,7 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
-from promptgraft.service.server.access import Access, Caller
+from promptgraft.service.server.access import Access
+from promptgraft.service.server.tokens import Caller
 
 SECONDS_BETWEEN_LOOKS = 0.4
 SECONDS_TO_READ = 30.0
@@ -118,7 +119,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         del scope
-        with self.access.streaming(self.caller):
+        with self.access.streaming(self.caller, self.job.project):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             sending = asyncio.ensure_future(self._send_all(send))
             # Sending alone would not notice a client that leaves while the job is silent.

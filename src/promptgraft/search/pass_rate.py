@@ -15,7 +15,7 @@ from promptgraft.targets.types import FeedbackFn, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
-class Passing:
+class PassRules:
     """Which answers of a run pass, according to its metrics.
 
     Attributes:
@@ -29,7 +29,7 @@ class Passing:
     hidden: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, feedback: FeedbackFn | None) -> Passing:
+    def of(cls, feedback: FeedbackFn | None) -> PassRules:
         """Return the requirements of a feedback function; none if it has no metrics."""
         metrics = metrics_of(feedback)
         # If no metric is required, all are: otherwise every answer would pass.
@@ -57,7 +57,7 @@ class Passing:
 class Tally:
     """Running figures of one candidate."""
 
-    _asked: Passing
+    _asked: PassRules
     _passed: int = 0
     _judged: int = 0
     _sums: dict[str, float] = attrs.field(factory=lambda: defaultdict(float))
