@@ -152,6 +152,7 @@ REPLIES = {
         steps=[_STEP],
         outcome={"severity": "high"},
     ),
+    "reflect-visibility": json_reply(**{"task example examples/first": "hidden"}),
     "reflect-output-field": json_reply(description=f"The {WORD}.", aliases=[WORD]),
 }
 

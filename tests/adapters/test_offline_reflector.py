@@ -22,8 +22,8 @@ from promptgraft import (
 from promptgraft.algorithms.gepa.prompts import PUBLISHED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.parts.body import BodySyntax, marker_names
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.search.reflection import reflection_params
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 from promptgraft.targets.replies import parse_reply
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 

@@ -10,7 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import gaming
-from promptgraft.search.fresh import RunVerdict
+from promptgraft.search.verdict import RunVerdict
 
 
 @pytest.mark.parametrize("world", gaming.GAMED, ids=lambda world: world.name)

@@ -31,8 +31,8 @@ from promptgraft.evals.aggregate import CaseStatus, judged, metrics_identity
 from promptgraft.evals.judges.kinds import LlmRubricResponse, Rubric
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.types import Answer, Metric
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.verdict import RunVerdict
 
 TEMPLATE: PromptTemplate[object] = PromptTemplate(
     ns="tests",

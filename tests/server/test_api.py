@@ -18,7 +18,7 @@ from jobs.job_world import work_off
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Scope, TokenStore
 from promptgraft.service.server.api import ROUTES
@@ -433,7 +433,7 @@ def test_a_damaged_event_is_one_of_the_events_and_a_line_of_the_page(
     work_off(manager)
     rows = JobRows(manager.database)
     number = manager.get(job).number
-    damaged = [Line(LineKind.JOB, b"\xff{")]
+    damaged = [JobLine(LineKind.JOB, b"\xff{")]
     manager.database.write(lambda connection: rows.append(connection, number, damaged))
     last = client.get(f"/jobs/{job}/events", limit=500).rows("events")[-1]
     assert last["event"] == "damaged"

@@ -24,7 +24,7 @@ from promptgraft.ground.text import counted, dollars, duration, fewer_tokens
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.adding import Tracker, traced, tracking
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.running import keep, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
@@ -93,7 +93,7 @@ class Runner:
 
     def run_in(
         self, folder: RunFolder, job: OptimizationJob, *, config: Mapping[str, Json] | None = None
-    ) -> Outcome:
+    ) -> RunOutcome:
         """Run a job in its folder; see :func:`keep`."""
         say = [f"run {folder.id} is kept in {relative(folder.path)}"]
         if job.context.journal is not None:
@@ -112,7 +112,7 @@ class Runner:
         return tracking(self.trackers, bus, key=key, folder=folder.path)
 
 
-def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
+def conclude_run(outcome: RunOutcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
     """Print the outcome of a run and what to do next, and return the exit code."""
     folder = outcome.folder
     if stream is not None:
@@ -139,7 +139,7 @@ def early_stop(result: RunResult) -> str:
     return f"{'the provider failed' if failed else 'stopped early'}: {result.stop_detail}"
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Json]:
+def outcome_json(outcome: RunOutcome) -> dict[str, Json]:
     """Return the outcome as plain data; money is a decimal number as text."""
     store, address = outcome.store, outcome.address
     stored_json: dict[str, Json] = {
@@ -280,7 +280,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
     )
 
 
-def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
+def print_outcome(screen: Screen, outcome: RunOutcome, runs: Runs) -> None:
     """Print the outcome as text, with the next command; ``runs`` is the folder of the run."""
     result, held_out = outcome.result, outcome.result.held_out
     print_verdict(screen, outcome.job.name, result)
@@ -306,7 +306,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
         print_next(screen, command)
 
 
-def _print_kept(screen: Screen, outcome: Outcome) -> None:
+def _print_kept(screen: Screen, outcome: RunOutcome) -> None:
     rows = []
     address, store = outcome.address, outcome.store
     if store is not None and address is not None:
@@ -330,7 +330,7 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
     screen.fields(rows, width=FIELD)
 
 
-def _next(outcome: Outcome, runs: Runs) -> str:
+def _next(outcome: RunOutcome, runs: Runs) -> str:
     """Return the command that most people want next; empty if there is none."""
     result, folder = outcome.result, outcome.folder
     if outcome.store is not None and outcome.address is not None:

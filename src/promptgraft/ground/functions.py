@@ -27,7 +27,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground import python_code
-from promptgraft.ground.python_code import Import, Source
+from promptgraft.ground.python_code import CodeSource, Import
 from promptgraft.ground.serde import digest, shown
 from promptgraft.ground.text import raised
 
@@ -219,7 +219,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, CodeSource] = {}
         self._seen: dict[int, object] = {}  # keeps the objects alive, because ids are reused
         self._used: set[tuple[str, tuple[str, ...], int]] = set()
         # A worklist instead of recursion, which deeply nested values could exhaust.
@@ -363,7 +363,7 @@ class _Walk:
             holds = vars(sys.modules[module]) if module in sys.modules else {}
             self._later("", _Use(file, holds, path))
 
-    def _source(self, file: str) -> Source:
+    def _source(self, file: str) -> CodeSource:
         if file not in self._sources:
             self._sources[file] = python_code.source_of(file)
         return self._sources[file]

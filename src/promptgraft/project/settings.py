@@ -18,7 +18,8 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format import DEFAULT_WORKERS
@@ -240,6 +241,9 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
             for task_example in descriptor.task_examples
             if task_example.overridable
         },
+        "visibility": {
+            name: tuple(name.split("/")) for name in VisibilityOverride.known(descriptor)
+        },
     }
 
 
@@ -256,11 +260,19 @@ def target_faults(
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
                 near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"
+                why = f"no prompt has `{name}`, or it may not change"
+                if kind == "visibility":
+                    why = _needed(tuple(name.split("/")), descriptors) or why
                 path = ("optimizer", "targets", kind, index)
-                faults.append(
-                    around.file.line(path, f"no prompt has `{name}`, or it may not change{near}")
-                )
+                faults.append(around.file.line(path, f"{why}{near}"))
     return faults
+
+
+def _needed(path: SectionPath, descriptors: Iterable[PromptDescriptor]) -> str:
+    """Return why a section cannot be hidden; empty if no prompt has it."""
+    sections = (descriptor.section(path) for descriptor in descriptors)
+    needs = (section.needed for section in sections if section is not None and section.needed)
+    return next((f"`{show_path(path)}` cannot be hidden, because {why}" for why in needs), "")
 
 
 def described(written: Json) -> dict[str, Json]:

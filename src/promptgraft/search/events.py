@@ -12,14 +12,6 @@ from decimal import Decimal
 import msgspec
 
 from promptgraft.overrides.parts.descriptors import SectionPath
-from promptgraft.search.fresh import (
-    NO_FIGURES,
-    NO_SIDES,
-    Figures,
-    HeldOut,
-    PassingSides,
-    RunVerdict,
-)
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -31,6 +23,14 @@ from promptgraft.search.notices import (
 )
 from promptgraft.search.round_events import RoundEvent
 from promptgraft.search.scores import UNSCORED, Score, Scores
+from promptgraft.search.verdict import (
+    NO_FIGURES,
+    NO_SIDES,
+    Figures,
+    HeldOut,
+    PassingSides,
+    RunVerdict,
+)
 from promptgraft.search.wear import Wear
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord

@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.evals.metrics.base import ends_case, is_required
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.search.fresh import NO_FIGURES, Figures
+from promptgraft.search.verdict import NO_FIGURES, Figures
 from promptgraft.targets.judging import hidden_in, metrics_of
 from promptgraft.targets.types import FeedbackFn, RolloutRecord
 

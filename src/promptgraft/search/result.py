@@ -23,10 +23,10 @@ from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.events import MutationRejected, RunEnded
-from promptgraft.search.fresh import HeldOut, PassingSides, RunVerdict, verdict_of
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, pick, weights_of
 from promptgraft.search.stopping import StopReason, stop_sentence
+from promptgraft.search.verdict import HeldOut, PassingSides, RunVerdict, verdict_of
 from promptgraft.search.wear import Wear
 from promptgraft.targets.part import named_in
 from promptgraft.targets.part_kinds import TaskExampleModule

@@ -9,7 +9,7 @@ import attrs
 from promptgraft.evals.statistics import least_cases
 from promptgraft.ground.text import counted
 from promptgraft.overrides.looks import Look
-from promptgraft.search.fresh import LEVEL
+from promptgraft.search.verdict import LEVEL
 
 WORN = 5
 """Runs from which users are warned: by chance, one of as many is better by 5 % / 5."""

@@ -166,6 +166,7 @@ def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
         part=name,
         current=next(iter(current.texts), ""),
         neighbours="\n\n".join(shown_text.titled("rest of the texts").texts),
+        parts={},
         max_chars=int(at_most[1]) if at_most else None,
         refused=None,
         fields=fields,

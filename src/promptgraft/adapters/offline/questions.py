@@ -84,6 +84,7 @@ class Question:
     Attributes:
         part: name of the part whose ``current`` text is to be improved.
         neighbours: the other parts of the prompt, as one text.
+        parts: the same by name.
         max_chars: limit on the new text; None if none is stated.
         refused: the refused reply; None at the first attempt.
         fields: the fields of the answer; empty for free text.
@@ -94,6 +95,7 @@ class Question:
     part: str
     current: str
     neighbours: str
+    parts: Mapping[str, str] = attrs.field(hash=False)
     max_chars: int | None
     refused: str | None
     fields: Sequence[Field]
@@ -146,10 +148,14 @@ def read_question(text: str) -> Question:
     examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
     expected = titled("expected answers")
     fields = fields_among(expected.whole) if expected.level else _labels(examples)
+    around = titled("rest of the prompt")
+    named = [line.removesuffix(":") for line in around.lines if line.endswith(":")]
     return Question(
         part=part[1] if part else "",
         current=next(iter(current_block.texts), ""),
-        neighbours="\n\n".join(titled("rest of the prompt").texts),
+        neighbours="\n\n".join(around.texts),
+        # A name above each text, and a line for all of them above.
+        parts=dict(zip(named[len(named) - len(around.texts) :], around.texts, strict=False)),
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,

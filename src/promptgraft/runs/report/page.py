@@ -41,8 +41,8 @@ from promptgraft.runs.report.tables import (
     reach_of,
     whole_prompts,
 )
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.scores import Score
+from promptgraft.search.verdict import RunVerdict
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,7 +69,7 @@ def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
 
     The fixed parts of a page take about 100 kB.
     """
-    limits = texts.Limits()
+    limits = texts.PageLimits()
     page = _filled(data, limits)
     # Sizes of texts are estimates, so that the finished page decides; 0 ends the loop.
     while len(page.encode()) > most and limits.listed:
@@ -93,7 +93,7 @@ def filled(template: str, **values: object) -> str:
     )
 
 
-def _filled(data: ReportData, limits: texts.Limits) -> str:
+def _filled(data: ReportData, limits: texts.PageLimits) -> str:
     return filled(
         "page.html",
         data=data,

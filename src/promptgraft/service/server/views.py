@@ -15,8 +15,8 @@ from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.notices import Event, Unknown
+from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
 from promptgraft.service.jobs.reporting import run_lines
 

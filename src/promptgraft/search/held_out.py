@@ -20,7 +20,9 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import digest_text
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
-from promptgraft.search.fresh import (
+from promptgraft.search.gaming import Pair, signs
+from promptgraft.search.place import Phase, Place
+from promptgraft.search.verdict import (
     ERROR,
     LEVEL,
     Figures,
@@ -30,8 +32,6 @@ from promptgraft.search.fresh import (
     again_size,
     verdict_of,
 )
-from promptgraft.search.gaming import Pair, signs
-from promptgraft.search.place import Phase, Place
 from promptgraft.targets.base import texts_of
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
@@ -85,31 +85,31 @@ def measure(
         if not kit.budget.affords((rounds + 1) * round_size + again):
             break
         rounds += 1
-    contest = _Contest(kit=kit, winner=winner, examples=examples)
+    comparison = _Comparison(kit=kit, winner=winner, examples=examples)
     known_size, spent = 0, [0.0]
     for portion, number in (*portions, *((ordered, number) for number in range(1, rounds))):
-        yield from contest.ask(portion, number)
+        yield from comparison.ask(portion, number)
         known_size += len(portion)
         spent.append(_spent(known_size / count, rounds))
         share = spent[-1] - spent[-2]
-        if contest.is_fixed:
+        if comparison.is_fixed:
             # The scores are those of the first round, so the one remaining look at them may
             # spend the whole error.
             share = ERROR - spent[len(portions) - 1]
-        scores = contest.scored(share)
+        scores = comparison.scored(share)
         is_clear = verdict_of(winner, scores) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
-        if is_clear or contest.is_fixed:
+        if is_clear or comparison.is_fixed:
             break
-    figures = contest.figures()
+    figures = comparison.figures()
     is_better = verdict_of(winner, scores) is RunVerdict.IMPROVED
     scores = attrs.evolve(
         scores,
-        hidden=contest.hidden(scores.ids),
-        signs=contest.signs(metrics) if is_better and metrics else (),
+        hidden=comparison.hidden(scores.ids),
+        signs=comparison.signs(metrics) if is_better and metrics else (),
     )
     # After these, which must not contain answers that were repeated for losing.
-    yield from contest.confirm()
-    return attrs.evolve(scores, lost=contest.lost(), rollouts=contest.rollouts), figures
+    yield from comparison.confirm()
+    return attrs.evolve(scores, lost=comparison.lost(), rollouts=comparison.rollouts), figures
 
 
 def _spent(done: float, rounds: int) -> float:
@@ -122,7 +122,7 @@ def _spent(done: float, rounds: int) -> float:
 
 
 @attrs.frozen(kw_only=True)
-class _Contest:
+class _Comparison:
     """The answers of baseline and winner so far."""
 
     kit: Kit
