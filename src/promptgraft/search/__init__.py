@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         BasePromptOptimizer,
         OptimizationContext,
     )
-    from promptgraft.search.fresh import HeldOut, RunVerdict
     from promptgraft.search.job import OptimizationJob, Optimizer
     from promptgraft.search.pipeline import Pipeline, Step, Stepping
     from promptgraft.search.plan import RolePlan, RunPlan
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         TargetScore,
     )
     from promptgraft.search.teacher import Teacher
+    from promptgraft.search.verdict import HeldOut, RunVerdict
     from promptgraft.targets.base import InvalidProposalError, RejectionReason
     from promptgraft.targets.part_questions import PART_QUESTIONS, meta_prompt
     from promptgraft.targets.replies import parse_reply
@@ -129,7 +129,7 @@ _NAMES = {
     ),
     "search.config": "RunConfig",
     "search.context": "BasePromptOptimizer OptimizationContext",
-    "search.fresh": "HeldOut RunVerdict",
+    "search.verdict": "HeldOut RunVerdict",
     "search.job": "OptimizationJob Optimizer",
     "targets.part_questions": "PART_QUESTIONS meta_prompt",
     "search.pipeline": "Pipeline Step Stepping",

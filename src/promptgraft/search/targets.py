@@ -17,7 +17,7 @@ from promptgraft.ground.functions import described, function_identity, without_a
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.ground.text import listed, raised
 from promptgraft.journal.base import FUNCTIONS
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionVisibility,
@@ -394,4 +394,6 @@ def meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
     """Return a digest of a question to the reflection model, with its present overrides."""
     store = prompt.overrides_store
     override = store.resolve(prompt.descriptor) if store is not None else None
-    return digest([template_digest(prompt.template), plain_entries(override) if override else None])
+    return digest(
+        [template_digest(prompt.template), plain_lists(override.entries()) if override else None]
+    )

@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 
 from promptgraft.ground.serde import Json
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath, show_path
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.types import PromptOverride
@@ -32,7 +32,7 @@ class _Recent:
 
 
 @attrs.frozen(kw_only=True)
-class Grafting:
+class PromptGrafting:
     """One prompt with the overrides in force; changes of candidates apply on top of them.
 
     Attributes:
@@ -100,7 +100,7 @@ class Grafting:
 
     def in_force(self, override: PromptOverride) -> Json:
         """Return what is in force with changes, as plain data."""
-        return plain_entries(self.base.merged_with(override))
+        return plain_lists(self.base.merged_with(override).entries())
 
     def graft(self, override: PromptOverride, part: PromptPart, text: str) -> PromptOverride:
         """Return changes with a proposed text of a part.
