@@ -13,7 +13,7 @@ from jobs.job_world import write_project
 from promptgraft.cli.main import run
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import Job, JobManager, JobState
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 
 DAY = 86_400.0
@@ -98,7 +98,7 @@ def test_vacuum_gives_the_room_of_removed_jobs_back(
     manager: JobManager, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = ended(manager, JobState.COMPLETED, days=1)
-    rows, line = JobRows(manager.database), Line(LineKind.JOB, b"x" * 100_000)
+    rows, line = JobRows(manager.database), JobLine(LineKind.JOB, b"x" * 100_000)
     manager.database.write(lambda at: rows.append(at, job.number, [line] * 20))
     manager.delete(job.id)
     manager.close()

@@ -488,5 +488,6 @@ class GepaSettings(RunConfig):
         named = [self.target_section_paths, *further]
         if self.module_choice == "all":
             examples = self.target_tool_examples, self.target_task_examples
-            return max(MOST_AT_ONCE, sum(map(len, (*named, *examples))))
+            count = sum(map(len, (*named, *examples))) + bool(self.targets.visibility)
+            return max(MOST_AT_ONCE, count)
         return min(max(1, sum(map(len, named))), MOST_AT_ONCE)

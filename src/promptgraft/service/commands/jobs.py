@@ -20,7 +20,7 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change, counted, duration
 from promptgraft.project.files import runs_folder_of
 from promptgraft.service.commands.options import (
-    Place,
+    JobsPlace,
     jobs_option,
     named_projects,
     opened,
@@ -87,7 +87,7 @@ def submit_command(
     *,
     key: str | None,
     projects: tuple[str, ...],
-    place: Place,
+    place: JobsPlace,
     as_json: bool,
     **given: object,
 ) -> None:
@@ -128,7 +128,7 @@ def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
 @place_options
 @options.json_option
 def list_command(
-    *, state: str | None, prompt: str | None, limit: int, place: Place, as_json: bool
+    *, state: str | None, prompt: str | None, limit: int, place: JobsPlace, as_json: bool
 ) -> None:
     """List jobs, the newest first."""
     with place.opened() as jobs:
@@ -171,7 +171,7 @@ def _row(job: Job) -> tuple[str, ...]:
 @job_argument
 @place_options
 @options.json_option
-def show_command(job: str, *, place: Place, as_json: bool) -> None:
+def show_command(job: str, *, place: JobsPlace, as_json: bool) -> None:
     """Show a job and its attempts."""
     with place.opened() as jobs:
         job_found, attempts = jobs.get(job), jobs.attempts(job)
@@ -222,7 +222,7 @@ def _print_job(job: Job) -> None:
     "--after", type=options.at_least(0), default="0", help="Only events with a higher number."
 )
 @place_options
-def events_command(job: str, *, after: int, place: Place) -> None:
+def events_command(job: str, *, after: int, place: JobsPlace) -> None:
     """Print the events of a job so far, one JSON object per line."""
     with place.opened() as jobs:
         while page := jobs.events(job, after=after):
@@ -236,7 +236,7 @@ def events_command(job: str, *, after: int, place: Place) -> None:
 @click.option("--timeout", type=options.seconds, help="How long to wait; by default forever.")
 @place_options
 @options.json_option
-def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
+def wait_command(job: str, *, timeout: float | None, place: JobsPlace, as_json: bool) -> ExitCode:
     """Wait until a job pauses or ends. The exit code is that of its run."""
     with place.opened() as jobs:
         job_ended = jobs.wait(job, timeout=timeout)
@@ -258,7 +258,7 @@ def _add_request(what: str, about: str) -> None:
     @job_argument
     @place_options
     @options.json_option
-    def request_command(job: str, *, place: Place, as_json: bool) -> None:
+    def request_command(job: str, *, place: JobsPlace, as_json: bool) -> None:
         with place.opened() as jobs:
             request = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[what]
             _print_state(request(job), as_json=as_json)
@@ -283,7 +283,7 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @_limits
 @place_options
 @options.json_option
-def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
+def change_command(job: str, *, place: JobsPlace, as_json: bool, **given: object) -> None:
     """Change the limits of a job. A running job uses them once it is resumed."""
     with place.opened() as jobs:
         job_changed = jobs.change(job, _changes_of(given))
@@ -297,7 +297,7 @@ def change_command(job: str, *, place: Place, as_json: bool, **given: object) ->
 @place_options
 @options.json_option
 def fork_command(
-    job: str, *, projects: tuple[str, ...], place: Place, as_json: bool, **given: object
+    job: str, *, projects: tuple[str, ...], place: JobsPlace, as_json: bool, **given: object
 ) -> None:
     """Submit a job that starts from the answers of another. Its limits may differ."""
     with place.opened(projects) as jobs:
@@ -308,7 +308,7 @@ def fork_command(
 @jobs_command.command("result", epilog=options.examples("jobs result 3f2a"))
 @job_argument
 @place_options
-def result_command(job: str, *, place: Place) -> None:
+def result_command(job: str, *, place: JobsPlace) -> None:
     """Print the result of a job as JSON. The format is that of `result.json`."""
     with place.opened() as jobs:
         job_found, result = jobs.get(job), jobs.result(job)
@@ -344,7 +344,7 @@ def promote_command(
     to: str,
     expected: tuple[str, ...],
     projects: tuple[str, ...],
-    place: Place,
+    place: JobsPlace,
     as_json: bool,
 ) -> None:
     """Point another tag at the winner under TAG.
@@ -379,7 +379,7 @@ def _print_moved(tag: str, revisions: Mapping[str, str], *, as_json: bool) -> No
 @place_options
 @options.json_option
 def apply_command(
-    job: str, *, to: str | None, projects: tuple[str, ...], place: Place, as_json: bool
+    job: str, *, to: str | None, projects: tuple[str, ...], place: JobsPlace, as_json: bool
 ) -> None:
     """Point the tag of a job at its winner, which is only a candidate before.
 
@@ -397,7 +397,9 @@ def apply_command(
 @options.runs_option
 @projects_option
 @place_options
-def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], place: Place) -> None:
+def export_command(
+    job: str, *, runs: str | None, projects: tuple[str, ...], place: JobsPlace
+) -> None:
     """Write a job to a run directory, or update that directory.
 
     `show`, `compare`, `report` and `watch` read it like any other run.
@@ -440,7 +442,7 @@ def prune_command(
     states: tuple[str, ...],
     dry_run: bool,
     projects: tuple[str, ...],
-    place: Place,
+    place: JobsPlace,
 ) -> None:
     """Remove jobs that have ended, with all their data.
 

@@ -62,7 +62,7 @@ OF_THE_RUN = (LineKind.NUMBERED, LineKind.PASSING, LineKind.PROGRESS)
 
 
 @attrs.frozen
-class Line:
+class JobLine:
     """A line in the events of a job."""
 
     kind: LineKind
@@ -113,10 +113,10 @@ class JobLines:
         """Add an event of the job itself without telling webhooks; return it with its number."""
         now = self._database.now(connection).isoformat()
         event: dict[str, Json] = {"event": kind, "time": now, **details}
-        last = self.append(connection, number, [Line(LineKind.JOB, encoded_plain(event))])
+        last = self.append(connection, number, [JobLine(LineKind.JOB, encoded_plain(event))])
         return {"number": last, **event}
 
-    def append(self, connection: Connection, number: int, lines: Sequence[Line]) -> int:
+    def append(self, connection: Connection, number: int, lines: Sequence[JobLine]) -> int:
         """Append lines to the events of a job under the next numbers; return the last number."""
         # The update locks the row, so that no other writer takes the same numbers.
         self.put(connection, number, events=self._jobs.c.events + len(lines))
@@ -168,7 +168,7 @@ class JobLines:
 
     def all_events(
         self, connection: Connection, number: int, *, after: int
-    ) -> Iterator[tuple[int, Line]]:
+    ) -> Iterator[tuple[int, JobLine]]:
         """Yield a consistent snapshot of the events of a job with their numbers."""
         events = self._database.tables.events
         query = select(events.c.number, events.c.kind, events.c.line).where(
@@ -178,7 +178,7 @@ class JobLines:
             query.order_by(events.c.number)
         ) as rows:
             for row in rows:
-                yield row.number, Line(LineKind(row.kind), row.line)
+                yield row.number, JobLine(LineKind(row.kind), row.line)
 
     def retract(self, connection: Connection, number: int, start: int) -> None:
         """Mark the events of the run from a number on as retracted by a replay."""

@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean, shown
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 
 _MOST_BUCKETS = 10_000
 _SECONDS_AT_ONCE = 2.0
@@ -127,7 +127,7 @@ class Buckets:
             # Capped, so that a long silence does not allow a flood.
             bucket.left, bucket.at = min(self._most, bucket.left), now
             if bucket.left < 1:
-                raise Problem(
+                raise ApiProblem(
                     429,
                     f"more than {self._rate:.0f} requests a second; wait a moment",
                     headers={"Retry-After": "1"},

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from promptgraft.service.jobs.rows import ProjectTotals
-from promptgraft.service.server.calls import Call, Reply
+from promptgraft.service.server.calls import ApiCall, ApiReply
 
 _MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -85,7 +85,7 @@ class RequestMetrics:
         return measure
 
 
-def show_metrics(call: Call, requests: RequestMetrics) -> Reply:
+def show_metrics(call: ApiCall, requests: RequestMetrics) -> ApiReply:
     """Return the metrics that the caller may see, for Prometheus."""
     registry, projects = CollectorRegistry(), call.caller.projects
     jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
@@ -106,4 +106,4 @@ def show_metrics(call: Call, requests: RequestMetrics) -> Reply:
     if projects is None:
         # Requests belong to no project.
         content += generate_latest(requests.registry)
-    return Reply(content=content, media=_MEDIA)
+    return ApiReply(content=content, media=_MEDIA)
