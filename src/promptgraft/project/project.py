@@ -20,10 +20,11 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.strict.nodes import Source, spelled
+from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
@@ -41,7 +42,13 @@ from promptgraft.project.parts import (
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import Judging, check_fit, described, run_config
+from promptgraft.project.settings import (
+    Judging,
+    check_fit,
+    described,
+    run_config,
+    target_faults,
+)
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 
@@ -325,7 +332,15 @@ class Project:
         optimizer = tuned_settings(
             optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
         )
+        if "targets" in settings and optimizer.targets is not None:
+            missing = target_faults(optimizer.targets, self.descriptors)
+            raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
         return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
+
+    @property
+    def descriptors(self) -> tuple[PromptDescriptor, ...]:
+        """The descriptors of the prompts, in the order of the file; without those of graphs."""
+        return tuple(self.prompt(name).prompt.descriptor for name in self.config.prompts)
 
     def model(self, place: YamlPath) -> ProviderAdapter:
         """Return the model at a place in the file, such as ``("models", "task")``.
