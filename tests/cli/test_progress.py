@@ -36,8 +36,8 @@ from promptgraft.search.events import (
     RunEnded,
     RunStarted,
 )
-from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Unknown
+from promptgraft.search.verdict import HeldOut, RunVerdict
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
 NOW = FakeClock().now()

@@ -19,7 +19,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.server import Limits, Scope, TokenStore
 from promptgraft.service.server.limits import Buckets
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 from server.serving import Client, served
 
 SILENT = int(os.environ.get("PROMPTGRAFT_SILENT", "150"))
@@ -202,5 +202,5 @@ def test_limits_are_above_zero_and_buckets_of_strangers_are_forgotten() -> None:
         buckets.take(f"10.{number}")
     for _ in range(2):
         buckets.take("10.0.0.1")
-    with pytest.raises(Problem, match="more than 1 requests a second"):
+    with pytest.raises(ApiProblem, match="more than 1 requests a second"):
         buckets.take("10.0.0.1")

@@ -10,7 +10,7 @@ from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.output import echo
 from promptgraft.cli.progress import waiting
 from promptgraft.cli.silence import SECONDS, Silence
-from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.ground.text import counted, visible_line
 
 
@@ -44,7 +44,7 @@ class EvalProgress:
         with self._counts:
             self._asked += 1
 
-    def ended(self, attempt: Attempt | None) -> None:
+    def ended(self, attempt: CaseAttempt | None) -> None:
         """Record a finished attempt; None for one that raised."""
         del attempt
         with self._counts:

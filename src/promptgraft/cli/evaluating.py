@@ -14,7 +14,7 @@ from promptgraft.cli.eval_progress import EvalProgress
 from promptgraft.cli.exits import cancelled_by_signals
 from promptgraft.cli.output import is_plain_terminal
 from promptgraft.evals import gate
-from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.evals.judges.panel import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import digest
@@ -44,10 +44,10 @@ class _WatchedExecutor(BatchExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         def work() -> T:
             self._progress.begun()
-            attempt: Attempt | None = None
+            attempt: CaseAttempt | None = None
             try:
                 answer = fn(*args, **kwargs)
-                attempt = answer if isinstance(answer, Attempt) else None
+                attempt = answer if isinstance(answer, CaseAttempt) else None
                 return answer
             finally:
                 self._progress.ended(attempt)

@@ -29,7 +29,7 @@ _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rol
 
 
 @attrs.frozen(kw_only=True)
-class Shown:
+class ShownRun:
     """The view of a run that was asked for; with nothing set, the overview."""
 
     candidate: int | None = None
@@ -38,7 +38,7 @@ class Shown:
     step: int | None = None
 
 
-def show_run(runs: Runs, name: str, asked: Shown, *, as_json: bool) -> None:
+def show_run(runs: Runs, name: str, asked: ShownRun, *, as_json: bool) -> None:
     """Print one view of a run."""
     record = read_run(runs.find(name))
     if asked.step is not None:

@@ -21,7 +21,7 @@ from promptgraft.errors import (
     PromptgraftError,
     user_errors,
 )
-from promptgraft.graphs.run import Bound, Outcome, Run, RunSettings, under_way
+from promptgraft.graphs.run import BoundNode, BranchOutcome, Run, RunSettings, under_way
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import HexDigest, digest_text
@@ -137,7 +137,7 @@ class GraphRunner:
         settings = RunSettings(
             graph=self.graph,
             nodes={
-                name: Bound(
+                name: BoundNode(
                     prompt=prompts[address],
                     adapter=adapter,
                     parts=self._digests.of(prompts[address], self.parts),
@@ -224,12 +224,12 @@ class AsyncRun:
 
         runs = self._run.fork(len(branches))
 
-        async def take(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> Outcome:
+        async def take(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> BranchOutcome:
             under_way.set(run)
             try:
-                return Outcome(value=await branch(AsyncRun(run)))
+                return BranchOutcome(value=await branch(AsyncRun(run)))
             except BaseException as error:  # noqa: BLE001 - raised again by join
-                return Outcome(error=error)
+                return BranchOutcome(error=error)
 
         answers_taken = (take(run, branch) for run, branch in zip(runs, branches, strict=True))
         return self._run.join(runs, await asyncio.gather(*answers_taken))

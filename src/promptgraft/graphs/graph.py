@@ -36,7 +36,7 @@ from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import Placeholders, single_texts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.targets.part import PartOf, PromptModule, View, named_in
+from promptgraft.targets.part import PartOf, PromptPart, View, named_in
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import PromptSet, address_of, no_adapter, parts_of
 from promptgraft.targets.texts import as_errors
@@ -69,7 +69,7 @@ class Node:
     name: str
     prompt: Prompt[Any] | None = attrs.field(default=None, converter=_as_prompt)
     adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
-    parts: Sequence[PromptModule] | None = attrs.field(default=None, kw_only=True)
+    parts: Sequence[PromptPart] | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_key(self.name, "node")
@@ -211,7 +211,7 @@ class Graph(PromptSet):
     @property
     def parts(self) -> tuple[PartOf, ...]:
         # Nodes with the same prompt share its parts; the last one that selects parts decides.
-        named: dict[str, Sequence[PromptModule] | None] = {}
+        named: dict[str, Sequence[PromptPart] | None] = {}
         for node in self.nodes:
             if node.prompt is not None:
                 address = address_of(node.prompt)

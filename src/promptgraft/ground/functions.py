@@ -20,14 +20,14 @@ from decimal import Decimal
 from enum import Enum
 from importlib.util import resolve_name
 from pathlib import Path
-from types import FunctionType, MethodType, NoneType
+from types import CodeType, FunctionType, MethodType, NoneType
 from typing import Any
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground import python_code
-from promptgraft.ground.python_code import Import, Source
+from promptgraft.ground.python_code import CodeSource, Import
 from promptgraft.ground.serde import digest, shown
 from promptgraft.ground.text import raised
 
@@ -156,6 +156,30 @@ def code_digest(value: object) -> str:
     return digest(sorted(texts))[:_DIGITS] if texts else ""
 
 
+def texts_in_code(function: object) -> tuple[str, ...]:
+    """Return the texts that a function holds, and those of the module's constants that it uses.
+
+    Its docstring is left out. Empty for what is not a plain function.
+    """
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return ()
+    texts: list[str] = []
+    pending: list[CodeType] = [function.__code__]
+    while pending:
+        code = pending.pop()
+        used = (function.__globals__.get(name) for name in code.co_names)
+        for value in (*code.co_consts, *used):
+            if isinstance(value, CodeType):
+                pending.append(value)
+            elif isinstance(value, (tuple, list, set, frozenset)):
+                texts += [item for item in value if isinstance(item, str)]
+            elif isinstance(value, str):
+                texts.append(value)
+    return tuple(dict.fromkeys(text for text in texts if text != function.__doc__))
+
+
 def _home(value: object) -> str:
     """Return the source file of a function, or of the class of an object; empty if unknown."""
     if isinstance(value, MethodType):
@@ -195,7 +219,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, CodeSource] = {}
         self._seen: dict[int, object] = {}  # keeps the objects alive, because ids are reused
         self._used: set[tuple[str, tuple[str, ...], int]] = set()
         # A worklist instead of recursion, which deeply nested values could exhaust.
@@ -339,7 +363,7 @@ class _Walk:
             holds = vars(sys.modules[module]) if module in sys.modules else {}
             self._later("", _Use(file, holds, path))
 
-    def _source(self, file: str) -> Source:
+    def _source(self, file: str) -> CodeSource:
         if file not in self._sources:
             self._sources[file] = python_code.source_of(file)
         return self._sources[file]

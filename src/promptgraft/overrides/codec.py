@@ -21,7 +21,8 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.documents import VERSION, check_version, document_class, plain_lists
+from promptgraft.overrides.documents import VERSION, check_version, document_class
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.entry import check_hash
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import OverrideAddress
@@ -38,11 +39,6 @@ _MEND = (
     "change overrides through the store, not in an editor"
 )
 _SCHEMA = "revision.schema.json"
-
-
-def plain_entries(override: PromptOverride) -> dict[str, Json]:
-    """Return the entries of an override as plain data, in canonical order."""
-    return plain_lists(override.entries())
 
 
 def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
@@ -161,7 +157,7 @@ def _plain(revision: Revision) -> dict[str, Json]:
             # As floats, so that 1 and 1.0 give the same document and id.
             "scores": {name: float(score) for name, score in scores},
         },
-        **plain_entries(override),
+        **plain_lists(override.entries()),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import GenericAlias
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.serde import Json, parse_json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.parts import KINDS, in_order
+from promptgraft.overrides.parts import KINDS
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_tag
 
@@ -56,14 +55,6 @@ def read_override(text: str | bytes, *, where: str) -> OverrideDocument:
     except InvalidIdentifierError as error:
         raise DataFormatError(f"{where}: {error}") from None
     return document
-
-
-def plain_lists(entries: Iterable[Entry]) -> dict[str, Json]:
-    """Return entries as plain data, by the list of their kind and in canonical order."""
-    lists: dict[str, list[Json]] = {}
-    for entry in in_order(entries):
-        lists.setdefault(entry.listed, []).append(entry.plain())
-    return {**lists}
 
 
 def entries_in(document: object, *, where: str) -> list[Entry]:

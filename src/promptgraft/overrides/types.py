@@ -13,7 +13,8 @@ from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
-from promptgraft.overrides.documents import VERSION, entries_in, plain_lists, read_override
+from promptgraft.overrides.documents import VERSION, entries_in, read_override
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason

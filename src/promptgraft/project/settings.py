@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,7 +18,9 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.ground.yaml_text import YamlPath
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format import DEFAULT_WORKERS
@@ -240,15 +242,17 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
             for task_example in descriptor.task_examples
             if task_example.overridable
         },
+        "visibility": {
+            name: tuple(name.split("/")) for name in VisibilityOverride.known(descriptor)
+        },
     }
 
 
 def target_faults(
-    targets: TargetsConfig, descriptors: list[PromptDescriptor], around: Surroundings
-) -> list[str]:
-    """Return a line for each target that no prompt of the project has."""
+    targets: TargetsConfig, descriptors: Sequence[PromptDescriptor]
+) -> Iterator[tuple[YamlPath, str]]:
+    """Yield the place among the settings, and the fault, of each target that no prompt has."""
     known_by_prompt = [known_targets(descriptor) for descriptor in descriptors]
-    faults = []
     for kind in attrs.fields_dict(TargetsConfig):
         names = sorted(
             {name for targets_of_prompt in known_by_prompt for name in targets_of_prompt[kind]}
@@ -256,11 +260,17 @@ def target_faults(
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
                 near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"
-                path = ("optimizer", "targets", kind, index)
-                faults.append(
-                    around.file.line(path, f"no prompt has `{name}`, or it may not change{near}")
-                )
-    return faults
+                why = f"no prompt has `{name}`, or it may not change"
+                if kind == "visibility":
+                    why = _needed(tuple(name.split("/")), descriptors) or why
+                yield ("targets", kind, index), f"{why}{near}"
+
+
+def _needed(path: SectionPath, descriptors: Iterable[PromptDescriptor]) -> str:
+    """Return why a section cannot be hidden; empty if no prompt has it."""
+    sections = (descriptor.section(path) for descriptor in descriptors)
+    needs = (section.needed for section in sections if section is not None and section.needed)
+    return next((f"`{show_path(path)}` cannot be hidden, because {why}" for why in needs), "")
 
 
 def described(written: Json) -> dict[str, Json]:

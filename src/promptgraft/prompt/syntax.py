@@ -17,6 +17,7 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from io import IOBase
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -33,7 +34,9 @@ from promptgraft.overrides.parts.body import (
     spell,
     write_body,
 )
-from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
+
+if TYPE_CHECKING:
+    from promptgraft.prompt.jinja import JinjaBlocks
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
@@ -97,7 +100,7 @@ SHELL_NAMES = frozenset(
 
 
 @attrs.frozen(kw_only=True)
-class Source:
+class SectionSource:
     """A compiled section template.
 
     Attributes:
@@ -173,7 +176,7 @@ class Source:
 
 def compile_source(
     template: str, syntax: BodySyntax, *, where: str, placeholders: Sequence[str] = ()
-) -> Source:
+) -> SectionSource:
     """Split a template into text and slots.
 
     Args:
@@ -198,7 +201,7 @@ def compile_source(
     return _compile_jinja(template, where)
 
 
-def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> Source:
+def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> SectionSource:
     for name in placeholders:
         if not is_placeholder(name):
             raise PromptDefinitionError(
@@ -212,7 +215,7 @@ def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> So
                 f"{where}: the text does not hold the placeholder `{name}`; write it into the "
                 "text, or leave it out of `placeholders`"
             )
-    return Source(
+    return SectionSource(
         syntax=BodySyntax.PLAIN,
         pieces=parse_body(template, BodySyntax.PLAIN, names_kept),
         placeholders=tuple(dict.fromkeys(placeholders)),
@@ -224,7 +227,7 @@ def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(piece.name for piece in pieces if isinstance(piece, Slot)))
 
 
-def _compile_dollar(template: str, where: str) -> Source:
+def _compile_dollar(template: str, where: str) -> SectionSource:
     pieces: list[Piece] = []
     written: dict[str, str] = {}
     start = 0
@@ -248,15 +251,18 @@ def _compile_dollar(template: str, where: str) -> Source:
     pieces.append(template[start:])
     merged = _merged(pieces, BodySyntax.DOLLAR)
     names = _ordered(merged)
-    return Source(
+    return SectionSource(
         syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names, written=written
     )
 
 
-def _compile_jinja(template: str, where: str) -> Source:
+def _compile_jinja(template: str, where: str) -> SectionSource:
+    # Most prompts have no section in Jinja.
+    from promptgraft.prompt.jinja import split_jinja
+
     pieces, reads, blocks = split_jinja(template, where)
     merged = _merged(pieces, BodySyntax.JINJA)
-    return Source(
+    return SectionSource(
         syntax=BodySyntax.JINJA,
         pieces=merged,
         placeholders=_ordered(merged),

@@ -85,6 +85,7 @@ class Api:
         key_option: the client's parameter for the key.
         address_option: the client's parameter for the address.
         seller: the provider whose prices apply; None to go by model name and address.
+        if_absent: the advice for a server that does not have the path; empty for the usual one.
     """
 
     adapter: str
@@ -102,6 +103,7 @@ class Api:
     key_option: str = "api_key"
     address_option: str = "base_url"
     seller: str | None = None
+    if_absent: str = ""
 
 
 @attrs.frozen(kw_only=True)

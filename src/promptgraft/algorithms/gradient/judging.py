@@ -25,7 +25,7 @@ Means = tuple[Score, Score]
 
 
 @attrs.frozen(kw_only=True)
-class Attempt:
+class RoundAttempt:
     """The candidate of a round, and its comparisons with the current one.
 
     Attributes:
@@ -124,8 +124,8 @@ class Judge:
         return tuple(by_example[example.id] for example in examples)
 
     def judge(
-        self, base: Base, attempt: Attempt, validated: Records, *, tries: bool
-    ) -> Asking[Attempt]:
+        self, base: Base, attempt: RoundAttempt, validated: Records, *, tries: bool
+    ) -> Asking[RoundAttempt]:
         """Return an attempt with its comparisons.
 
         Args:

@@ -15,7 +15,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.inquiries import Inquiries
-from promptgraft.algorithms.gradient.judging import Attempt, Judge
+from promptgraft.algorithms.gradient.judging import Judge, RoundAttempt
 from promptgraft.algorithms.gradient.patching import Base, Patcher
 from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
@@ -42,6 +42,7 @@ from promptgraft.search.round_events import (
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import Patience
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import Candidate, GepaExample, names_of
 
 KNOWN_SHARE = 0.75
@@ -123,7 +124,8 @@ class GradientSearch(BaseSearch):
         self._tracer = Tracer(
             target=kit.target, inquiries=inquiries, emit=self._emit, by_trace=by_trace
         )
-        guard = AnswerGuard(kit.training, config.copied_words or None)
+        metrics = metrics_of(config.feedback_fn)
+        guard = AnswerGuard(kit.training, config.copied_words or None, metrics)
         self._patcher = Patcher(
             target=kit.target,
             inquiries=inquiries,
@@ -224,7 +226,7 @@ class GradientSearch(BaseSearch):
         # A trial saves a validation only if it refuses, so there is none before the first refusal.
         tries = self._config.first_try and self._share < 1
         attempt = yield from self._judge.judge(
-            base, Attempt(patches=patches, child=child), self._validated, tries=tries
+            base, RoundAttempt(patches=patches, child=child), self._validated, tries=tries
         )
         if attempt.compared.refusal is not None:
             return self._refuse(base, attempt, *attempt.compared.refusal)
@@ -249,7 +251,7 @@ class GradientSearch(BaseSearch):
         return failures
 
     def _refuse(
-        self, base: Base, attempt: Attempt, reason: RejectionReason, detail: str
+        self, base: Base, attempt: RoundAttempt, reason: RejectionReason, detail: str
     ) -> RoundEnded:
         comparison, changes = attempt.compared, [patch.change for patch in attempt.patches]
         base.rejections.add_all(changes, reason, detail, compared=comparison)
@@ -258,7 +260,7 @@ class GradientSearch(BaseSearch):
         self._share /= 2
         return replace(_ended(base, Decided.REFUSED, detail), **attempt.means)
 
-    def _accept(self, base: Base, attempt: Attempt) -> RoundEnded:
+    def _accept(self, base: Base, attempt: RoundAttempt) -> RoundEnded:
         pool, child, judged = self.population.pool, attempt.child, attempt.compared
         self._validated = judged.batches[1]
         records = dict(enumerate(self._validated))

@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.algorithms.gradient.inquiries import MAX_PROBLEM_CHARS
 from promptgraft.algorithms.gradient.patching import patch_params
-from promptgraft.algorithms.gradient.prompts import QUESTIONS, Asked, BlameParams, MergeParams
+from promptgraft.algorithms.gradient.prompts import QUESTIONS, BlameParams, MergeParams, QuestionKey
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
 from promptgraft.ground.serde import Json, shown
@@ -156,7 +156,7 @@ class GradientSettings(RunConfig):
             described = target.describe(module, baseline)
             neighbours = "".join(text for _, text in described.neighbours)
             problems = "x" * min(MAX_PROBLEM_CHARS, sizes.feedback) * self.max_gradients
-            key = Asked.TRACE if self.attribution == "trace" else Asked.STEP
+            key = QuestionKey.TRACE if self.attribution == "trace" else QuestionKey.STEP
             rendered_prompts = {
                 key: BlameParams(
                     steps=filler,
@@ -165,10 +165,10 @@ class GradientSettings(RunConfig):
                     losses="x" * sizes.feedback,
                     previous=refused,
                 ),
-                Asked.MERGE: MergeParams(
+                QuestionKey.MERGE: MergeParams(
                     part=described.name, current=described.text, said=problems, previous=refused
                 ),
-                Asked.PATCH: attrs.evolve(
+                QuestionKey.PATCH: attrs.evolve(
                     patch_params(described, [Problem(severity=Severity.P1, text=problems)]),
                     previous=refused,
                 ),

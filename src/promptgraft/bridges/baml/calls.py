@@ -25,7 +25,7 @@ from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.functions import KEYS_OF, BamlFunction
 from promptgraft.bridges.baml.judging import Judged, judged
-from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError, error_text
+from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
@@ -165,7 +165,7 @@ _MESSAGES = ("system", "messages", "instructions", "input")
 
 def messages_of(
     function: BamlFunction,
-    compiled: Compiled,
+    compiled: CompiledProject,
     test: BamlTest,
     *,
     provider: str = "openai-generic",
@@ -191,7 +191,10 @@ def messages_of(
 
 
 def _told(
-    function: BamlFunction, compiled: Compiled, test: BamlTest, clients: ClientRegistry | None
+    function: BamlFunction,
+    compiled: CompiledProject,
+    test: BamlTest,
+    clients: ClientRegistry | None,
 ) -> Told:
     return (
         function.name,
@@ -261,7 +264,7 @@ class BamlCall:
     """
 
     function: BamlFunction
-    compiled: Compiled
+    compiled: CompiledProject
     test: BamlTest
     asked: AgentCall
 

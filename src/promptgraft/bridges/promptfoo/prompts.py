@@ -45,7 +45,7 @@ class Read:
 
 
 @attrs.frozen(kw_only=True)
-class Prompts:
+class PromptfooPrompts:
     """Reads prompts; ``environment`` holds the values of `{{ env.NAME }}`."""
 
     files: Foreign

@@ -27,7 +27,7 @@ from promptgraft.errors import (
 from promptgraft.ground.clock import SystemClock
 from promptgraft.project import Project
 from promptgraft.project.adding import cluster, tracking
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Runnable, run_job
 from promptgraft.runtime import Cancellation, EventBus
@@ -214,7 +214,7 @@ class _Attempt:
         claim, rows = self.claim, JobRows(self.database)
         document = None
         if job is not None and end.result is not None:
-            document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
+            document = json.dumps(RunOutcome(job=job, result=end.result).document()).encode()
         status = _final_status(end, claim.job.changes, self.events.status)
 
         def settle(connection: Connection) -> None:
