@@ -83,6 +83,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/plans.py
 
 bench-honesty: $(STAMP)
+	$(BIN)/python benchmarks/gaming.py
 	$(BIN)/python benchmarks/honesty.py
 
 bench-search: $(STAMP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -29,7 +29,7 @@ from promptgraft.project.running import keep, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
-from promptgraft.search import OptimizationJob, RunResult, StopReason
+from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.result import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
@@ -175,13 +175,14 @@ def print_found(
     ``noun`` is the word for an example.
     """
     held_out = result.held_out.gain if result.held_out else None
-    longer = result.held_out.answer_length if result.held_out else ""
+    longer, wear = result.held_out.answer_length if result.held_out else "", result.wear
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
     if held_out is not None:
         unseen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen before"
         rows.insert(0, ("test", *means_row(held_out.mean_before, held_out.mean_after), unseen))
+    rows += _hidden_rows(result.held_out)
     screen.line()
     screen.table([(f"{'':{FIELD}}", "before", "after", "gain", ""), *rows])
     if any(figure.startswith("~") for figure in means):
@@ -194,6 +195,8 @@ def print_found(
         [
             *([("cases", held_out.details)] if held_out and held_out.cases else []),
             *([("answers", longer)] if longer else []),
+            # From some runs on it is a warning.
+            *([("test set", wear.line)] if wear is not None and not wear.is_worn else []),
             *more,
             *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
             ("cost", f"{dollars(result.total_cost)}, {calls}, {rewrites}{time}"),
@@ -209,6 +212,15 @@ def print_found(
 
         if why := nothing_learned(rejection.text for rejection in result.rejections):
             screen.line(why, color="yellow")
+
+
+def _hidden_rows(held_out: HeldOut | None) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield the means of each hidden metric on the held-out examples."""
+    if held_out is None:
+        return
+    for hidden in held_out.hidden:
+        gain = held_out.hidden_gain(hidden)
+        yield hidden.metric, *means_row(gain.mean_before, gain.mean_after), "hidden metric"
 
 
 def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:

@@ -20,7 +20,7 @@ from decimal import Decimal
 from enum import Enum
 from importlib.util import resolve_name
 from pathlib import Path
-from types import FunctionType, MethodType, NoneType
+from types import CodeType, FunctionType, MethodType, NoneType
 from typing import Any
 
 import attrs
@@ -154,6 +154,30 @@ def code_digest(value: object) -> str:
     """Return a digest of 12 digits of the user's code in a value; empty if it has none."""
     texts = _Walk().follow(value)
     return digest(sorted(texts))[:_DIGITS] if texts else ""
+
+
+def texts_in_code(function: object) -> tuple[str, ...]:
+    """Return the texts that a function holds, and those of the module's constants that it uses.
+
+    Its docstring is left out. Empty for what is not a plain function.
+    """
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return ()
+    texts: list[str] = []
+    pending: list[CodeType] = [function.__code__]
+    while pending:
+        code = pending.pop()
+        used = (function.__globals__.get(name) for name in code.co_names)
+        for value in (*code.co_consts, *used):
+            if isinstance(value, CodeType):
+                pending.append(value)
+            elif isinstance(value, (tuple, list, set, frozenset)):
+                texts += [item for item in value if isinstance(item, str)]
+            elif isinstance(value, str):
+                texts.append(value)
+    return tuple(dict.fromkeys(text for text in texts if text != function.__doc__))
 
 
 def _home(value: object) -> str:

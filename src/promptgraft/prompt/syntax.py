@@ -18,6 +18,7 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from io import IOBase
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -34,7 +35,9 @@ from promptgraft.overrides.parts.body import (
     spell,
     write_body,
 )
-from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
+
+if TYPE_CHECKING:
+    from promptgraft.prompt.jinja import JinjaBlocks
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
@@ -251,6 +254,9 @@ def _compile_dollar(template: str, where: str) -> SectionSource:
 
 
 def _compile_jinja(template: str, where: str) -> SectionSource:
+    # Most prompts have no section in Jinja.
+    from promptgraft.prompt.jinja import split_jinja
+
     pieces, reads, blocks = split_jinja(template, where)
     merged = _merged(pieces, BodySyntax.JINJA)
     return SectionSource(

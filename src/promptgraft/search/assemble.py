@@ -118,7 +118,7 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
     return BegunRun(
         checked=attrs.evolve(checked, target=target, fingerprint=fingerprint),
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
-        run_id=digest(fingerprint)[:12],
+        run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
         answers=answers,
         ledger=Ledger(
             checked.config.budget,

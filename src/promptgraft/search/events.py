@@ -31,6 +31,7 @@ from promptgraft.search.verdict import (
     PassingSides,
     RunVerdict,
 )
+from promptgraft.search.wear import Wear
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 
@@ -325,6 +326,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         held_out: baseline and winner on the held-out examples; None without any.
         passing: pass rates of both, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
+        wear: how often the held-out examples have judged runs; None if they are new.
         tag: the tag under which the overrides of the run are kept.
         accepted: accepted mutations.
         merges: accepted merges.
@@ -365,6 +367,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     ledger: tuple[LedgerEntry, ...]
     cost: Decimal | None
     remarks: tuple[str, ...] = ()
+    wear: Wear | None = None
 
     @property
     def improved(self) -> bool:

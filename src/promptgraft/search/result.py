@@ -27,6 +27,7 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, pick, weights_of
 from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.search.verdict import HeldOut, PassingSides, RunVerdict, verdict_of
+from promptgraft.search.wear import Wear
 from promptgraft.targets.part import named_in
 from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
@@ -71,6 +72,8 @@ class RunResult(Shown):
         held_out: baseline and winner on the held-out examples; None if there are none.
         passing: pass rates of baseline and best candidate, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
+        wear: how often the held-out examples have judged runs, according to the record beside the
+            store; None if they are new, or if no record is kept.
         taught: ids of the cases whose ``expected`` is a teacher's answer.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
@@ -109,6 +112,7 @@ class RunResult(Shown):
     held_out: HeldOut | None
     passing: PassingSides
     remarks: tuple[str, ...] = ()
+    wear: Wear | None = None
     taught: tuple[str, ...] = ()
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
@@ -293,6 +297,7 @@ class RunResult(Shown):
             held_out=self.held_out,
             passing=self.passing,
             remarks=self.remarks,
+            wear=self.wear,
             tag=self.tag,
             accepted=self.accepted_mutations + self.accepted_example_mutations,
             merges=self.accepted_merges,
@@ -415,7 +420,9 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     means = change(test.baseline_mean, test.winner_mean)
     test_line = ("test", f"{means} on {counted(len(test.ids), 'case')} never seen before")
     rows = test_line, ("cases", test.gain.details if test.gain else "")
-    return (*rows, ("answers", test.answer_length)) if test.answer_length else rows
+    lengths = (("answers", test.answer_length),) if test.answer_length else ()
+    worn = (("test set", result.wear.line),) if result.wear and not result.wear.is_worn else ()
+    return (*rows, *lengths, *worn)
 
 
 def _pool(result: RunResult) -> Table:

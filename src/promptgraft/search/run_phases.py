@@ -51,13 +51,14 @@ class Remarks:
         emit: receives every event.
 
     Attributes:
+        metrics: the metrics of the run; none if a function scores.
         taught: the teacher of each case that had no ``expected``, by id.
     """
 
     def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
         self._emit = emit
-        metrics = metrics_of(feedback_fn)
-        self._may_like_length = not metrics or any(map(asks_models, metrics))
+        self.metrics = metrics_of(feedback_fn)
+        self._may_like_length = not self.metrics or any(map(asks_models, self.metrics))
         self._answer: str | None = None
         self._are_alike = True
         self._count = 0
@@ -100,6 +101,8 @@ class Remarks:
             )
         if held_out is not None and held_out.lost:
             remark_texts.append(f"critical cases got worse: {listed(held_out.lost)}")
+        if held_out is not None:
+            remark_texts += [f"gamed? {doubt}" for doubt in held_out.doubts]
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
             remark_texts.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
@@ -222,7 +225,11 @@ class RunPhases:
             self.held_out = self._not_measured("nothing beat the baseline")
         elif self._examples:
             self.held_out, self._passing = yield from measure(
-                self._search.kit, self.winner, self._examples, seed=self._seed
+                self._search.kit,
+                self.winner,
+                self._examples,
+                seed=self._seed,
+                metrics=self._remarks.metrics,
             )
 
     def _not_measured(self, why: str) -> HeldOut | None:
@@ -277,6 +284,7 @@ class RunPhases:
                 thresholds=passing.thresholds,
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
+                hidden=passing.hidden,
             ),
             remarks=(
                 *self._remarks.texts(self.held_out),

@@ -42,6 +42,7 @@ from promptgraft.search.round_events import (
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import Patience
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import Candidate, GepaExample, names_of
 
 KNOWN_SHARE = 0.75
@@ -123,7 +124,8 @@ class GradientSearch(BaseSearch):
         self._tracer = Tracer(
             target=kit.target, inquiries=inquiries, emit=self._emit, by_trace=by_trace
         )
-        guard = AnswerGuard(kit.training, config.copied_words or None)
+        metrics = metrics_of(config.feedback_fn)
+        guard = AnswerGuard(kit.training, config.copied_words or None, metrics)
         self._patcher = Patcher(
             target=kit.target,
             inquiries=inquiries,

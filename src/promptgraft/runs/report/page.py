@@ -131,6 +131,12 @@ def _verdict(data: ReportData) -> dict[str, str]:
     elif data.verdict is RunVerdict.IMPROVED:
         sentence = f"Candidate #{data.winner} beats the baseline on held-out cases."
         mark_parts = "good", "✓", str(data.verdict), sentence
+    elif data.verdict is RunVerdict.GAMED:
+        sentence = (
+            f"Candidate #{data.winner} scores more on held-out cases, but perhaps not by better "
+            "answers: see the warnings."
+        )
+        mark_parts = "mark", "?", str(data.verdict), sentence
     elif data.winner:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
         # Better on the cases that chose it, which says little: so it is marked, not praised.

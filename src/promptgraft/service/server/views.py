@@ -75,6 +75,10 @@ class Act:
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
     RunVerdict.IMPROVED: ("good", "Better on cases that the search has not seen."),
+    RunVerdict.GAMED: (
+        "mark",
+        "Higher scores on unseen cases, but perhaps not by better answers; see the report.",
+    ),
     RunVerdict.NOT_SHOWN: (
         "mark",
         "Better on the cases that chose it; on unseen cases the difference may be luck.",
