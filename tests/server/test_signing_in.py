@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from jobs.job_world import work_off, write_project
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError
-from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs import JobClient, JobManager
 from promptgraft.service.server import Limits, Proxy, Scope, TokenStore, pages, signing_in
 from promptgraft.service.server.api import ROUTES
 from server.serving import Client, asking, served
@@ -317,6 +317,8 @@ def test_mounted_in_another_application_every_link_form_and_stream_works(
         assert made.headers["location"] == f"/pg/api/v1/jobs/{made.document['id']}"
         document = client.ask("GET", "/pg/api/openapi.json").document
         assert document["servers"] == [{"url": "/pg"}]
+        with JobClient(f"{client.url}/pg", token=client.token) as jobs:
+            assert jobs.get(job.id).id == job.id
         refused = client.http.get(f"{client.url}/pg/jobs/{job.id}", headers=HTML)
         assert f'name="wanted" value="/jobs/{job.id}"' in refused.text
 
