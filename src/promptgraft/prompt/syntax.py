@@ -10,6 +10,7 @@ their place in the template. A plain template has no slots.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,13 +44,9 @@ Values = Mapping[str, object]
 
 
 def given(name: str) -> Callable[[Values], bool]:
-    """Return an ``enabled`` function that is true if the value ``name`` is not empty."""
+    """Return an ``enabled`` function: the value ``name``, which is true unless it is empty."""
     # A nested function could not be pickled.
-    return functools.partial(_is_given, name)
-
-
-def _is_given(name: str, values: Values) -> bool:
-    return bool(values[name])
+    return operator.itemgetter(name)
 
 
 def content_of(value: object) -> str | Content:
