@@ -17,7 +17,9 @@ import sqlalchemy
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft import __version__
 from promptgraft.service.jobs import JobManager, JobState, Worker
-from promptgraft.service.jobs.presence import WorkerRow
+from promptgraft.service.jobs.presence import Presence, WorkerRow
+from promptgraft.service.server import TokenStore
+from server.serving import served
 
 KEYED = "{provider: openai, model: m, base_url: 'http://127.0.0.1:9', api_key: '${PLACE_KEY}'}"
 UNKEYED = "{provider: openai, model: m, base_url: 'http://127.0.0.1:9'}"
@@ -192,6 +194,26 @@ def test_a_worker_says_that_it_is_there_what_it_has_and_what_it_leaves(tmp_path:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
         assert manager.workers() == []
+
+
+def test_the_page_and_the_interface_show_workers_and_what_they_leave(
+    tmp_path: Path,
+) -> None:
+    lame = project_with(tmp_path / "lame", KEYED)
+    with managed(tmp_path, lame=lame) as manager, served(manager, tmp_path / "mirrors") as client:
+        assert "No worker is running" in client.ask("GET", "/workers").text
+        presence = Presence(manager.database, name="<w>", processes=2)
+        presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
+        page = client.ask("GET", "/workers").text
+        assert "<h2>&lt;w&gt;</h2>" in page
+        assert "Runs no jobs of lame: no &lt;key&gt;" in page
+        (row,) = client.get("/workers").rows("workers")
+        assert (row["name"], row["is_alive"], row["processes"]) == ("<w>", True, 2)
+        token = TokenStore(manager.database).create("team", ["read"], ["lame"])
+        for path in ("/workers", "/api/v1/workers"):
+            text = client.ask("GET", path, token=token).text
+            assert "no " in text
+            assert "hidden" not in text
 
 
 def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) -> None:

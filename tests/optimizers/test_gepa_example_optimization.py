@@ -43,6 +43,7 @@ from promptgraft.algorithms.gepa import (
     ToolExampleTarget,
 )
 from promptgraft.errors import UnknownPartError
+from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import BasePromptOverridesStore
 from promptgraft.prompt import (
     MarkdownSection,
@@ -144,6 +145,18 @@ def test_the_result_holds_each_kind_under_its_name() -> None:
     [question, *_] = summary.reflection.requests
     assert "Notes are kept." in question.text
     assert "All notes since 2019." in question.text
+
+
+def test_a_run_that_hides_parts_is_resumed_with_the_same_result() -> None:
+    settings: dict[str, Any] = {**SECTIONS, "visibility": (("examples",),)}
+    whole = run(without_example, **settings).result
+    assert len(whole.candidates) > 1
+    for budget in (12, 20, 30):
+        journal = MemoryJournal()
+        run(without_example, journal=journal, **settings, rollout_budget=budget)
+        resumed = run(without_example, journal=journal, **settings).result
+        assert resumed.candidates == whole.candidates
+        assert resumed.scores_matrix == whole.scores_matrix
 
 
 def test_a_summary_that_no_answer_was_shown_is_not_mutated() -> None:

@@ -194,6 +194,18 @@ def test_projects_structures_and_plans(client: Client) -> None:
     assert plan["rollouts"]
 
 
+@pytest.mark.parametrize("path", ["rules", "ticket"])
+def test_what_is_shown_may_be_opened_in_a_request(client: Client, path: str) -> None:
+    tuning = {"targets": {"visibility": [path]}}
+    sent = {"project": "support", "prompt": "triage", "changes": {"tuning": tuning}}
+    answer = client.post("/plans", sent)
+    if path == "rules":
+        assert answer.document["rollouts"]
+    else:
+        assert answer.status == 422
+        assert "`ticket` cannot be hidden, because it has the placeholder `$text`" in answer.detail
+
+
 def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) -> None:
     job = submitted(client, tag="night")
     work_off(manager)

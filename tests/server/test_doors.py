@@ -93,3 +93,13 @@ def test_the_page_of_a_job_that_has_ended_asks_for_nothing(client: Client) -> No
         assert "data-every" not in page
         # A page that was open before closes its stream when it sees this.
         assert "data-ended" in browser.get(f"/jobs/{job.id}/live").text
+
+
+def test_a_list_without_jobs_says_what_to_do_next(client: Client) -> None:
+    with closing(client.browser()) as browser:
+        assert "Submit the first one." in browser.get("/").text
+        assert "A tag appears when the winner" in browser.get("/tags").text
+        client.manager.create("support", "triage")
+        none = browser.get("/?state=failed").text
+        assert "No job matches." in none
+        assert "Submit the first one." not in none

@@ -22,7 +22,7 @@ from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
-from promptgraft.service.server import Access, TokenStore
+from promptgraft.service.server import Access, Limits, TokenStore
 from promptgraft.service.server.access import Visit
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import ApiCaller, Scope
@@ -207,6 +207,13 @@ def test_who_waits_keeps_nobody_waiting(manager: JobManager, tmp_path: Path) -> 
         finally:
             manager.cancel(job)
         assert {one.result().document["state"] for one in found} == {"cancelled"}
+
+
+def test_the_length_of_the_queue_is_a_limit(manager: JobManager, tmp_path: Path) -> None:
+    with served(manager, tmp_path / "mirrors", limits=Limits(queued_jobs=2)) as client:
+        body: Json = {"project": "support", "prompt": "triage"}
+        statuses = [client.post("/jobs", body).status for _ in range(3)]
+        assert statuses == [201, 201, 429]
 
 
 def test_a_thousand_jobs_may_wait(client: Client, manager: JobManager) -> None:

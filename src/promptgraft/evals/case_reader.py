@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from promptgraft.evals.case_files import CaseFiles
-from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import PlainReader
 from promptgraft.evals.rows import Row
@@ -110,6 +109,9 @@ class CaseReader:
         node = Node(value, (), self._noted)
         origin = f"{self._source}:{line}"
         if in_eval_set or (self._finds and is_eval_case(value)):
+            # Most files hold no EvalSet.
+            from promptgraft.evals.evalset import read_eval_case
+
             case_id = self._id(eval_case_id(value), node, line)
             case = read_eval_case(node, case_id=case_id, origin=origin)
         else:
@@ -140,3 +142,15 @@ def _is_object(row: Row, others: list[Row]) -> bool:
     if not isinstance(row.value, dict):
         others.append(row)
     return isinstance(row.value, dict)
+
+
+def is_eval_case(value: Json) -> bool:
+    """Return whether plain data looks like a case of an EvalSet."""
+    if not isinstance(value, dict):
+        return False
+    return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
+
+
+def eval_case_id(value: Mapping[str, Json]) -> Json:
+    """Return the id of a case, if it has one."""
+    return value.get("evalId", value.get("eval_id"))

@@ -95,10 +95,6 @@ class PromptOverride:
     def __bool__(self) -> bool:
         return bool(self._index)
 
-    @property
-    def _address(self) -> tuple[str, str, str]:
-        return self.ns, self.prompt_key, self.tag
-
     def to_json(self) -> str:
         """Return the override as a JSON document: version, address, a list for each kind.
 
@@ -157,7 +153,8 @@ class PromptOverride:
         if not newer:
             return self
         # Not copied: templates find what they have settled by the identity of the override.
-        if not self and self._address == newer._address:
+        of_one_tag = (self.ns, self.prompt_key, self.tag) == (newer.ns, newer.prompt_key, newer.tag)
+        if not self and of_one_tag:
             return newer
         return self.with_entries(newer.entries())
 
@@ -168,7 +165,7 @@ class PromptOverride:
             place = _place(entry)
             older = merged.get(place)
             merged[place] = entry if older is None else entry.over(older)
-            if undone := self.undone_by(entry):
+            if entry.undoes and (undone := self.undone_by(entry)):
                 merged.pop(_place(undone), None)
         return self.holding(merged.values())
 

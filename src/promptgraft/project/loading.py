@@ -42,11 +42,11 @@ def faults_of(project: Project) -> Iterator[str]:
         return
     yield from _lines(lambda: project.aggregation)
     yield from twin_faults(map(project.prompt, project.names), around)
-    if (targets := config.optimizer.targets) is not None:
-        descriptors = [project.prompt(name).prompt.descriptor for name in config.prompts]
-        if missing := target_faults(targets, descriptors, around):
-            yield from missing
-            return
+    targets = config.optimizer.targets
+    missing = [] if targets is None else [*target_faults(targets, project.descriptors)]
+    if missing:
+        yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
+        return
     check = project.check_cases if project.unsplit else project.run_config
     for name in project.names:
         yield from _lines(partial(check, name))

@@ -20,10 +20,11 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.strict.nodes import Source, spelled
+from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
@@ -41,7 +42,13 @@ from promptgraft.project.parts import (
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import Judging, check_fit, described, run_config
+from promptgraft.project.settings import (
+    Judging,
+    check_fit,
+    described,
+    run_config,
+    target_faults,
+)
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 
@@ -61,12 +68,16 @@ class Project:
         folder: its absolute folder; paths in the file are relative to it.
         config: the settings as values.
         surroundings: resolves names in the settings.
+        default_store: the store of winners unless the file names one; None for a folder.
     """
 
-    def __init__(self, file: Source, config: ProjectConfig) -> None:
+    def __init__(
+        self, file: Source, config: ProjectConfig, *, default_store: RevisionedStore | None = None
+    ) -> None:
         self.path = Path(file.name)
         self.folder = self.path.absolute().parent
         self.config = config
+        self.default_store = default_store
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
@@ -263,7 +274,21 @@ class Project:
         Raises:
             DataFormatError: its folder does not exist, or its URL is invalid.
         """
+        if self.default_store is not None and not self.names_store:
+            return self.default_store
         return project_store(self.config.store, self.folder, self.surroundings)
+
+    @property
+    def names_store(self) -> bool:
+        """Whether the file says where winners are, be it the default folder."""
+        document = self.surroundings.file.document.value
+        store = document.get("store") if isinstance(document, dict) else None
+        is_written = isinstance(store, dict) and "path" in store
+        return is_written or self.config.store.url is not None
+
+    def storing_in(self, store: RevisionedStore) -> Project:
+        """Return the project with another store, unless its file names one."""
+        return Project(self.surroundings.file, self.config, default_store=store)
 
     def run_config(self, name: str | None = None) -> RunConfig:
         """Return the run settings for a prompt, without making a model.
@@ -325,7 +350,16 @@ class Project:
         optimizer = tuned_settings(
             optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
         )
-        return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
+        if "targets" in settings and optimizer.targets is not None:
+            missing = target_faults(optimizer.targets, self.descriptors)
+            raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
+        config = attrs.evolve(self.config, optimizer=optimizer)
+        return Project(self.surroundings.file, config, default_store=self.default_store)
+
+    @property
+    def descriptors(self) -> tuple[PromptDescriptor, ...]:
+        """The descriptors of the prompts, in the order of the file; without those of graphs."""
+        return tuple(self.prompt(name).prompt.descriptor for name in self.config.prompts)
 
     def model(self, place: YamlPath) -> ProviderAdapter:
         """Return the model at a place in the file, such as ``("models", "task")``.

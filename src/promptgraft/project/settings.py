@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,6 +18,7 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
 from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.store import DEFAULT_TAG
@@ -248,11 +249,10 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
 
 
 def target_faults(
-    targets: TargetsConfig, descriptors: list[PromptDescriptor], around: Surroundings
-) -> list[str]:
-    """Return a line for each target that no prompt of the project has."""
+    targets: TargetsConfig, descriptors: Sequence[PromptDescriptor]
+) -> Iterator[tuple[YamlPath, str]]:
+    """Yield the place among the settings, and the fault, of each target that no prompt has."""
     known_by_prompt = [known_targets(descriptor) for descriptor in descriptors]
-    faults = []
     for kind in attrs.fields_dict(TargetsConfig):
         names = sorted(
             {name for targets_of_prompt in known_by_prompt for name in targets_of_prompt[kind]}
@@ -263,9 +263,7 @@ def target_faults(
                 why = f"no prompt has `{name}`, or it may not change"
                 if kind == "visibility":
                     why = _needed(tuple(name.split("/")), descriptors) or why
-                path = ("optimizer", "targets", kind, index)
-                faults.append(around.file.line(path, f"{why}{near}"))
-    return faults
+                yield ("targets", kind, index), f"{why}{near}"
 
 
 def _needed(path: SectionPath, descriptors: Iterable[PromptDescriptor]) -> str:

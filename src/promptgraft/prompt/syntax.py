@@ -10,6 +10,7 @@ their place in the template. A plain template has no slots.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from io import IOBase
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -33,20 +35,18 @@ from promptgraft.overrides.parts.body import (
     spell,
     write_body,
 )
-from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
+
+if TYPE_CHECKING:
+    from promptgraft.prompt.jinja import JinjaBlocks
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
 
 
 def given(name: str) -> Callable[[Values], bool]:
-    """Return an ``enabled`` function that is true if the value ``name`` is not empty."""
+    """Return an ``enabled`` function: the value ``name``, which is true unless it is empty."""
     # A nested function could not be pickled.
-    return functools.partial(_is_given, name)
-
-
-def _is_given(name: str, values: Values) -> bool:
-    return bool(values[name])
+    return operator.itemgetter(name)
 
 
 def content_of(value: object) -> str | Content:
@@ -254,6 +254,9 @@ def _compile_dollar(template: str, where: str) -> SectionSource:
 
 
 def _compile_jinja(template: str, where: str) -> SectionSource:
+    # Most prompts have no section in Jinja.
+    from promptgraft.prompt.jinja import split_jinja
+
     pieces, reads, blocks = split_jinja(template, where)
     merged = _merged(pieces, BodySyntax.JINJA)
     return SectionSource(

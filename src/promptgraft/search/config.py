@@ -37,14 +37,14 @@ from promptgraft.search.settings import (
 )
 from promptgraft.search.stopping import RequiredObjectives
 from promptgraft.search.verdict import again_size
+from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
 
 if TYPE_CHECKING:
     from promptgraft.search.algorithm import BaseSearch, Kit, Questions
-    from promptgraft.targets.base import Target
-    from promptgraft.targets.estimating import Sizes
 
 BUDGET: Check[int | str] = check(
     f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",

@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -47,6 +46,10 @@ class StepAttempt(Protocol):
     @property
     def largest(self) -> int:
         """Most rollouts that it can use."""
+        ...
+
+    def amended(self, event: object) -> object:
+        """Return an event of its own as it is to be published."""
         ...
 
 
@@ -120,11 +123,6 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
     def gives_back(self) -> bool:
         """Release reserved rollouts that are not needed; return whether there were any."""
         return False
-
-    def amended(self, attempt: AttemptT, event: object) -> object:
-        """Return an event of an attempt as it is to be published."""
-        del attempt
-        return event
 
 
 @attrs.define(eq=False)
@@ -230,7 +228,7 @@ class Pipeline(Generic[StepT, AttemptT]):
             self._steps.popleft()
         self._reserve_whole()
         # If one attempt of a step failed, the result of the step is unknown.
-        ended = self.or_broken(Join(branch, partial(self.search.amended, attempt)))
+        ended = self.or_broken(Join(branch, attempt.amended))
         yield from self.search.commit(attempt, ended)
         if not running.waiting and not self._is_broken:
             yield from self.search.close(running.step)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -44,15 +44,13 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Working
 from promptgraft.search.batches import Batch, Books
 from promptgraft.search.calls import Calls
+from promptgraft.search.config import RunConfig
 from promptgraft.search.events import CaseTaught, Emit
 from promptgraft.search.place import Phase, named
 from promptgraft.targets.formatting import show_value
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.types import GepaExample
-
-if TYPE_CHECKING:
-    from promptgraft.search.config import RunConfig
 
 
 def _as_prompt(given: Prompt[Any] | Graph) -> Prompt[Any]:

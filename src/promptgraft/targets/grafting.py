@@ -123,7 +123,7 @@ class PromptGrafting:
         # A reverted part leaves no entry, so that equal candidates have equal digests.
         base = self.view(self.base)
         gone = entries if after == _text(base, part) else part.reverted(base, entries)
-        return changed.without(*gone)
+        return changed.without(*gone) if gone else changed
 
     def merge(
         self,

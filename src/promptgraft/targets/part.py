@@ -163,10 +163,11 @@ class View:
         Leaves out the part ``but``, the task examples of the section ``without``, and what is
         hidden.
         """
+        all_of_them = with_hidden or not self.parts.visibility
         sections = [
             section.path
             for section in self.descriptor.sections
-            if with_hidden or self.is_shown(section.path)
+            if all_of_them or self.is_shown(section.path)
         ]
         parts = [(section_part(path), self.body(path)) for path in sections]
         parts += [(summary_part(path), self.summary(path)) for path in sections]
@@ -179,7 +180,7 @@ class View:
                 continue
             for key, example in self.shown_examples(container.path).items():
                 path = (*container.path, key)
-                if with_hidden or self.is_shown(path):
+                if all_of_them or self.is_shown(path):
                     text = f"{example.objective} → {example.outcome_json}"
                     parts.append((task_example_part(path), text))
         return [

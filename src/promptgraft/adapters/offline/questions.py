@@ -122,6 +122,13 @@ class Block:
         return "\n".join((self.prose, *self.texts))
 
     @property
+    def named(self) -> Mapping[str, str]:
+        """The fenced texts by the line above each, without its colon."""
+        names = [line.removesuffix(":") for line in self.lines if line.endswith(":")]
+        # A line that introduces all of them may come first.
+        return dict(zip(names[max(0, len(names) - len(self.texts)) :], self.texts, strict=False))
+
+    @property
     def texts(self) -> list[str]:
         return [text for _, text in self.fenced]
 
@@ -149,13 +156,11 @@ def read_question(text: str) -> Question:
     expected = titled("expected answers")
     fields = fields_among(expected.whole) if expected.level else _labels(examples)
     around = titled("rest of the prompt")
-    named = [line.removesuffix(":") for line in around.lines if line.endswith(":")]
     return Question(
         part=part[1] if part else "",
         current=next(iter(current_block.texts), ""),
         neighbours="\n\n".join(around.texts),
-        # A name above each text, and a line for all of them above.
-        parts=dict(zip(named[len(named) - len(around.texts) :], around.texts, strict=False)),
+        parts=around.named,
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,

@@ -142,6 +142,3 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
 
     def gives_back(self) -> bool:
         return any(addition.gives_back() for addition in self.by.additions)
-
-    def amended(self, attempt: Attempt, event: object) -> object:
-        return attempt.named(event)

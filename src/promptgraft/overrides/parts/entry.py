@@ -56,7 +56,7 @@ class EffectiveParts:
 
     def hides(self, path: SectionPath) -> bool:
         """Return whether a section or a task example is not shown, whatever is above it."""
-        return self.visibility_of(path) is SectionVisibility.HIDDEN
+        return self.visibility.get(path) is SectionVisibility.HIDDEN
 
     def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
         """Return the task examples of a section that are shown while it is, by key."""

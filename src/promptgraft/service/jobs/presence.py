@@ -88,7 +88,9 @@ class Presence:
             connection.execute(insert(table).values(name=self._name, started=seconds, **row))
 
     def end(self) -> None:
-        """Delete the row."""
+        """Delete the row, if there is one."""
+        if self._shown is None:
+            return
         table = self._table
         self._database.write(
             lambda connection: connection.execute(delete(table).where(table.c.name == self._name))

@@ -114,6 +114,15 @@ def list_jobs(call: ApiCall) -> ApiReply:
     return reply({"jobs": [job_json(job) for job in jobs], "next": following})
 
 
+def list_workers(call: ApiCall) -> ApiReply:
+    """Return the workers of projects that the caller sees, with their last sign of life."""
+    workers: list[Json] = [
+        {**attrs.asdict(worker), "projects": list(worker.projects), "avoids": dict(worker.avoids)}
+        for worker in call.manager.workers(projects=call.caller.projects)
+    ]
+    return reply({"workers": workers})
+
+
 def show_job(call: ApiCall) -> ApiReply:
     """Return a job with its attempts."""
     job = call.job
@@ -345,6 +354,7 @@ ROUTES: Sequence[Route] = (
             "limit": _SMALL,
         },
     ),
+    Route("GET /workers", R, list_workers),
     Route("GET /jobs/{job}", R, show_job),
     Route("PATCH /jobs/{job}", S, change_job, body=JOB_CHANGES),
     Route("DELETE /jobs/{job}", S, delete_job, statuses=(204,)),

@@ -271,7 +271,9 @@ class _Server:
 
     def _call(self, request: Request, caller: ApiCaller, visit: Visit, body: bytes) -> ApiCall:
         return ApiCall(
-            manager=self._manager.acting_for(caller.name),
+            manager=self._manager.acting_for(
+                caller.name, most_queued=int(self._access.limits.queued_jobs)
+            ),
             mirrors=self._mirrors,
             views=self._views,
             access=self._access,

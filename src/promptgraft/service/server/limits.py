@@ -36,6 +36,7 @@ class Limits:
         address_requests: requests a second from an address, before anything is known of them.
         streams: streams of events for a token.
         all_streams: streams of events in total.
+        queued_jobs: jobs that may be queued at a time.
         reports: reports, archives and comparisons that are made at a time.
         waiting_reports: further ones that may wait for that; more are refused.
         header_seconds: time in which a connection has to bring the headers of a request.
@@ -52,6 +53,7 @@ class Limits:
     address_requests: float = _limit(200)
     streams: float = _limit(10)
     all_streams: float = _limit(200)
+    queued_jobs: float = _limit(1_000)
     reports: float = _limit(2)
     waiting_reports: float = _limit(8)
     header_seconds: float = _limit(10)
