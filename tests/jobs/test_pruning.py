@@ -109,8 +109,15 @@ def test_vacuum_gives_the_room_of_removed_jobs_back(
     assert after < before - 1_500_000
 
 
-def test_every_kind_of_database_is_vacuumed_and_used_afterwards(database: Database) -> None:
-    manager = JobManager(database)
+def test_every_kind_of_database_is_vacuumed_and_used_afterwards(
+    database: Database, tmp_path: Path
+) -> None:
+    manager = JobManager(database, projects={"support": write_project(tmp_path / "support")})
+    manager.delete(ended(manager, JobState.FAILED, days=1).id)
+    ended(manager, JobState.FAILED, days=1)
     database.vacuum()
-    assert manager.list() == []
-    database.write(lambda connection: connection.execute(sqlalchemy.select(database.seconds)))
+    waiting = manager.create("support", "triage")
+    assert manager.get(waiting.id) == waiting
+    (totals,) = manager.totals(projects=["support", "other"])
+    assert (totals.failed, totals.calls, totals.dollars) == (1, 0, 0.0)
+    assert 0 <= totals.waiting < 600

@@ -30,6 +30,7 @@ from promptgraft.targets import (
     VisibilityModule,
 )
 from promptgraft.targets.types import Candidate
+from promptgraft.targets.visibility import changes_in_words
 
 HIDDEN = SectionVisibility.HIDDEN
 CASES, STYLE = ("cases",), ("style",)
@@ -234,6 +235,22 @@ def test_with_several_prompts_it_has_the_name_of_its_prompt() -> None:
     assert where.describe(part, where.baseline()).name == "tests/shown/desk#what is shown"
     assert part.question is OPEN.question
     assert part.is_example
+
+
+def test_a_change_is_told_in_words() -> None:
+    where = target()
+    baseline = where.baseline()
+    child = graft(where, baseline, section_style="summary")
+    child = graft(where, child, **{"task example cases/bad": "hidden"})
+    texts = where.text(OPEN, baseline), where.text(OPEN, child)
+    assert changes_in_words(f"tests/shown/desk#{OPEN.name}", *texts) == (
+        "section style is shown as its summary\ntask example cases/bad is no longer shown"
+    )
+    assert changes_in_words(OPEN.name, *texts[::-1]) == (
+        "section style is shown now\ntask example cases/bad is shown now"
+    )
+    assert changes_in_words("section style", *texts) == ""
+    assert changes_in_words(OPEN.name, "a text", "another") == ""
 
 
 STATES = st.fixed_dictionaries(

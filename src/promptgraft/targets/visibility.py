@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.errors import UnknownPartError
+from promptgraft.errors import DataFormatError, UnknownPartError
+from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.descriptors import (
     SectionPath,
@@ -24,6 +25,14 @@ from promptgraft.targets.part_questions import meta_prompt
 from promptgraft.targets.replies import fields_in, read_value, text_in, write_named_texts
 from promptgraft.targets.types import ModuleDescription
 
+NAME = "what is shown"
+"""The name of the module in its prompt."""
+
+_IN_WORDS = {
+    SectionVisibility.FULL: "is shown now",
+    SectionVisibility.SUMMARY: "is shown as its summary",
+    SectionVisibility.HIDDEN: "is no longer shown",
+}
 _FORM = """\
 {
   "section <path>": "<full or hidden>",
@@ -63,7 +72,7 @@ class VisibilityModule(PromptPart):
 
     @property
     def name(self) -> str:
-        return "what is shown"
+        return NAME
 
     @property
     def question(self) -> PromptTemplate[object]:
@@ -137,6 +146,27 @@ class VisibilityModule(PromptPart):
                 and example.path[-1] in view.parts.examples[section.path]
             ]
         return open_paths
+
+
+def changes_in_words(name: str, before: str, after: str) -> str:
+    """Return how two texts of a module differ, a sentence a line.
+
+    It is empty if ``name`` is that of another part.
+    """
+    if name.rpartition("#")[2] != NAME:
+        return ""
+    try:
+        old, new = (parse_json(text, where=name) for text in (before, after))
+    except DataFormatError:
+        return ""  # it is a part of somebody's own target
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return ""
+    return "\n".join(
+        f"{part} {_IN_WORDS[visibility]}"
+        for part, state in new.items()
+        for visibility in SectionVisibility
+        if state == visibility and state != old.get(part)
+    )
 
 
 def _override(path: SectionPath, visibility: SectionVisibility) -> VisibilityOverride:

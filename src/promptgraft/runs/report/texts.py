@@ -14,10 +14,11 @@ from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import visible
 from promptgraft.runs.report.data import Answers, ReportData
-from promptgraft.runs.report.word_diff import Piece, collapsed, word_diff
+from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_diff
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
 from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.visibility import changes_in_words
 
 _PIECE_BYTES = 16
 _LINE_BYTES = 400
@@ -136,7 +137,10 @@ def changes_between(
     for part in dict.fromkeys((*before, *after)):
         old, new = before.get(part, ""), after.get(part, "")
         if old != new:
-            yield PartChange(part=short_name(part), pieces=_compared(old, new, around))
+            words = changes_in_words(part, old, new)
+            sentences = (Piece(DiffKind.ADDED, cropped(words)),)
+            pieces = sentences if words else _compared(old, new, around)
+            yield PartChange(part=short_name(part), pieces=pieces)
 
 
 def _compared(before: str, after: str, around: int) -> tuple[Piece, ...]:

@@ -292,8 +292,9 @@ class Access:
         """
         limits, key = self.limits, (caller.name, project)
         with self._lock:
-            own = sum(count for (name, _), count in self._streams.items() if name == caller.name)
-            if own >= limits.streams or self._streams.total() >= limits.all_streams:
+            of_caller = [pair for pair in self._streams if pair[0] == caller.name]
+            own_streams = sum(self._streams[pair] for pair in of_caller)
+            if own_streams >= limits.streams or self._streams.total() >= limits.all_streams:
                 raise ApiProblem(
                     429,
                     f"at most {limits.streams:.0f} streams for a token and "
