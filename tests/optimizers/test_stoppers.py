@@ -130,7 +130,7 @@ CASES: Mapping[str, Case] = {
 PAIRS = list(itertools.combinations(CASES, 2))
 
 
-class Killed(BaseException):
+class Killed(KeyboardInterrupt):
     """The process dies."""
 
 
