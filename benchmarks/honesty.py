@@ -1,11 +1,13 @@
 """How often a run says *improved* where nothing is better, and where something is.
 
-Runs alone: ``python benchmarks/honesty.py [--runs N] [--gate]``.
+Runs alone: ``python benchmarks/honesty.py [--verdicts N] [--runs N] [--gate]``.
 
-A toy world whose scores are mostly noise, of nine kinds. The answers to every prompt are equally
-good, or the reflection model finds, with three proposals of ten, a text that is worth more. Each
-figure counts seeded runs of GEPA with its default settings, 30 validation examples, 30 to learn
-from and 60 (for power also 24) that are held out. The gate is measured on reports of 30 cases and a
+A toy world whose scores are mostly noise, of nine kinds. First the verdict alone: a winner that is
+as good as the baseline, or better by so much, is compared with it on 60 held-out cases (for power
+also 24), as a run does it with rollouts left. Then whole runs: the answers to every prompt are
+equally good, or the reflection model finds, with three proposals of ten, a text that is worth more.
+Each figure counts seeded runs of GEPA with its default settings, 30 validation examples, 30 to
+learn from and 60 or 24 that are held out. The gate is measured on reports of 30 cases and a
 tolerance of 0.05, 1,000 for each figure.
 """
 
@@ -19,7 +21,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
+from types import SimpleNamespace
+from typing import cast
 
 import attrs
 
@@ -42,14 +46,23 @@ from promptgraft import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.evals import gate
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
-from promptgraft.evals.gains import Outcome, gain
 from promptgraft.ground.serde import digest
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Rollouts, Together
+from promptgraft.search.held_out import measure as measure_held_out
+from promptgraft.search.ledger import Ledger, RolloutBudget
+from promptgraft.search.pass_rate import PassRules
+from promptgraft.search.scores import Scorer
+from promptgraft.search.verdict import RunVerdict, verdict_of
+from promptgraft.targets.types import Candidate, RolloutRecord
 
-RUNS = 400
+VERDICTS = 400
+RUNS = 30
 TITLE = "Honesty: seeded runs on scores with noise"
 FINDS = 0.3
+WINNERS = ("Answer in the other way.", "Answer in the better way.")
 BUDGET = 900
 HELD_OUT = 60
 MOST_FALSE = 5.0
@@ -63,7 +76,7 @@ FOUND: Mapping[tuple[str, float, int], float] = {
     ("right or wrong", 0.2, HELD_OUT): 50,
     ("right or wrong", 0.3, HELD_OUT): 80,
 }
-"""The least share of runs that are to show a gain on so many cases, in percent."""
+"""The least share of verdicts that are to show a gain on so many cases, in percent."""
 
 TEMPLATE: PromptTemplate[object] = PromptTemplate(
     ns="benchmarks",
@@ -158,36 +171,108 @@ class Ended:
     stored: bool
 
 
+class World:
+    """The scores of answers, each drawn after those before.
+
+    Args:
+        noise: how scores are drawn.
+        worth: what an answer in the better way is worth.
+        seed: draws everything.
+    """
+
+    def __init__(self, noise: str, worth: float, seed: int) -> None:
+        self.chance = random.Random(f"{noise}/{worth}/{seed}")
+        self.noise, self._worth, self._seed = noise, worth, seed
+        self.calls, self._shared = 0, 0.0
+
+    def score(self, example_id: str, text: str) -> float:
+        """Return the score of the next answer, by a prompt with this text."""
+        self.calls += 1
+        self._shared = 0.95 * self._shared + self.chance.uniform(-0.1, 0.1)
+        case = int(example_id[1:])
+        asked = Asked(
+            mean=0.5 - case % 3 * 0.05 + (self._worth if "better" in text else 0.0),
+            fresh=self.chance,
+            fixed=random.Random(f"{self._seed}/{example_id}/{text}"),
+            done=self.calls / BUDGET,
+            calls=self.calls,
+            case=case,
+            is_new="way" in text,
+            shared=self._shared,
+            families=random.Random(f"{self._seed}/{case // FAMILY}/{text}"),
+        )
+        return NOISES[self.noise](asked)
+
+
+def held_out_examples(count: int) -> list[GepaExample]:
+    """Return examples numbered from the first that is held out."""
+    return [GepaExample(id=f"e{FIRST_HELD_OUT + number}", params=()) for number in range(count)]
+
+
+def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
+    """Return whether a winner that is worth so much more than the baseline is called improved.
+
+    Its scores are drawn in the order in which a run asks for them; the verdict is that of a run.
+    """
+    world, texts = World(noise, worth, seed), ("Answer.", WINNERS[worth > 0])
+    ledger = Ledger(BUDGET)
+    candidates = [Candidate(changes={"text": text}) for text in texts]
+    # All that a verdict needs of a search.
+    kit = SimpleNamespace(
+        budget=RolloutBudget(ledger),
+        population=SimpleNamespace(
+            pool=SimpleNamespace(candidates=candidates), passing=PassRules()
+        ),
+        scorer=Scorer({}),
+    )
+    examples = [GepaExample(id=f"e{FIRST_HELD_OUT + n}", params=()) for n in range(held_out)]
+    asking = measure_held_out(cast("Kit", kit), 1, examples, seed=seed)
+    answers: list[tuple[RolloutRecord, ...]] | None = None
+    while True:
+        try:
+            asked = asking.send(answers)
+        except StopIteration as ended:
+            return verdict_of(1, ended.value[0]) is RunVerdict.IMPROVED
+        assert isinstance(asked, Together)
+        answers = _taking_turns(world, asked)
+        ledger.count(rollouts=sum(map(len, answers)))
+
+
+def _taking_turns(
+    world: World, asked: Together[tuple[RolloutRecord, ...]]
+) -> list[tuple[RolloutRecord, ...]]:
+    """Return the answers to several parts, of which the first examples go first."""
+    parts = [part for part in asked.parts if isinstance(part, Rollouts)]
+    answers: list[list[RolloutRecord]] = [[] for _ in parts]
+    for turn in zip_longest(*(part.examples for part in parts)):
+        for part, example, records in zip(parts, turn, answers, strict=True):
+            if example is not None:
+                text = str(part.candidate.changes["text"])
+                score = world.score(example.id, text)
+                feedback = RolloutFeedback(score=score, feedback="")
+                # A cache answers the same; other answers differ from each other.
+                output = text if "fixed" in world.noise else f"{text} {world.calls}"
+                records.append(
+                    RolloutRecord(example_id=example.id, output_repr=output, feedback=feedback)
+                )
+    return [tuple(records) for records in answers]
+
+
 def run(noise: str, worth: float, held_out: int, seed: int) -> Ended:
     """Make one run on so many held-out cases."""
-    chance, calls, shared = random.Random(f"{noise}/{worth}/{seed}"), 0, 0.0
+    world = World(noise, worth, seed)
 
     def judge(
         example: GepaExample, response: PromptResponse[object], session: SessionProtocol
     ) -> RolloutFeedback:
-        nonlocal calls, shared
         del session
-        calls += 1
-        shared = 0.95 * shared + chance.uniform(-0.1, 0.1)
-        case = int(example.id[1:])
-        hardness = case % 3 * 0.05
-        asked = Asked(
-            mean=0.5 - hardness + (worth if "better" in response.text else 0.0),
-            fresh=chance,
-            fixed=random.Random(f"{seed}/{example.id}/{response.text}"),
-            done=calls / BUDGET,
-            calls=calls,
-            case=case,
-            is_new="way" in response.text,
-            shared=shared,
-            families=random.Random(f"{seed}/{case // FAMILY}/{response.text}"),
-        )
-        return RolloutFeedback(score=NOISES[noise](asked), feedback="expected more")
+        score = world.score(example.id, response.text)
+        return RolloutFeedback(score=score, feedback="expected more")
 
     def propose(rendered: RenderedPrompt[object]) -> str:
         del rendered
-        kind = "better" if worth and chance.random() < FINDS else "other"
-        return f"```instruction\nAnswer in the {kind} way, number {chance.random()}.\n```"
+        text = WINNERS[bool(worth) and world.chance.random() < FINDS]
+        return f"```instruction\n{text} Number {world.chance.random()}.\n```"
 
     store = InMemoryPromptOverridesStore()
     context = OptimizationContext(
@@ -214,23 +299,32 @@ def run(noise: str, worth: float, held_out: int, seed: int) -> Ended:
     return Ended(result.improved, stored)
 
 
-def attainable(noise: str, worth: float, cases: int, trials: int = 1_000) -> float:
-    """Return the percentage of fixed sets of held-out cases that show a gain at all."""
-    chance, shown = random.Random(f"{noise}/{worth}"), 0
-    for _ in range(trials):
-        before, after = (
-            {
-                str(case): [NOISES[noise](Asked(0.45 + better, chance, chance, 0.0))]
-                for case in range(cases)
-            }
-            for better in (0.0, worth)
-        )
-        shown += gain(before, after).verdict is Outcome.IMPROVED
-    return 100 * shown / trials
+def measure_verdicts(verdicts: int) -> Iterator[Figure]:
+    """Yield how often a verdict is *improved* without a gain, and how often it misses one."""
+    with ProcessPoolExecutor() as pool:
+
+        def share_shown(noise: str, worth: float, cases: int) -> float:
+            outcomes = pool.map(
+                partial(is_shown, noise, worth, cases), range(verdicts), chunksize=20
+            )
+            return 100 * sum(outcomes) / verdicts
+
+        for noise in NOISES:
+            yield Figure(
+                f"verdict, {noise}: improved without a gain",
+                share_shown(noise, 0.0, HELD_OUT),
+                "%",
+                MOST_FALSE,
+            )
+        for (noise, worth, cases), least in FOUND.items():
+            missed = 100 - share_shown(noise, worth, cases)
+            yield Figure(
+                f"verdict, {noise}, {cases} cases: gain of {worth} missed", missed, "%", 100 - least
+            )
 
 
-def measure(runs: int = RUNS) -> Iterator[Figure]:
-    """Yield how often runs say *improved* without a gain, and how often they miss one."""
+def measure(runs: int) -> Iterator[Figure]:
+    """Yield how often whole runs say *improved* without a gain, and how often they miss one."""
     with ProcessPoolExecutor() as pool:
 
         def all_runs(noise: str, worth: float, cases: int) -> list[Ended]:
@@ -240,15 +334,14 @@ def measure(runs: int = RUNS) -> Iterator[Figure]:
             endings = all_runs(noise, 0.0, HELD_OUT)
             improved = 100 * sum(ending.improved for ending in endings) / runs
             stored = 100 * sum(ending.stored for ending in endings) / runs
-            yield Figure(f"{noise}: improved without a gain", improved, "%", MOST_FALSE)
+            yield Figure(f"run, {noise}: improved without a gain", improved, "%", MOST_FALSE)
             if stored != improved:
-                yield Figure(f"{noise}: stored without a gain", stored, "%", improved)
-        for (noise, worth, cases), least in FOUND.items():
+                yield Figure(f"run, {noise}: stored without a gain", stored, "%", improved)
+        for noise, worth, cases in FOUND:
             shown = sum(ending.improved for ending in all_runs(noise, worth, cases))
-            what = f"{noise}, {cases} cases: gain of {worth} missed"
-            yield Figure(what, 100 - 100 * shown / runs, "%", 100 - least)
-            least_missed = 100 - attainable(noise, worth, cases)
-            yield Figure(f"  by {cases} cases answered once", least_missed, "%", None)
+            # Without a limit: a run also misses a gain for which it found no text.
+            what = f"run, {noise}, {cases} cases: gain of {worth} missed"
+            yield Figure(what, 100 - 100 * shown / runs, "%", None)
 
 
 GATE_CASES = 30
@@ -336,11 +429,16 @@ def measure_gate() -> Iterator[Figure]:
 def main() -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs for each figure")
+    parser.add_argument("--verdicts", type=int, default=VERDICTS, help="verdicts for each figure")
+    parser.add_argument("--runs", type=int, default=RUNS, help="whole runs for each; 0 for none")
     parser.add_argument("--gate", action="store_true", help="measure the gate only")
-    given, started, kept = parser.parse_args(), time.perf_counter(), True
-    print(f"{TITLE}, {given.runs} for each figure")
-    for figure in chain(() if given.gate else measure(given.runs), measure_gate()):
+    arguments, started, kept = parser.parse_args(), time.perf_counter(), True
+    print(f"{TITLE}, {arguments.verdicts} verdicts and {arguments.runs} runs for each figure")
+    figures = [measure_gate()]
+    if not arguments.gate:
+        runs = measure(arguments.runs) if arguments.runs else iter(())
+        figures = [measure_verdicts(arguments.verdicts), runs, *figures]
+    for figure in chain.from_iterable(figures):
         print(figure.line(), flush=True)
         kept = kept and figure.kept
     print(f"  {time.perf_counter() - started:.0f} s")

@@ -34,6 +34,7 @@ from promptgraft.overrides import (
     TaskStepOverride,
     ToolExampleOverride,
     ToolOverride,
+    VisibilityOverride,
 )
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.prompt import (
@@ -332,6 +333,11 @@ def set_severity(store: Store, prompt: AnyPrompt) -> PromptOverride:
     )
 
 
+def hide_style(store: Store, prompt: AnyPrompt) -> PromptOverride:
+    hidden = SectionVisibility.HIDDEN
+    return store.set_visibility_override(prompt, path=("guide", "style"), visibility=hidden)
+
+
 WRITES: Mapping[type[Entry], Callable[[Store, AnyPrompt], PromptOverride]] = {
     SectionOverride: set_role,
     SummaryOverride: set_history,
@@ -341,6 +347,7 @@ WRITES: Mapping[type[Entry], Callable[[Store, AnyPrompt], PromptOverride]] = {
     AddedTaskExample: add_leak,
     RemovedTaskExample: remove_xss,
     OutputFieldOverride: set_severity,
+    VisibilityOverride: hide_style,
 }
 """For each kind of override, a write of one."""
 

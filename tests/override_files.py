@@ -23,11 +23,13 @@ from promptgraft.overrides import (
     RemovedTaskExample,
     Revision,
     SectionOverride,
+    SectionVisibility,
     SummaryOverride,
     TaskExampleOverride,
     TaskStepOverride,
     ToolExampleOverride,
     ToolOverride,
+    VisibilityOverride,
 )
 from promptgraft.overrides.codec import make_revision, marked
 from promptgraft.overrides.parts import KINDS
@@ -161,6 +163,9 @@ _MAKERS: dict[str, Callable[[random.Random], Entry]] = {
         description=_maybe(rng, text),
         aliases=rng.choice([None, (), (text(rng), "b")]),
         value_descriptions=_texts(rng),
+    ),
+    "visibilities": lambda rng: VisibilityOverride(
+        path=_path(rng), expected_hash=_hash(rng), visibility=rng.choice([*SectionVisibility])
     ),
 }
 LISTS = tuple(_MAKERS)

@@ -22,6 +22,7 @@ from promptgraft.overrides import (
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
+    VisibilityOverride,
 )
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.project.applying.storing import check_tag_contents, merged_into
@@ -36,6 +37,7 @@ KINDS: tuple[type[Entry], ...] = (
     AddedTaskExample,
     RemovedTaskExample,
     OutputFieldOverride,
+    VisibilityOverride,
 )
 EVERY = ADDRESS.empty().holding(written(kind, SOURCE.prompt()) for kind in KINDS)
 EDITED = Source(role="Read $language code.", search_says="Look up.", example_line=4)

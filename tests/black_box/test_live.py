@@ -15,6 +15,16 @@ import pytest
 
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import error_text, folder_in_memory
+from promptgraft import (
+    BlackBox,
+    Case,
+    GepaConfig,
+    GepaExample,
+    OptimizationContext,
+    OptimizationJob,
+    RolloutFeedback,
+    ScriptedAdapter,
+)
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.live import LiveFiles
 from promptgraft.errors import (
@@ -206,11 +216,29 @@ def test_sources_that_have_changed_since_they_were_read_are_not_taken_over(
     folder: Path, tmp_path: Path, meanwhile: Callable[[Path], object], expected: str
 ) -> None:
     delivery = LiveFiles(opened(folder))
+    box = BlackBox(OLD, agent=lambda query, texts: texts["system"], delivery=delivery)
+    job = OptimizationJob(
+        box,
+        OptimizationContext(reflection_adapter=ScriptedAdapter([])),
+        GepaConfig(
+            rollout_budget=20,
+            pareto_set_size=2,
+            training_examples=[
+                GepaExample(id=f"{n}", params=(Case(id=f"{n}", input=f"{n}"),)) for n in range(4)
+            ],
+            feedback_fn=lambda example, response, session: RolloutFeedback(score=1.0, feedback=""),
+        ),
+    )
+    assert job.plan().rollouts == 20
     meanwhile(folder)
     before = contents(folder)
     with pytest.raises(ConfigError) as raised, delivery.opened(tmp_path / "run"):
         pass
     assert str(raised.value) == expected
+    for foretold in (job.plan, job.run):
+        with pytest.raises(ConfigError) as raised:
+            foretold()
+        assert str(raised.value) == expected
     assert contents(folder) == before
 
 

@@ -20,6 +20,7 @@ from promptgraft.overrides import (
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
+    VisibilityOverride,
 )
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.prompt import Prompt
@@ -103,7 +104,10 @@ TEMPLATE = PromptTemplate(
         MarkdownSection(
             title="Guide",
             key="guide",
-            children=[TaskExamplesSection(title="Security", key="security", examples=(SQLI, XSS))],
+            children=[
+                TaskExamplesSection(title="Security", key="security", examples=(SQLI, XSS)),
+                MarkdownSection(title="Style", key="style", template="Short names are fine."),
+            ],
         ),
         MarkdownSection(
             title="History",
@@ -127,6 +131,7 @@ PARTS: Mapping[type[Entry], str] = {
     AddedTaskExample: "added task example guide/security/leak",
     RemovedTaskExample: "removed task example guide/security/xss",
     OutputFieldOverride: "output field Review.severity",
+    VisibilityOverride: "visibility guide/style",
 }
 """The part that the one override of each kind is of, in the order of lists."""
 

@@ -56,9 +56,12 @@ def test_show_prints_what_overrides_of_every_kind_say(console: Console, project:
         "  description: How urgent it is.\n"
         '  aliases: ["urgency", "level"]\n'
         "  option low: Can wait.\n"
+        "\n"
+        "visibility guide/style\n"
+        "  no longer shown\n"
     )
-    assert "8 overrides" in console("show").out
-    assert json.loads(console("show", "--json").out)["tags"][0]["overrides"] == 8
+    assert "9 overrides" in console("show").out
+    assert json.loads(console("show", "--json").out)["tags"][0]["overrides"] == 9
 
 
 def test_documents_have_one_shape_for_every_kind(console: Console, project: Path) -> None:
@@ -73,7 +76,7 @@ def test_documents_have_one_shape_for_every_kind(console: Console, project: Path
     assert {part["part"]: part["kind"] for part in compared} == kinds
     assert all((part["status"], part["reason"]) == (None, None) for part in shown)
     assert all((part["status"], part["reason"]) == ("applied", None) for part in compared)
-    assert [revision["overrides"] for revision in revisions] == [*range(1, 9)]
+    assert [revision["overrides"] for revision in revisions] == [*range(1, 10)]
     changed = [part for revision in revisions for part in revision["parts"]]
     assert [part["part"] for part in changed] == list(reversed([*PARTS.values()]))
     assert {frozenset(part) for part in shown} == {
@@ -103,11 +106,11 @@ def test_history_tells_additions_changes_and_what_was_taken_away(
     lines = console("history", NAME).out.splitlines()
 
     assert [line.strip() for line in lines if re.match(r"    (\d|[-+~] )", line)][:6] == [
-        "6 overrides",
-        "- tool search",
         "7 overrides",
-        "- removed task example guide/security/xss",
+        "- tool search",
         "8 overrides",
+        "- removed task example guide/security/xss",
+        "9 overrides",
         "~ tool search",
     ]
 
@@ -122,7 +125,7 @@ def test_history_says_nothing_of_changes_from_a_revision_that_is_lost(
     (revision,) = _document(console, "history", NAME)["revisions"]
 
     assert revision["parts"] is None
-    assert console("history", NAME).out.endswith("    8 overrides\n")
+    assert console("history", NAME).out.endswith("    9 overrides\n")
 
 
 def test_diff_from_the_source_shows_only_what_is_replaced(console: Console, project: Path) -> None:
@@ -168,19 +171,21 @@ def test_diff_from_the_source_shows_only_what_is_replaced(console: Console, proj
             '+aliases: ["urgency", "level"]',
             "+option low: Can wait.",
         ],
+        "visibility guide/style": ["-shown", "+no longer shown"],
     }
 
 
 def test_diff_lists_parts_kind_by_kind(console: Console, project: Path) -> None:
     store = make_project(project)
-    field = "output field Review.severity"
-    store.remove_override(ns="tests/agents", prompt_key="review", part=field)
-    first, *_ = store.history(ns="tests/agents", prompt_key="review")
+    taken_back = ["output field Review.severity", "visibility guide/style"]
+    for part in taken_back:
+        store.remove_override(ns="tests/agents", prompt_key="review", part=part)
+    _, second, *_ = store.history(ns="tests/agents", prompt_key="review")
 
-    parts = _document(console, "diff", NAME, "--from", first.id)["parts"]
+    parts = _document(console, "diff", NAME, "--from", second.id)["parts"]
 
     assert [part["part"] for part in parts] == list(PARTS.values())
-    assert parts[-1]["after"] is None
+    assert [part["part"] for part in parts if part["after"] is None] == taken_back
 
 
 def test_diff_of_replaced_steps_shows_the_steps_that_go(console: Console, project: Path) -> None:

@@ -22,6 +22,7 @@ from promptgraft.overrides import (
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
+    VisibilityOverride,
 )
 from promptgraft.overrides.parts.entry import Entry
 
@@ -33,7 +34,7 @@ class Edit:
     Attributes:
         before: in the module.
         after: what the author writes instead.
-        given: what the model receives of the override; None for a removal.
+        given: what the model receives of the override; None for a removal or a hidden part.
         source: what it receives of the source otherwise, edited or not; None for an addition.
     """
 
@@ -60,6 +61,7 @@ EDITS: Mapping[type[Entry], Edit] = {
     AddedTaskExample: Edit("result_type=str", "result_type=float", "Find leaked keys.", None),
     RemovedTaskExample: more("Find cross-site scripting.", None),
     OutputFieldOverride: more("How bad it is.", "How urgent it is."),
+    VisibilityOverride: more("Short names are fine.", None),
 }
 KINDS = pytest.mark.parametrize("kind", EDITS, ids=lambda kind: kind.__name__)
 
@@ -97,7 +99,7 @@ def test_one_changed_source_makes_one_override_stale_and_deletes_nothing(
         line = f"\n{part}: {'applied' if other is not kind else _stale(stale)}\n"
         assert line in shown.out
         assert is_applied(EDITS[other], text) == (other is not kind)
-    assert "\napplied   7 of 8 overrides\n" in shown.out
+    assert "\napplied   8 of 9 overrides\n" in shown.out
     assert compared.out.count(" is not applied: ") == 1
     assert f"\n{PARTS[kind]} is not applied: stale\n" in compared.out
     assert [found.part for found in rendered.skipped] == [PARTS[kind]]

@@ -30,7 +30,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Message, Speaker
-from promptgraft.project.project import load_project
+from promptgraft.project import load_project
 from promptgraft.search.targets import example_digest
 from promptgraft.targets.formatting import default_example_formatter
 

@@ -23,7 +23,7 @@ from promptgraft.adapters.base import Usage
 from promptgraft.evals.spending import Role
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.search import RunPlan
-from promptgraft.search.plan import SeenAnswers, SeenNode
+from promptgraft.search.plan import SeenAnswers, SeenUse
 from teacher_world import prompt
 
 
@@ -51,7 +51,7 @@ GRAPH = Graph(
 )
 
 
-def plan(seen: Mapping[str, SeenNode] | None = None) -> RunPlan:
+def plan(seen: Mapping[str, SeenUse] | None = None) -> RunPlan:
     config = GepaConfig(
         rollout_budget=50,
         pareto_set_size=4,
@@ -84,8 +84,8 @@ def test_before_the_first_run_each_node_is_expected_once() -> None:
 def test_after_a_run_it_is_what_the_steps_of_that_took() -> None:
     made = plan(
         {
-            "first": SeenNode(asked=1.0, input_tokens=70, output_tokens=9),
-            "second": SeenNode(asked=0.5, input_tokens=40, output_tokens=3),
+            "first": SeenUse(calls=1.0, input_tokens=70, output_tokens=9),
+            "second": SeenUse(calls=0.5, input_tokens=40, output_tokens=3),
         }
     )
     strong, weak = [row.expected for row in made.roles if row.role is Role.TASK]

@@ -85,7 +85,7 @@ def jobs(way: str, manager: JobManager, request: pytest.FixtureRequest) -> Itera
         return
     client: Client = request.getfixturevalue("server")
     token = TokenStore(manager.database).create(
-        "contract", [Scope.READ, Scope.SUBMIT, Scope.PROMOTE]
+        "contract", [Scope.READ, Scope.SUBMIT, Scope.APPROVE]
     )
     with closing(JobClient(client.url, token=token)) as made:
         yield made

@@ -99,10 +99,12 @@ def test_the_session_scope_hands_the_winner_to_the_session_only() -> None:
 
 def test_the_session_scope_without_a_session_is_refused_before_the_first_call() -> None:
     run = Run(config(persist_scope=PersistenceScope.SESSION))
-    with pytest.raises(ConfigError, match=r"^persist_scope: expected a session for the winner"):
-        run.start()
+    for refused in (run.plan, run.start):
+        with pytest.raises(ConfigError, match=r"^persist_scope: expected a session for the winner"):
+            refused()
     assert run.task.calls == 0
-    assert run.plan().rollouts > 0
+    planned = Run(config(persist_scope=PersistenceScope.SESSION), session=Session()).plan()
+    assert planned.rollouts > 0
     assert optimize(config(persist_scope=PersistenceScope.SESSION, persist=False)).found_better
 
 

@@ -215,7 +215,7 @@ class Run:
         self._session = session
 
     def plan(self) -> RunPlan:
-        return self._optimizer.plan(self._prompt)
+        return self._optimizer.plan(self._prompt, session=self._session)
 
     def start(self) -> GepaResult:
         return self._optimizer.optimize(self._prompt, session=self._session)

@@ -52,7 +52,7 @@ def test_every_object_in_the_schema_says_all_of_its_keys() -> None:
         return [value, *found] if isinstance(value, dict) and "properties" in value else found
 
     found = [each for each in objects(file_schema()) if "type" in each]
-    assert len(found) == 12
+    assert len(found) == 13
     for each in found:
         assert each["additionalProperties"] is False
     for each in found:

@@ -44,6 +44,7 @@ from promptgraft.overrides import (
     RemovedTaskExample,
     SkipReason,
     TaskExampleOverride,
+    VisibilityOverride,
 )
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
@@ -279,6 +280,7 @@ def test_an_answer_inside_an_answer_is_read_by_the_names_that_the_override_gives
                 AddedTaskExample: STALE,
                 TaskExampleOverride: STALE,
                 RemovedTaskExample: STALE,
+                VisibilityOverride: STALE,  # of a section with an example
             },
             id="the field is gone",
         ),

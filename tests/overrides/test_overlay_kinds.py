@@ -45,11 +45,13 @@ from promptgraft.overrides import (
     PromptOverride,
     RemovedTaskExample,
     SectionOverride,
+    SectionVisibility,
     SkipReason,
     SummaryOverride,
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
+    VisibilityOverride,
     diff_override,
     diff_revisions,
 )
@@ -84,6 +86,8 @@ def reworded(entry: Entry, text: str) -> Entry:
             return attrs.evolve(entry, objective=text)
         case ToolOverride() | ToolExampleOverride() | OutputFieldOverride():
             return attrs.evolve(entry, description=text)
+        case VisibilityOverride():
+            return attrs.evolve(entry, visibility=SectionVisibility.FULL)
         case _:
             return entry
 
@@ -121,7 +125,7 @@ def test_a_section_that_changes_makes_its_override_stale(store: Store) -> None:
 
 def test_parts_that_may_no_longer_be_overridden_are_skipped(store: Store) -> None:
     reasons = dict.fromkeys(WRITES, SkipReason.NOT_OVERRIDABLE)
-    del reasons[OutputFieldOverride]
+    del reasons[OutputFieldOverride], reasons[VisibilityOverride]
 
     check_skipped(store, Source(overridable=False), reasons)
 

@@ -18,7 +18,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Rendered
 from promptgraft.runs import RunFolder, read_run, transcripts
 from promptgraft.runs.comparing import figure_rows, figures_json, incomparable
 from promptgraft.runs.report.page import comparison_page
-from promptgraft.search.passing import Passing
+from promptgraft.search.pass_rate import PassRules
 from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 from runs.toy_runs import kept_run
@@ -166,7 +166,7 @@ def record_of(score: float | None, **passed: bool | None) -> RolloutRecord:
 
 
 def test_what_passes_is_what_the_evaluation_says_too() -> None:
-    asked = Passing.of(feedback_from([metrics.exact(), metrics.length(max=3, required=False)]))
+    asked = PassRules.of(feedback_from([metrics.exact(), metrics.length(max=3, required=False)]))
     assert asked.passes(record_of(1.0, exact=True, length=False)) is True
     assert asked.passes(record_of(0.5, exact=False, length=True)) is False
     assert asked.passes(record_of(0.0)) is False  # no answer came, for the candidate's fault

@@ -10,16 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import attrs
 import httpx
 import uvicorn
+from starlette.types import ASGIApp
 
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager
-from promptgraft.service.server import Access, Scope, TokenStore, make_app
-from promptgraft.service.server.app import bound
+from promptgraft.service.server import Access, Limits, Proxy, Scope, TokenStore, make_app
+from promptgraft.service.server.access import NO_PROXY
+from promptgraft.service.server.app import bound, server_settings
 
 
 @attrs.frozen
@@ -125,20 +128,26 @@ def served(
     *,
     now: Callable[[], float] = time.monotonic,
     patience: float = 30.0,
+    limits: Limits | None = None,
+    proxy: Proxy = NO_PROXY,
+    is_secure: bool = False,
+    mounted: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Iterator[Client]:
-    """Serve jobs on a free port."""
+    """Serve jobs on a free port; ``mounted`` may put the application into another one."""
+    limits = limits or Limits()
     tokens = TokenStore(manager.database)
     with bound("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        access = Access(tokens, hosts=[f"127.0.0.1:{port}"], now=now)
+        settings: dict[str, Any] = {"limits": limits, "proxy": proxy, "is_secure": is_secure}
+        access = Access(tokens, hosts=[f"127.0.0.1:{port}"], now=now, **settings)
         app = make_app(manager, access=access, mirrors=mirrors, patience=patience)
-        config = uvicorn.Config(app, log_level="critical", lifespan="off")
-        server = _Server(config)
+        server = _Server(server_settings(mounted(app), limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            every = [Scope.READ, Scope.SUBMIT, Scope.PROMOTE, Scope.ADMIN]
-            token = tokens.create("tests", every)
+            every = [Scope.READ, Scope.SUBMIT, Scope.APPROVE, Scope.ADMIN]
+            # Several servers of one database have one token each.
+            token = tokens.create(f"tests-{port}" if tokens.named("tests") else "tests", every)
             with asking() as http:
                 yield Client(f"http://127.0.0.1:{port}", token, access, manager, http)
         finally:

@@ -58,6 +58,8 @@ def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
         "candidate": f"/jobs/{job.id}/candidates/1",
         "compare": f"/compare?first={job.id}&second={job.id}",
         "tags": "/tags",
+        "account": "/account",
+        "sign in": "/login",
         "workers": "/workers",
         "problem": "/jobs/none",
     }

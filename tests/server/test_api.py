@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -16,6 +17,9 @@ from openapi_spec_validator import validate
 from jobs.job_world import work_off
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs.client import JobClient
+from promptgraft.service.jobs.lines import JobLine, LineKind
+from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Scope, TokenStore
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import Route
@@ -114,7 +118,7 @@ def test_pausing_resuming_changing_forking(client: Client, manager: JobManager) 
 
 def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: JobManager) -> None:
     job = submitted(client, budget=90, tag="night")
-    ci = TokenStore(manager.database).create("ci", ["submit", "promote"])
+    ci = TokenStore(manager.database).create("ci", ["submit", "approve"])
     claim = Worker(manager, name="w1").claim()
     assert claim is not None
     client.ask("POST", f"/api/v1/jobs/{job}/pause", token=ci)
@@ -188,6 +192,18 @@ def test_projects_structures_and_plans(client: Client) -> None:
     plan = client.post("/plans", {"project": "support", "prompt": "triage"}).document
     assert "150" in str(plan["line"])
     assert plan["rollouts"]
+
+
+@pytest.mark.parametrize("path", ["rules", "ticket"])
+def test_what_is_shown_may_be_opened_in_a_request(client: Client, path: str) -> None:
+    tuning = {"targets": {"visibility": [path]}}
+    sent = {"project": "support", "prompt": "triage", "changes": {"tuning": tuning}}
+    answer = client.post("/plans", sent)
+    if path == "rules":
+        assert answer.document["rollouts"]
+    else:
+        assert answer.status == 422
+        assert "`ticket` cannot be hidden, because it has the placeholder `$text`" in answer.detail
 
 
 def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) -> None:
@@ -420,3 +436,24 @@ def test_a_secret_in_an_error_reaches_nobody(client: Client, manager: JobManager
     assert manager.get(job).state is JobState.QUEUED
     answer = client.ask("GET", "/api/v1/jobs", token="hunter2-hunter2")
     assert "hunter2" not in answer.text
+
+
+def test_a_damaged_event_is_one_of_the_events_and_a_line_of_the_page(
+    client: Client, manager: JobManager
+) -> None:
+    job = submitted(client, budget=90)
+    work_off(manager)
+    rows = JobRows(manager.database)
+    number = manager.get(job).number
+    damaged = [JobLine(LineKind.JOB, b"\xff{")]
+    manager.database.write(lambda connection: rows.append(connection, number, damaged))
+    last = client.get(f"/jobs/{job}/events", limit=500).rows("events")[-1]
+    assert last["event"] == "damaged"
+    assert f"event {last['number']}" in str(last["fault"])
+    assert stream(client, job)[-1] == (last["number"], "damaged")
+    with closing(JobClient(client.url, token=client.token)) as remote:
+        assert remote.events(job)[-1][0] == last["number"]
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job}")
+    assert page.status_code == 200
+    assert str(last["fault"])[:60] in html.unescape(page.text)

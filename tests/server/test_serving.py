@@ -19,7 +19,7 @@ import pytest
 
 from jobs.job_world import write_project
 from promptgraft.cli.main import run
-from promptgraft.service.commands.serve import host_names
+from promptgraft.service.commands.door import host_names
 
 
 @contextmanager
@@ -123,6 +123,50 @@ def test_with_a_certificate_the_session_stays_out_of_plain_http(tmp_path: Path) 
         assert "secure" in entered.headers["set-cookie"].lower()
 
 
+def test_below_a_path_it_takes_requests_with_and_without_that_path() -> None:
+    with serving("--base-path", "/pg") as (_, line):
+        found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+)/pg/login\?code=(\S+)", line)
+        assert found, line
+        with httpx.Client(base_url=found[1]) as client:
+            entered = client.get("/pg/login", params={"code": found[2]})
+            assert (entered.status_code, entered.headers["location"]) == (303, "/pg/")
+            assert client.get("/pg/").status_code == 200
+            assert client.get("/pg/healthz").status_code == 200
+            # A proxy may have removed the path; links have it all the same.
+            cookie = {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
+            for path in ("/pg", "/"):
+                page = client.get(path, headers=cookie)
+                assert (page.status_code, 'href="/pg/new"' in page.text) == (200, True)
+
+
+def test_behind_a_proxy_users_are_believed_of_its_address_only() -> None:
+    proxy = ["--behind-proxy", "jobs.example", "--user-header", "X-User", "--user-scope", "read"]
+    for address, status in (("127.0.0.1", 200), ("192.0.2.1", 401)):
+        with serving(*proxy, "--proxy-from", address, "--port", "0", "--known-as", "h:1") as (
+            process,
+            line,
+        ):
+            assert line == "serving https://jobs.example"
+            url = f"http://127.0.0.1:{_port_of(process.pid)}/"
+            for host in ("jobs.example", "h:1"):
+                answer = httpx.get(url, headers={"Host": host, "X-User": "ana"})
+                assert answer.status_code == status
+
+
+def _port_of(pid: int) -> int:
+    """Return the port that a process listens on."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        target = str(entry.readlink())
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    for row in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = row.split()
+        if fields[3] == "0A" and fields[9] in inodes:
+            return int(fields[1].partition(":")[2], 16)
+    raise AssertionError("it does not listen")
+
+
 @pytest.mark.parametrize(
     ("port", "secure", "bare"),
     [(443, True, True), (443, False, False), (80, False, True), (80, True, False)],
@@ -146,6 +190,19 @@ def test_the_default_port_may_be_left_out(port: int, secure: bool, bare: bool) -
             "--host 0:0::0: this is every address of the machine, and browsers ask for a name",
         ),
         (["--certificate", "x.pem"], "--certificate and --key: give both, or none"),
+        (["--base-path", "pg/"], "--base-path: expected a path such as /pg, found 'pg/'"),
+        (["--user-scope", "read"], "--user-scope: is for the users of --user-header"),
+        (["--user-header", "X-User"], "--user-header: anybody could send it; name the addresses"),
+        (
+            ["--user-header", "X-User", "--proxy-from", "x"],
+            "--proxy-from: expected an address or a network such as 10.0.0.0/8",
+        ),
+        (
+            ["--limit", "request=3"],
+            "--limit: there is no limit `request` (did you mean `requests`?)",
+        ),
+        (["--limit", "requests=many"], "--limit: expected requests=NUMBER, found 'requests=many'"),
+        (["--limit", "requests=0"], "requests: expected a number above 0, found 0.0"),
         (["--certificate", "x.pem", "--key", "y"], "--certificate: there is no file x.pem"),
         (["--jobs", "nowhere"], "url: expected sqlite:///FILE"),
         (["--project", "none.yaml"], "none.yaml"),
@@ -175,7 +232,7 @@ def test_tokens_are_made_listed_and_revoked(capsys: pytest.CaptureFixture[str]) 
         (["create", "ci", "--scope", "read"], "there is a token `ci` already; revoke it first"),
         (
             ["create", "x", "--scope", "root"],
-            "scopes: expected read, submit, promote, admin, found",
+            "scopes: expected read, submit, approve, admin, found",
         ),
         (["revoke", "x"], "there is no token `x`; there: ci"),
     ):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
 from msgspec import UnsetType
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from jobs.job_world import work_off
-from promptgraft.errors import DataFormatError
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
 from promptgraft.service.jobs import JobManager, Worker
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server.views import JobViews
 
@@ -86,7 +86,7 @@ def test_what_a_replay_takes_back_is_gone(manager: JobManager) -> None:
     def rewind(connection: Connection) -> None:
         rows.retract(connection, job.number, at)
         told = [(LineKind.REWOUND, b'{"event":"rewound"}'), (LineKind.NUMBERED, line)]
-        rows.append(connection, job.number, [Line(*one) for one in told])
+        rows.append(connection, job.number, [JobLine(*one) for one in told])
 
     manager.database.write(rewind)
     for view in (views.of(manager, job), JobViews().of(manager, job)):
@@ -104,12 +104,39 @@ def test_only_the_jobs_that_were_looked_at_last_are_kept(manager: JobManager) ->
     assert views.of(manager, jobs[0]) is not kept[0]
 
 
-@pytest.mark.parametrize("line", [b"{", b'{"event": 3}'])
-def test_a_damaged_event_is_said_each_time(manager: JobManager, line: bytes) -> None:
-    job = manager.create("support", "triage")
-    views = JobViews()
+@pytest.mark.parametrize("line", [b"{", b'{"event": 3}', b"\xff\xfe", b"[]"])
+def test_a_damaged_event_is_one_line_among_those_that_can_be_read(
+    manager: JobManager, line: bytes
+) -> None:
+    job = manager.create("support", "triage", {"budget": 120})
+    work_off(manager)
+    whole = JobViews().of(manager, job)
     rows = JobRows(manager.database)
-    manager.database.write(lambda at: rows.append(at, job.number, [Line(LineKind.JOB, line)]))
-    for _ in range(2):
-        with pytest.raises(DataFormatError, match="event 2"):
-            views.of(manager, job)
+    manager.database.write(lambda at: rows.append(at, job.number, [JobLine(LineKind.JOB, line)]))
+    for view in (JobViews().of(manager, job), JobViews().of(manager, job)):
+        assert view.candidates == whole.candidates
+        assert view.acts == whole.acts
+        number, stand_in = view.lines[0]
+        assert json.loads(stand_in) == {"event": "damaged", "fault": view.damage}
+        assert f"event {number}" in view.damage
+
+
+def test_candidates_up_to_a_damaged_one_are_shown(manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 120})
+    work_off(manager)
+    whole = JobViews().of(manager, job)
+    assert len(whole.candidates) > 1
+    assert not whole.damage
+    events = manager.database.tables.events
+    (damaged,) = (
+        number
+        for number, event, _ in manager.events(job.id)
+        if isinstance(event, CandidateAdded) and event.candidate == 1
+    )
+    here = (events.c.job == job.number, events.c.number == damaged)
+    change = update(events).where(*here).values(line=b"{")
+    manager.database.write(lambda connection: connection.execute(change))
+    view = JobViews().of(manager, job)
+    assert view.candidates == whole.candidates[:1]
+    assert view.data.winner == 0
+    assert f"event {damaged}" in view.damage

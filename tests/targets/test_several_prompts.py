@@ -22,6 +22,7 @@ from promptgraft import (
     GepaResult,
     Guards,
     LocalPromptOverridesStore,
+    OfflineAdapter,
     Prompt,
     ScriptedAdapter,
     Session,
@@ -371,6 +372,25 @@ def test_a_function_that_asks_for_an_unknown_prompt_is_told_the_known_ones() -> 
     subject = Prompts(TEAM.prompts, run=wrong)
     with pytest.raises(PromptgraftError, match=r"did you mean.*router"):
         GepaOptimizer(context(), settings()).optimize(subject)
+
+
+def test_what_could_not_be_answered_is_refused_before_a_plan_and_before_a_run() -> None:
+    def without_ticket(ask: Any) -> Any:
+        return ask("router", None)
+
+    unserved = GepaOptimizer(attrs.evolve(context(), adapter=OfflineAdapter()), settings())
+    uncalled = GepaOptimizer(context(), settings())
+    for optimizer, subject, fault in (
+        (unserved, TEAM, r"^prompts: `writer`: the embedded offline model does not serve"),
+        (
+            uncalled,
+            Prompts(TEAM.prompts, run=without_ticket),
+            r"without_ticket\(\) cannot be called with \(ask, Ticket\)",
+        ),
+    ):
+        for refused in (optimizer.plan, optimizer.optimize):
+            with pytest.raises(ConfigError, match=fault):
+                refused(subject)
 
 
 def test_processes_can_make_the_rollouts() -> None:

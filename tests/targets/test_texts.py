@@ -26,6 +26,7 @@ from optimizers.worlds import answers, config, instruction, judge, propose, scor
 from process_pools import process_pool
 from promptgraft import (
     Case,
+    EventBus,
     GepaExample,
     GepaOptimizer,
     InMemoryPromptOverridesStore,
@@ -299,10 +300,29 @@ def test_any_other_error_ends_the_run_in_one_line_with_its_cause(workers: int | 
     assert not isinstance(caught.value, CandidateError)
 
 
-def test_a_function_that_wants_other_parameters_ends_the_run_with_the_first_example() -> None:
-    unfit = [attrs.evolve(example, params=()) for example in examples()]
-    with pytest.raises(CallerError, match=r"words_app\.known on example `e0` raised TypeError: "):
-        optimized(texts_of(), settings={"training_examples": unfit})
+@pytest.mark.parametrize("fitting", [0, 5])
+def test_a_function_that_wants_other_parameters_is_refused_before_any_call(fitting: int) -> None:
+    unfit = [
+        example if number < fitting else attrs.evolve(example, params=())
+        for number, example in enumerate(examples())
+    ]
+    fault = r"words_app\.known: known\(\) cannot be called with \(texts\): its arguments are"
+    events: list[object] = []
+    bus = EventBus()
+    bus.subscribe(object, events.append)
+    with pytest.raises(ConfigError, match=fault):
+        optimized(texts_of(), event_bus=bus, settings={"training_examples": unfit})
+    assert not events
+
+
+def test_the_adapter_of_other_texts_is_refused_before_any_call() -> None:
+    other = Texts({"rule": "Name the word.", "hints": "None yet."}, run=known)
+    context = OptimizationContext(
+        other.adapter, reflection_adapter=ScriptedAdapter(propose, identity="writer")
+    )
+    settings = config(target_section_paths=(), training_examples=examples())
+    with pytest.raises(ConfigError, match="expected the texts rule, hints, found the prompt"):
+        GepaOptimizer(context, settings).plan(texts_of().prompt)
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [

@@ -26,8 +26,8 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.content import File, Image
 from promptgraft.ground.folders import temporary_folder
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
-from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
@@ -356,6 +356,21 @@ class OpenedAdapter(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksOpening(Protocol):
+    """Something that can tell, without a change, whether it could be opened now."""
+
+    def check_opening(self) -> None:
+        """Raise a ``ConfigError`` if it could not."""
+        ...
+
+
+def check_opening(adapter: object) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot be opened for a run now."""
+    if isinstance(adapter, ChecksOpening):
+        adapter.check_opening()
+
+
 @contextlib.contextmanager
 def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     """Open an adapter for a run if it is an :class:`OpenedAdapter`; may be nested.
@@ -422,20 +437,31 @@ def evaluated(
     In a run with a journal, an answer that it keeps is not asked for again; see ``kept_whole``.
     """
     places = places_of(session) if kept_whole(adapter) else None
-    place = "" if places is None else places.next()
-    if places is not None:
-        places.kept.begin()
-    if places is not None and places.kept.holds_any:
+    if places is None:
+        return _answer(adapter, prompt, session, deadline)[0]
+    place = places.next()
+    places.kept.begin()
+    if places.kept.holds_any:
         question = _question_of(adapter, prompt.render())
         recalled = _recalled(prompt, places.kept.find(place, question), place, session)
         if recalled is not None:
             return recalled
-    places_taken = 0 if places is None else places.taken
-    tags = session.tags
-    example = tags.get("example") or tags.get("case")
-    scope = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
-    on = f"example `{example}`" if example else scope
-    where = f"adapter `{adapter_identity(adapter)}` on {on}"
+    places_taken = places.taken
+    response, events = _answer(adapter, prompt, session, deadline)
+    # Unless it has made calls that are kept themselves, such as those of a model that it wraps.
+    if places.taken == places_taken:
+        places.kept.keep(place, partial(_kept_answer, adapter, response, events))
+    return response
+
+
+def _answer(
+    adapter: ProviderAdapter,
+    prompt: Prompt[OutputT],
+    session: SessionProtocol,
+    deadline: Deadline | None,
+) -> tuple[PromptResponse[OutputT], tuple[object, ...]]:
+    """Return the response of an adapter, and the events of its making."""
+    where = f"adapter `{adapter_identity(adapter)}` on {_subject(prompt, session)}"
     # A session may hold events of earlier evaluations, such as other steps of a graph.
     before, began = len(session.select_all(object)), time.perf_counter()
     try:
@@ -455,19 +481,24 @@ def evaluated(
     finally:
         # Also after a failure: what was spent on it is counted and shown all the same.
         seconds = time.perf_counter() - began
-        _count(adapter, session, before)
         events = session.select_all(object)[before:]
+        if not any(isinstance(event, ModelCalled) for event in events):
+            events = _counted(adapter, session, events)
         session.notify(PromptAsked(adapter=adapter, events=events, seconds=seconds))
-    fault = _fault_of(response)
-    if fault:
+    if fault := _fault_of(response):
         raise AdapterError(
             f"{where}: `evaluate` must return a PromptResponse, {fault}; "
             "`promptgraft.adapters.base.answered` builds one"
         )
-    # Unless it has made calls that are kept themselves, such as those of a model that it wraps.
-    if places is not None and places.taken == places_taken:
-        places.kept.keep(place, partial(_kept_answer, adapter, response, events))
-    return response
+    return response, events
+
+
+def _subject(prompt: Prompt[OutputT], session: SessionProtocol) -> str:
+    """Return the name of what is answered: an example, or a prompt by its purpose."""
+    tags = session.tags
+    if example := tags.get("example") or tags.get("case"):
+        return f"example `{example}`"
+    return f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
 
 
 def kept_whole(adapter: ProviderAdapter) -> bool:
@@ -527,14 +558,18 @@ def _recalled(
     return None
 
 
-def _count(adapter: ProviderAdapter, session: SessionProtocol, before: int) -> None:
-    """Dispatch ``ModelCalled`` for an adapter that answered without reporting a call."""
-    events = session.select_all(object)[before:]
+def _counted(
+    adapter: ProviderAdapter, session: SessionProtocol, events: tuple[object, ...]
+) -> tuple[object, ...]:
+    """Count a call of an adapter that reported none, if it answered."""
     answers = [event for event in events if isinstance(event, PromptExecuted)]
+    if not answers:
+        return events
     # A simple adapter still counts as one call, of unknown cost rather than 0.
-    if answers and not any(isinstance(event, ModelCalled) for event in events):
-        model, usage = adapter_identity(adapter), answers[-1].response.usage
-        session.dispatch(ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0))
+    model, usage = adapter_identity(adapter), answers[-1].response.usage
+    call = ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0)
+    session.dispatch(call)
+    return (*events, call)
 
 
 def _fault_of(response: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import attrs
@@ -372,16 +373,15 @@ class OpenAIAdapter(ModelAdapter):
             )
 
     @property
-    def identity(self) -> str:
-        parent_identity = super().identity
+    def _further_identity(self) -> Sequence[str]:
         # Listed only where it is used, so that runs from before it was known can be resumed.
-        return f"{parent_identity} api=responses" if self._uses_responses else parent_identity
+        return ("api=responses",) if self._uses_responses else ()
 
     @property
     def longest_answer(self) -> int | None:
         return self.max_output_tokens or self._known.max_output_tokens
 
-    @property
+    @cached_property
     def wire(self) -> ChatWire | ResponsesWire:
         sampling: JsonObject = {"temperature": self.temperature, "top_p": self.top_p}
         if self._uses_responses:
@@ -420,7 +420,7 @@ class OpenAIAdapter(ModelAdapter):
         values_set = {name: value for name, value in options.items() if value is not None}
         return {**values_set, **self._further_fields}
 
-    @property
+    @cached_property
     def _known(self) -> OpenAIProfile:
         if self.profile is not None:
             return self.profile.seeing(self.vision)
@@ -438,7 +438,12 @@ class OpenAIAdapter(ModelAdapter):
     def _api(self) -> Api:
         if not self._uses_responses:
             return self.service
-        return attrs.evolve(self.service, path=responses.PATH, taken=responses.TAKEN)
+        return attrs.evolve(
+            self.service,
+            path=responses.PATH,
+            taken=responses.TAKEN,
+            if_absent=responses.IF_ABSENT,
+        )
 
     @property
     def _uses_responses(self) -> bool:

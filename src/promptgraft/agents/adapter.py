@@ -19,6 +19,7 @@ from promptgraft.adapters.base import (
     ToolInvoked,
     adapter_identity,
     check_adapter,
+    check_opening,
     evaluated,
 )
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
@@ -118,6 +119,10 @@ class AgentAdapter:
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run: see :meth:`Delivery.opened`."""
         return self.delivery.opened(folder)
+
+    def check_opening(self) -> None:
+        """Raise a ``ConfigError`` if the texts could not be delivered now."""
+        check_opening(self.delivery)
 
     def evaluate(
         self,

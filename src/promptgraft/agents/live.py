@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.agents.delivery import RunScope
 from promptgraft.agents.sources import Sources
-from promptgraft.agents.writing import LEFT, Record, difference, why_not
+from promptgraft.agents.writing import LEFT, WriteRecord, difference, why_not
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.files import make_folder, write_atomically
 from promptgraft.ground.folders import remove_tree
@@ -69,6 +69,10 @@ class LiveFiles:
             OSError: the file system refuses.
         """
         return self._scope.entered(self._opened(folder))
+
+    def check_opening(self) -> None:
+        """Raise a ``ConfigError`` if a source has changed since it was read, or is gone."""
+        self._writer.check_unchanged(self._sources.held(name) for name in self._sources.texts)
 
     @contextlib.contextmanager
     def _opened(self, folder: Path) -> Iterator[None]:
@@ -204,7 +208,7 @@ class LiveFiles:
             )
             for name, before, after in zip(self._held, self._key, key, strict=True)
         )
-        self._writer.begin(Record(by=self._by, goal="old", texts=texts))
+        self._writer.begin(WriteRecord(by=self._by, goal="old", texts=texts))
 
     def _check(self, names: Iterable[str]) -> None:
         """Set the failure if something else has written a source; the lock is held."""

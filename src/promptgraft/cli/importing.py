@@ -14,12 +14,14 @@ from promptgraft.cli.choosing import shipped
 from promptgraft.cli.exits import complain
 from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
+from promptgraft.cli.replaying import unpack
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, MismatchError
 from promptgraft.ground.text import counted
 from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
+from promptgraft.project.exporting import is_export
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
 from promptgraft.project.foreign import Notes
 from promptgraft.project.imported import ImportedProject, Importer, ImportOptions, importer_of
@@ -32,6 +34,7 @@ _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a
     "import promptfooconfig.yaml",
     "import samples.jsonl --field input=question",
     "import o.json --train a --validation b",
+    "import run.zip",
 )
 @click.argument("config", metavar="FILE")
 @click.option("--train", metavar="FILE", help="The cases of the training set.")
@@ -83,8 +86,17 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     `promptgraft.yaml` and the files that it names beside FILE, which is not changed. Prints one
     line for each thing that is lost or works differently, and what `check` says of the project.
     No code that FILE names is run.
+
+    A run that `promptgraft export --run` has packed is unpacked into a folder beside FILE, where it
+    can be replayed, resumed and shown.
     """
     path = Path(config)
+    if is_export(path):
+        for name in (name for name, value in given.items() if value):
+            option = name.removesuffix("s") if name in ("prompts", "fields") else name
+            raise click.UsageError(f"--{option} is not for an exported run; leave it out")
+        unpack(path, as_json=as_json)
+        return
     importer = importer_of(path)
     for name, value in given.items():
         if value and name not in importer.takes:
@@ -179,7 +191,9 @@ def _print(
     if faults or checked is None:
         steps = ["promptgraft check"]
     else:
-        steps = [f"promptgraft optimize {_first_prompt(imported.document)}"]
+        # Without plans, the cases are too few for a search.
+        command = "optimize" if checked.plans else "eval"
+        steps = [f"promptgraft {command} {_first_prompt(imported.document)}"]
     screen.body("\n".join([*enter, *steps]))
 
 

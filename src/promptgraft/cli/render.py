@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from promptgraft.adapters.calling.turns import Wire
 from promptgraft.cli import options
 from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.cli.replaying import pack
 from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import visible, visible_line
-from promptgraft.project.gate import Choice, Tried, tried_prompt
+from promptgraft.project.exporting import ENDING
+from promptgraft.project.gate import Choice, TriedVersion, tried_prompt
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.parts import ForeignSource
 from promptgraft.prompt import RenderedPrompt
@@ -78,26 +82,57 @@ def render_command(
     )
 
 
-def _sent(source: ForeignSource, tried: Tried, case: str, protocol: str | None) -> dict[str, Json]:
+def _sent(
+    source: ForeignSource, tried: TriedVersion, case: str, protocol: str | None
+) -> dict[str, Json]:
     """Return the messages that BAML sends for a case: its texts are templates of its own."""
     provider = _BAML_PROVIDERS[protocol or "openai"]
     return source.messages(tried.prompt, case, provider=provider)
 
 
 @options.command(
-    "export", "export > triage.md", "export --tag stable --messages", "export --source --json"
+    "export",
+    "export > triage.md",
+    "export --tag stable --messages",
+    "export --source --json",
+    "export --run latest run.zip",
 )
 @tried_options
 @_messages_option
 @_protocol_option
+@click.option(
+    "--without-inputs", is_flag=True, help="Pack a run without its cases, answers and journal."
+)
 def export_command(
-    *, choice: Choice, project: str | None, messages: bool, protocol: str | None, as_json: bool
+    *,
+    choice: Choice,
+    project: str | None,
+    messages: bool,
+    protocol: str | None,
+    without_inputs: bool,
+    as_json: bool,
 ) -> None:
     """Print the prompt in force as a template: with the placeholders of the source.
 
     PROMPT is its name in the project. For use elsewhere, as one text or as chat messages; with
     `--json`, also its tools and the schema of the answer.
+
+    With --run and a FILE that ends in `.zip`, pack the run instead: journal, results, settings and
+    the files of the project. `promptgraft replay` and `import` take the file. RUN may be a folder.
     """
+    if choice.prompt is not None and choice.prompt.endswith(ENDING):
+        if choice.run is None or messages or protocol:
+            raise click.UsageError(f"{choice.prompt}: name the run to pack with --run, and no form")
+        pack(
+            choice.run,
+            Path(choice.prompt),
+            project=project,
+            inputs=not without_inputs,
+            as_json=as_json,
+        )
+        return
+    if without_inputs:
+        raise click.UsageError(f"--without-inputs: is for a run packed into a FILE{ENDING}")
     with loaded_project(project) as opened:
         tried = tried_prompt(opened, choice)
         rendered = tried.prompt.with_placeholders()
@@ -105,7 +140,7 @@ def export_command(
 
 
 def _print(
-    tried: Tried,
+    tried: TriedVersion,
     rendered: RenderedPrompt[object],
     *,
     case: str | None = None,

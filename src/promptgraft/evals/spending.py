@@ -106,13 +106,10 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
 
 def spent_to_json(spent: Sequence[Spending]) -> Json:
     """Return calls as the journal records them."""
-    return [_row(call) for call in spent]
-
-
-def _row(call: Spending) -> list[Json]:
-    row: list[Json] = msgspec.to_builtins(call)
-    # Left out where the model did not think, as in journals from before it was counted.
-    return row if call.reasoning_tokens else row[:-1]
+    rows: list[list[Json]] = msgspec.to_builtins(spent)
+    # Without the last field where the model did not think, as in journals from before it was
+    # counted.
+    return [row if row[-1] else row[:-1] for row in rows]
 
 
 def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:

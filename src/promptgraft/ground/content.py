@@ -235,12 +235,10 @@ def named(value: Input) -> Json:
     """Return plain data with the names of images and files in their place; content as one text."""
     if isinstance(value, File):
         return str(value)
-    if is_content(value):
-        return in_words(value)
     if isinstance(value, Mapping):
         return {key: named(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [named(item) for item in value]
+        return in_words(value) if is_content(value) else [named(item) for item in value]
     return cast("Json", value)
 
 

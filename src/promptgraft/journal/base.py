@@ -28,8 +28,10 @@ from promptgraft.journal.records import (
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ABSENT = "absent"
-_NONE: Contents = FrozenMap()
 _BEFORE = 20  # characters that two texts share, shown before their difference
+
+NO_CONTENTS: Contents = FrozenMap()
+"""Of a journal that does not say what its digests were made of."""
 
 FUNCTIONS = "functions"
 """The key of a fingerprint that holds the identities of users' functions, by name."""
@@ -51,8 +53,8 @@ def differences(
     recorded: Mapping[str, Json],
     asked: Mapping[str, Json],
     *,
-    recorded_contents: Contents = _NONE,
-    asked_contents: Contents = _NONE,
+    recorded_contents: Contents = NO_CONTENTS,
+    asked_contents: Contents = NO_CONTENTS,
 ) -> tuple[str, ...]:
     """Return a phrase for each key whose values differ; empty for the same run.
 
@@ -174,7 +176,7 @@ class Journal(ABC):
         self,
         fingerprint: Mapping[str, Json],
         *,
-        contents: Contents = _NONE,
+        contents: Contents = NO_CONTENTS,
         reuse_scores: bool = False,
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> Mapping[str, Json]:
@@ -211,7 +213,7 @@ class Journal(ABC):
         self,
         fingerprint: Mapping[str, Json],
         *,
-        contents: Contents = _NONE,
+        contents: Contents = NO_CONTENTS,
         reuse_scores: bool = False,
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> None:
@@ -263,6 +265,9 @@ class Journal(ABC):
             self._check_begun()
             line = self._line(key)
         return None if line is None else self._answer(key, digest, line)
+
+    def admit(self, key: str) -> None:  # noqa: B027 - only the journal of a replay is complete
+        """Raise if no answer may be obtained for ``key``, which has none."""
 
     def record(self, key: str) -> Record | None:
         """Return the record under ``key``, of whichever question, or None.

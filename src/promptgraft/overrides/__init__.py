@@ -19,12 +19,14 @@ if TYPE_CHECKING:
         PromptLike,
         SectionDescriptor,
         SectionPath,
+        SectionVisibility,
     )
     from promptgraft.overrides.parts.entry import SkipReason
     from promptgraft.overrides.parts.output_field import OutputFieldOverride
     from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
     from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
     from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+    from promptgraft.overrides.parts.visibility import VisibilityOverride
     from promptgraft.overrides.resolution import (
         PartDiff,
         diff_bodies,
@@ -66,6 +68,7 @@ __all__ = [
     "SectionDescriptor",
     "SectionOverride",
     "SectionPath",
+    "SectionVisibility",
     "SkipReason",
     "SkippedOverride",
     "SummaryOverride",
@@ -73,6 +76,7 @@ __all__ = [
     "TaskStepOverride",
     "ToolExampleOverride",
     "ToolOverride",
+    "VisibilityOverride",
     "diff_bodies",
     "diff_override",
     "diff_revisions",
@@ -90,12 +94,15 @@ _NAMES = {
     "overrides.store": "OverrideAddress PromptOverridesStore RevisionedPromptOverridesStore",
     "overrides.types": "AppliedOverride PromptOverride Provenance Revision SkippedOverride",
     "overrides.parts.added_example": "AddedTaskExample RemovedTaskExample",
-    "overrides.parts.descriptors": "PromptDescriptor PromptLike SectionDescriptor SectionPath",
+    "overrides.parts.descriptors": (
+        "PromptDescriptor PromptLike SectionDescriptor SectionPath SectionVisibility"
+    ),
     "overrides.parts.entry": "SkipReason",
     "overrides.parts.output_field": "OutputFieldOverride",
     "overrides.parts.section": "SectionOverride SummaryOverride",
     "overrides.parts.task_example": "TaskExampleOverride TaskStepOverride",
     "overrides.parts.tool": "ToolExampleOverride ToolOverride",
+    "overrides.parts.visibility": "VisibilityOverride",
 }
 
 if not TYPE_CHECKING:

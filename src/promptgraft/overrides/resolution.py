@@ -17,13 +17,13 @@ from promptgraft.errors import (
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.overrides.parts import KINDS, in_order
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
-from promptgraft.overrides.parts.entry import EffectiveParts, Entry, SkipReason, Source
+from promptgraft.overrides.parts.entry import EffectiveParts, Entry, SkipReason, SourcePart
 from promptgraft.overrides.parts.section import SectionOverride
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
 
 
-def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
+def require_source(descriptor: PromptDescriptor, entry: Entry) -> SourcePart:
     """Return the part that ``entry`` replaces.
 
     Raises:
@@ -37,10 +37,11 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
         return source
     names = list(entry.known(descriptor))
     problem = "has no" if source is None else "does not allow overrides of"
-    name = entry.replaced
+    name, needed = entry.replaced, entry.needed(descriptor)
     raise UnknownPartError(
         f"prompt `{descriptor.ns}/{descriptor.key}` {problem} {entry.replaces} `{name}`"
-        f"{did_you_mean(name, names) if source is None else ''}; overridable: "
+        f"{did_you_mean(name, names) if source is None else ''}"
+        f"{f', because {needed}' if needed else ''}; overridable: "
         + (", ".join(f"`{part}`" for part in names) or "none")
     )
 
@@ -230,7 +231,7 @@ class PartDiff:
 
     Attributes:
         kind: ``section``, ``summary``, ``tool``, ``tool example``, ``task example``,
-            ``added task example``, ``removed task example`` or ``output field``.
+            ``added task example``, ``removed task example``, ``output field`` or ``visibility``.
         part: the part as messages name it: ``section policies/refunds``.
         before: its text before; None if there was none.
         after: its text after; None if there is none.

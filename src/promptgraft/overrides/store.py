@@ -19,6 +19,7 @@ from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
     SectionPath,
+    SectionVisibility,
     section_part,
 )
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
@@ -27,6 +28,7 @@ from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_path, check_tag
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 
@@ -244,7 +246,7 @@ class PromptOverridesStore(Protocol):
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
-        """Remove an added task example; hide one of the source or of a store below."""
+        """Remove a task example: an addition, or one of the source or of a store below."""
 
     def set_output_field_override(
         self,
@@ -263,6 +265,20 @@ class PromptOverridesStore(Protocol):
             description=description,
             aliases=aliases,
             value_descriptions=value_descriptions or {},
+        )
+        return _set(self, prompt, tag, entry)
+
+    def set_visibility_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        path: SectionPath,
+        visibility: SectionVisibility,
+    ) -> PromptOverride:
+        """Show or hide a section, with all that is below it, or a task example of the source."""
+        entry = VisibilityOverride(
+            path=check_path(path), expected_hash=UNBOUND, visibility=visibility
         )
         return _set(self, prompt, tag, entry)
 

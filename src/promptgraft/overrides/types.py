@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
+from promptgraft.overrides.documents import VERSION, entries_in, read_override
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
@@ -20,6 +23,7 @@ from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_text
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 # Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
@@ -38,9 +42,10 @@ class PromptOverride:
         tool_example_overrides: examples of tools, by tool and position.
         task_example_overrides: changes of task examples of the source, by path.
         added_task_examples: task examples that the source does not have, by path.
-        removed_task_examples: task examples that are hidden, by path.
+        removed_task_examples: task examples that are removed, by path.
         output_overrides: descriptions of fields of the answer, by field.
         summaries: summaries of sections, by path.
+        visibilities: whether sections and task examples are shown, by path.
         others: entries of kinds that third parties registered, by kind and key.
 
     Raises:
@@ -58,6 +63,7 @@ class PromptOverride:
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = _NOTHING
     output_overrides: Mapping[str, OutputFieldOverride] = _NOTHING
     summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
+    visibilities: Mapping[SectionPath, VisibilityOverride] = _NOTHING
     others: Mapping[tuple[str, Hashable], Entry] = _NOTHING
     _index: Mapping[tuple[type[Entry], Hashable], Entry] = attrs.field(
         init=False, repr=False, eq=False
@@ -67,7 +73,9 @@ class PromptOverride:
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
-            if field == "task_example_overrides" and not all(filed[key].path for key in filed):
+            if field == "task_example_overrides" and not all(
+                entry.path for _, entry in filed.items()
+            ):
                 filed = {
                     key: entry if entry.path else attrs.evolve(entry, path=key)
                     for key, entry in filed.items()
@@ -87,18 +95,19 @@ class PromptOverride:
     def __bool__(self) -> bool:
         return bool(self._index)
 
-    @property
-    def _address(self) -> tuple[str, str, str]:
-        return self.ns, self.prompt_key, self.tag
-
     def to_json(self) -> str:
         """Return the override as a JSON document: version, address, a list for each kind.
 
         :meth:`from_json` reads it back, so a store of your own can keep it as text.
         """
-        from promptgraft.overrides import codec  # it needs this class
-
-        return codec.encode_override(self)
+        plain = {
+            "version": VERSION,
+            "ns": self.ns,
+            "prompt_key": self.prompt_key,
+            "tag": self.tag,
+            **plain_lists(self.entries()),
+        }
+        return json.dumps(plain, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "override") -> PromptOverride:
@@ -110,9 +119,9 @@ class PromptOverride:
             DataFormatError: naming the place of the fault.
             StoreError: it was written by another version.
         """
-        from promptgraft.overrides import codec
-
-        return codec.decode_override(text, where=where)
+        document = read_override(text, where=where)
+        address = cls(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
+        return override_of(document, address, where=where)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""
@@ -144,7 +153,8 @@ class PromptOverride:
         if not newer:
             return self
         # Not copied: templates find what they have settled by the identity of the override.
-        if not self and self._address == newer._address:
+        of_one_tag = (self.ns, self.prompt_key, self.tag) == (newer.ns, newer.prompt_key, newer.tag)
+        if not self and of_one_tag:
             return newer
         return self.with_entries(newer.entries())
 
@@ -155,7 +165,7 @@ class PromptOverride:
             place = _place(entry)
             older = merged.get(place)
             merged[place] = entry if older is None else entry.over(older)
-            if undone := self.undone_by(entry):
+            if entry.undoes and (undone := self.undone_by(entry)):
                 merged.pop(_place(undone), None)
         return self.holding(merged.values())
 
@@ -254,3 +264,12 @@ def check_provenance(provenance: Provenance) -> None:
         if FINITE.fits(score) is None:
             fault = FINITE.fault(shown(score), score)
             raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
+
+
+def override_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that a document holds, for the prompt and tag of ``address``."""
+    entries = entries_in(document, where=where)
+    override = address.holding(entries)
+    if len(override.entries()) != len(entries):
+        raise DataFormatError(f"{where}: one part occurs twice")
+    return override

@@ -124,6 +124,23 @@ class ProjectConfig:
         ]
         return baml_prompts[0] if baml_prompts else None
 
+    @property
+    def named_files(self) -> tuple[str, ...]:
+        """The files and folders that it names: prompts, cases, metrics, teacher."""
+        names: list[str | None] = [self.dataset.path, *(self.splits.files or {}).values()]
+        for prompt in self.prompts.values():
+            if isinstance(prompt, str):
+                names.append(prompt if prompt.endswith(".md") else None)
+            elif isinstance(prompt, BamlConfig):
+                names.append(prompt.baml)
+            else:
+                names += [
+                    file if isinstance(file, str) else file.path for file in prompt.files.values()
+                ]
+        names.append(self.metrics if isinstance(self.metrics, str) else None)
+        names.append(self.teacher)
+        return tuple(name for name in names if name is not None)
+
 
 def read_project(path: Path) -> tuple[Source, ProjectConfig]:
     """Read a project file, without loading what it names.

@@ -15,8 +15,9 @@ from promptgraft.ground.strict.checks import STRING
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import project_around, project_path, runs_folder_of
-from promptgraft.project.parts import ProjectPrompt
-from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.loading import load_project
+from promptgraft.project.project import Project, open_project
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import (
     ObjectKind,
     PythonSource,
@@ -83,6 +84,11 @@ class Origin:
     def _text(self, name: str) -> str:
         return field_of(STRING, self._config, self._folder.config, "origin", name)
 
+    @property
+    def file_name(self) -> str:
+        """The name of the project file, without its folder."""
+        return Path(self._text("path")).name
+
     def refuse_project(self, file: str | None) -> None:
         """Raise a ``ConfigError`` if a project file is given for a run of a job."""
         if file is not None:
@@ -146,7 +152,7 @@ class Origin:
 
 
 @attrs.frozen(kw_only=True)
-class Target:
+class RunTarget:
     """The current state of what a run was made from.
 
     Attributes:
@@ -208,7 +214,7 @@ def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...
 @contextlib.contextmanager
 def found_target(
     run: RunRecord, project: Project | None, store: str | None, *, to_files: bool
-) -> Iterator[Target]:
+) -> Iterator[RunTarget]:
     """Load what a run was made from; inside, its code can import its neighbours.
 
     Models of a project are not made, so no secrets are needed. ``to_files`` requests the files of
@@ -219,7 +225,7 @@ def found_target(
     if project is not None:
         with beside(project.folder):
             prompt = project.prompt(origin.name)
-            yield Target(
+            yield RunTarget(
                 name=origin.name,
                 prompts=prompt.prompts,
                 store=opened or project.store(),
@@ -240,7 +246,7 @@ def found_target(
             raise ConfigError(
                 f"run {run.id} improves `{job.name}`, which is no prompt: it keeps winners itself"
             )
-        yield Target(
+        yield RunTarget(
             name=job.name,
             prompts=tuple(job.prompts.values()),
             store=chosen_store,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -15,6 +16,7 @@ from attrs.converters import optional
 
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
+from promptgraft.evals.types import Step
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict import structure
@@ -24,9 +26,10 @@ from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
+from promptgraft.project.sources import keep_sources
 from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
@@ -36,7 +39,6 @@ from promptgraft.search import OptimizationJob, RunPlan, RunResult
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import Working
 from promptgraft.search.plan import SeenAnswers, SeenUse
-from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
 
@@ -126,6 +128,7 @@ class Runnable:
         trackers: further places to report the run to.
         changes: the changes made so far.
         lacking: what a run needs and the environment lacks, one line each, if it is only planned.
+        project: the project; None for a job in Python.
     """
 
     job: OptimizationJob
@@ -140,6 +143,7 @@ class Runnable:
     trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
     changes: Changes = attrs.field(factory=Changes)
     lacking: tuple[str, ...] = ()
+    project: Project | None = None
 
     @classmethod
     def of(cls, project: Project, name: str, job: OptimizationJob) -> Runnable:
@@ -155,6 +159,7 @@ class Runnable:
             code=project.folder,
             to_source=project.config.apply is not None,
             trackers=project.config.trackers,
+            project=project,
         )
 
     def changed(self, changes: Changes) -> Runnable:
@@ -215,13 +220,20 @@ class Runnable:
         )
 
     def make_folder(self, runs: Path) -> RunFolder:
-        """Create a run directory in the folder ``runs``.
+        """Create a run directory in the folder ``runs``, with the files that the run is made from.
 
         Raises:
             ConfigError: the directory cannot be created.
         """
         key = self.job.name.rpartition("/")[2]
-        return make_run(runs.absolute(), key, self.config, now=SystemClock().now())
+        folder = make_run(runs.absolute(), key, self.config, now=SystemClock().now())
+        self.keep_sources(folder)
+        return folder
+
+    def keep_sources(self, folder: RunFolder) -> None:
+        """Keep the present files of the project in the folder of a run, if there is a project."""
+        if self.project is not None:
+            keep_sources(self.project, folder.sources)
 
 
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
@@ -261,7 +273,7 @@ def seen_answers(
     traces = [
         transcript.record.steps for transcript in islice(transcripts(record), _MOST_LOOKED_AT)
     ]
-    nodes = seen_nodes(traces) if any(traces) else {}
+    nodes = _nodes_seen(traces) if any(traces) else {}
     uses = tuple(
         SeenUse(
             role=row.role,
@@ -280,6 +292,28 @@ def seen_answers(
     if not (nodes or any(use.role is Role.TASK for use in uses)):
         return None
     return SeenAnswers(where=where, uses=uses, nodes=nodes, is_probe=is_probe)
+
+
+def _nodes_seen(traces: Iterable[Iterable[Step]]) -> dict[str, SeenUse]:
+    """Return the average calls per answer, and tokens per call, of each node of a graph."""
+    count, calls_asked, calls = 0, Counter[str](), Counter[str]()
+    sent, received = Counter[str](), Counter[str]()
+    for steps in traces:
+        count += 1
+        for step in steps:
+            for spending in step.spent:
+                calls_asked[step.node] += spending.calls
+                calls[step.node] += spending.calls
+                sent[step.node] += spending.input_tokens
+                received[step.node] += spending.output_tokens
+    return {
+        name: SeenUse(
+            calls=calls_asked[name] / count,
+            input_tokens=sent[name] / calls[name],
+            output_tokens=received[name] / calls[name],
+        )
+        for name in calls_asked
+    }
 
 
 @contextlib.contextmanager
@@ -401,7 +435,7 @@ def keep(
     run: Run = run_job,
     *,
     config: Mapping[str, Json] | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Run a job in its folder, reusing the answers recorded there.
 
     Args:
@@ -424,7 +458,7 @@ def keep(
     return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)
 
 
-def run_dry(job: OptimizationJob, run: Run = run_job) -> Outcome:
+def run_dry(job: OptimizationJob, run: Run = run_job) -> RunOutcome:
     """Run a job on the embedded offline model without recording it.
 
     Raises:
@@ -436,7 +470,7 @@ def run_dry(job: OptimizationJob, run: Run = run_job) -> Outcome:
         raise ConfigError(f"--dry-run: {error}") from error
 
 
-def _run(job: OptimizationJob, run: Run) -> Outcome:
+def _run(job: OptimizationJob, run: Run) -> RunOutcome:
     error: PromptgraftError | None = None
     clock = SystemClock()
     began = clock.monotonic()
@@ -447,4 +481,4 @@ def _run(job: OptimizationJob, run: Run) -> Outcome:
         if not isinstance(run_error.result, RunResult) or run_error.result.best_pareto_mean is None:
             raise  # the run failed before it had a result
         result, error = run_error.result, run_error
-    return Outcome(job=job, result=result, error=error, seconds=clock.monotonic() - began)
+    return RunOutcome(job=job, result=result, error=error, seconds=clock.monotonic() - began)

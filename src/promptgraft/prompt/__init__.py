@@ -6,6 +6,7 @@ from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.ground.content import File, Image
+    from promptgraft.overrides.parts.descriptors import SectionVisibility
     from promptgraft.prompt.describing import hash_task_example, hash_tool_example
     from promptgraft.prompt.fields import Described
     from promptgraft.prompt.rendered import (
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     )
     from promptgraft.prompt.sections import (
         MarkdownSection,
-        SectionVisibility,
         TaskExample,
         TaskExamplesSection,
         TaskStep,
@@ -59,9 +59,9 @@ _NAMES = {
     "prompt.rendered": (
         "PromptRendered RenderedPrompt RenderedSection RenderedTool Segment text_of_section"
     ),
+    "overrides.parts.descriptors": "SectionVisibility",
     "prompt.sections": (
-        "MarkdownSection SectionVisibility TaskExample TaskExamplesSection TaskStep Tool "
-        "ToolExample plain_section"
+        "MarkdownSection TaskExample TaskExamplesSection TaskStep Tool ToolExample plain_section"
     ),
     "prompt.template": "Prompt PromptTemplate",
 }

@@ -17,6 +17,7 @@ from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
     SectionPath,
+    SectionVisibility,
     TaskExampleDescriptor,
     ToolDescriptor,
     show_path,
@@ -74,6 +75,7 @@ def describe_template(
                 path=(*path, example.key),
                 example=_worked(example, tools, outcome_type, where=f"{where}: {show_path(path)}"),
                 overridable=example.overridable and section.overridable,
+                visibility=SectionVisibility.HIDDEN if example.hidden else SectionVisibility.FULL,
             )
             for path, section in containers
             for example in section.examples

@@ -19,9 +19,11 @@ from promptgraft.overrides.parts.body import BodySyntax, Slot, spell
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionPath,
+    SectionVisibility,
     ToolDescriptor,
     section_part,
     summary_part,
+    task_example_part,
     tool_part,
 )
 from promptgraft.overrides.parts.entry import EffectiveParts
@@ -33,7 +35,6 @@ from promptgraft.prompt.schema import FieldTexts, output_descriptions, shown_out
 from promptgraft.prompt.sections import (
     MarkdownSection,
     Role,
-    SectionVisibility,
     TaskExamplesSection,
     Tool,
     show_section,
@@ -46,6 +47,9 @@ T = TypeVar("T")
 class Bindings:
     """The bound parameters, looked up by field name.
 
+    Attributes:
+        all: all values by field name.
+
     Raises:
         BindingError: two have the same class, or one has no named values.
     """
@@ -53,15 +57,10 @@ class Bindings:
     def __init__(self, params: Sequence[object]) -> None:
         self._by_type = {kind: values_of(param) for kind, param in by_class(params).items()}
         self._ambiguous: set[str] = set()
-        self._all: dict[str, object] = {}
+        self.all: dict[str, object] = {}
         for values in self._by_type.values():
-            self._ambiguous.update(self._all.keys() & values.keys())
-            self._all.update(values)
-
-    @property
-    def all(self) -> Values:
-        """All values by field name."""
-        return self._all
+            self._ambiguous.update(self.all.keys() & values.keys())
+            self.all.update(values)
 
     def visible_to(self, section: MarkdownSection, path: SectionPath) -> Values:
         """Return the values in which the placeholders of ``section`` are looked up."""
@@ -74,7 +73,7 @@ class Bindings:
             )
         # Only variables: an opaque block may test with `is defined`, else it fails when it renders.
         for name in section.source.variables:
-            if name not in self._all:
+            if name not in self.all:
                 self._refuse_unbound(name, section, path)
         for name in section.source.reads:
             if name in self._ambiguous:
@@ -82,16 +81,16 @@ class Bindings:
                     f"{show_section(path)}: two bound parameters have a field `{name}`; "
                     "give the section a params_type"
                 )
-        return self._all
+        return self.all
 
     def _refuse_unbound(self, name: str, section: MarkdownSection, path: SectionPath) -> None:
         """Raise a ``BindingError`` for a placeholder without a value, unless it is literal."""
-        alike = [name_known for name_known in self._all if name_known.casefold() == name.casefold()]
+        alike = [name_known for name_known in self.all if name_known.casefold() == name.casefold()]
         # Of a value in other letters it is a misspelled placeholder, not a variable of a shell.
         if name in section.source.written and not alike:
             return
-        near = f" (did you mean `{alike[0]}`?)" if alike else did_you_mean(name, [*self._all])
-        bound = ", ".join(f"`{name_known}`" for name_known in self._all) or "nothing"
+        near = f" (did you mean `{alike[0]}`?)" if alike else did_you_mean(name, [*self.all])
+        bound = ", ".join(f"`{name_known}`" for name_known in self.all) or "nothing"
         raise BindingError(
             f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`{near}; "
             f"bound values: {bound}; bind a parameter with that field"
@@ -133,7 +132,8 @@ def values_of(param: object) -> Values:
 def check_values(values: Values, shown_names: Container[str]) -> None:
     """Raise a ``BindingError`` for a value that has no text and that a placeholder shows."""
     for name, value in values.items():
-        if name in shown_names and (fault := unshowable(value)):
+        is_text = isinstance(value, str)
+        if not is_text and name in shown_names and (fault := unshowable(value)):
             raise BindingError(f"bind: {name}: expected a text, an Image or a File, found {fault}")
 
 
@@ -167,8 +167,9 @@ def resolve(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution
     entries = resolution.fresh.entries() if resolution.fresh else ()
     parts = effective_parts(descriptor, resolution.fresh)
     descriptions = output_descriptions(descriptor, parts)
-    # Overrides of a removed example are not shown.
+    # Overrides of a removed or hidden example are not shown.
     gone = {entry.target for entry in entries if entry.target != entry.part}
+    gone |= {task_example_part(path) for path in parts.visibility if parts.hides(path)}
     return Resolved(
         resolution=resolution,
         parts=parts,
@@ -179,8 +180,10 @@ def resolve(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution
             for tool in section.tools
         },
         examples={
-            path: tuple(_examples(path, examples, descriptor.output_type, descriptions))
-            for path, examples in parts.examples.items()
+            path: tuple(
+                _examples(path, parts.shown_examples(path), descriptor.output_type, descriptions)
+            )
+            for path in parts.examples
         },
         owners=tuple((entry.part, entry.owner) for entry in entries if entry.part not in gone),
     )
@@ -203,7 +206,7 @@ def render_prompt(
     tools: list[RenderedTool] = []
     heading_paths: set[str] = set()
     roles: dict[SectionPath, Role | None] = {}
-    for path, section, visibility in _visible(walked, bindings):
+    for path, section, visibility in _visible(walked, bindings, resolved.parts):
         roles[path] = section.role or roles.get(path[:-1])
         if visibility is SectionVisibility.SUMMARY:
             summary = resolved.parts.summaries.get(path)
@@ -250,9 +253,9 @@ def render_prompt(
 
 
 def _visible(
-    walked: Walked, bindings: Bindings | None
+    walked: Walked, bindings: Bindings | None, parts: EffectiveParts
 ) -> Iterator[tuple[SectionPath, MarkdownSection, SectionVisibility]]:
-    """Yield the enabled sections, except those below a summary or a disabled section."""
+    """Yield the enabled sections, except hidden ones and those below a summary or such a one."""
     hidden: SectionPath | None = None
     for path, section in walked:
         if hidden is not None and path[: len(hidden)] == hidden:
@@ -265,9 +268,12 @@ def _visible(
         if not isinstance(visibility, SectionVisibility):
             full = SectionVisibility.FULL
             visibility = _decided(path, "visibility", visibility, bindings) if bindings else full
-        if visibility is SectionVisibility.SUMMARY:
+        else:
+            visibility = parts.visibility.get(path, SectionVisibility.FULL)
+        if visibility is not SectionVisibility.FULL:
             hidden = path
-        yield path, section, visibility
+        if visibility is not SectionVisibility.HIDDEN:
+            yield path, section, visibility
 
 
 def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindings: Bindings) -> T:
@@ -290,39 +296,32 @@ def _full(
         slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
         # As an override would write it: `$5`, not `$$5`. A Jinja template keeps its blocks.
         written = source.body if source.syntax is BodySyntax.DOLLAR else section.template
-        segments: tuple[Segment, ...] = (Segment(written if body is None else body, slot),)
+        segments = [Segment(written if body is None else body, slot)]
     else:
         pieces = source.pieces if body is None else source.parse(body)
         contents = source.contents(bindings.visible_to(section, path))
-        segments = tuple(
-            [
-                segment
-                for piece in pieces
-                for segment in (
-                    _segments(contents[piece.name], piece.name)
-                    if isinstance(piece, Slot)
-                    else (Segment(piece),)
-                )
-            ]
-        )
+        segments = []
+        for piece in pieces:
+            if not isinstance(piece, Slot):
+                segments.append(Segment(piece))
+            elif isinstance(content := contents[piece.name], str):
+                segments.append(Segment(content, piece.name))
+            else:
+                segments += _segments(content, piece.name)
     return RenderedSection(
         path=path,
         title=section.title,
-        segments=segments,
+        segments=tuple(segments),
         overridden=body is not None,
         lead=section.lead,
     )
 
 
-def _segments(content: str | Content, placeholder: str) -> tuple[Segment, ...]:
-    if isinstance(content, str):
-        return (Segment(content, placeholder),)
-    return tuple(
-        [
-            Segment(str(piece), placeholder, piece if isinstance(piece, File) else None)
-            for piece in content
-        ]
-    )
+def _segments(content: Content, placeholder: str) -> list[Segment]:
+    return [
+        Segment(str(piece), placeholder, piece if isinstance(piece, File) else None)
+        for piece in content
+    ]
 
 
 def with_files(rendered: RenderedPrompt[OutputT], files: Iterable[File]) -> RenderedPrompt[OutputT]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
@@ -13,17 +12,18 @@ from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import field_names, shown, unstructure
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.overrides.parts.body import BodySyntax, spell
 from promptgraft.overrides.parts.descriptors import (
     SectionDescriptor,
     SectionPath,
+    SectionVisibility,
     hash_section,
     show_path,
 )
 from promptgraft.overrides.parts.validation import check_key, check_section_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_round_trip
-from promptgraft.prompt.syntax import Source, Values, compile_source, given
+from promptgraft.prompt.syntax import SectionSource, Values, compile_source, given
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")
@@ -126,13 +126,6 @@ def check_value(value: object, kind: Any, *, where: str) -> None:
         )
 
 
-class SectionVisibility(StrEnum):
-    """Whether a section is rendered in full or as its summary."""
-
-    FULL = "full"
-    SUMMARY = "summary"
-
-
 def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
     return tuple(tools)
 
@@ -168,7 +161,8 @@ class MarkdownSection:
         enabled: decides from the bound values whether the section is rendered at all.
         summary: plain text without placeholders, shown instead of template and children if the
             visibility is a summary.
-        visibility: full or summary, or a function of the bound values that returns one.
+        visibility: full, summary or hidden, or a function of the bound values that returns one.
+            A hidden section is not rendered, and neither is anything below it.
         overridable: whether stores may replace the text and the summary.
         params_type: class of the bound parameter in which placeholders are looked up, and against
             which they are checked on construction; without it, all bound parameters are used.
@@ -202,7 +196,7 @@ class MarkdownSection:
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
     role: Role | None = None
     lead: str | None = None
-    source: Source = attrs.field(init=False, repr=False, eq=False)
+    source: SectionSource = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         where = f"section `{self.key}`"
@@ -236,7 +230,8 @@ class MarkdownSection:
                 f"{where}: visibility: expected a SectionVisibility or a function that returns "
                 f"one, found {shown(self.visibility)}"
             )
-        if self.summary is None and self.visibility is not SectionVisibility.FULL:
+        needs_none = (SectionVisibility.FULL, SectionVisibility.HIDDEN)
+        if self.summary is None and self.visibility not in needs_none:
             raise PromptDefinitionError(
                 f"{where}: the visibility may be a summary, but there is no summary; add one"
             )
@@ -276,6 +271,10 @@ class MarkdownSection:
             overridable=self.overridable,
             summary=self.summary,
             fault=self.fault,
+            visibility=self.visibility
+            if isinstance(self.visibility, SectionVisibility)
+            else SectionVisibility.FULL,
+            needed=next(_needs(self, "it"), ""),
         )
 
 
@@ -360,6 +359,7 @@ class TaskExample:
         steps: the tool calls, in order.
         outcome: the answer: a text, or an instance of the prompt's output type.
         overridable: whether stores may replace or remove it.
+        hidden: whether it is not shown unless an override shows it.
 
     Raises:
         InvalidIdentifierError: ``key`` is not an identifier.
@@ -370,6 +370,7 @@ class TaskExample:
     steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=_as_steps)
     outcome: object = attrs.field(hash=False)
     overridable: bool = True
+    hidden: bool = False
 
     def __attrs_post_init__(self) -> None:
         check_key(self.key, "task example key")
@@ -401,6 +402,25 @@ class TaskExamplesSection(MarkdownSection):
                     f"section `{self.key}`: two parts have the key `{example.key}`"
                 )
             keys.add(example.key)
+
+
+def _needs(section: MarkdownSection, name: str) -> Iterator[str]:
+    """Yield reasons why a section must be shown as it is, with all that is below it."""
+    for tool in section.tools:
+        yield f"{name} offers the tool `{tool.name}`"
+    for placeholder in section.source.placeholders:
+        yield f"{name} has the placeholder `{spell(placeholder, section.source.syntax)}`"
+    if section.source.syntax is BodySyntax.PLAIN or section.fault:
+        yield f"the text of {name} is read by its name"
+    if not isinstance(section.visibility, SectionVisibility):
+        yield f"a function decides how {name} is shown"
+    for example in section.examples if isinstance(section, TaskExamplesSection) else ():
+        if not example.overridable:
+            yield f"its example `{example.key}` may not be overridden"
+    for child in section.children:
+        if not child.overridable:
+            yield f"`{child.key}` below it may not be overridden"
+        yield from _needs(child, f"`{child.key}` below it")
 
 
 def if_given(title: str, key: str, *, before: str = "") -> MarkdownSection:

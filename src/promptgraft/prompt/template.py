@@ -77,7 +77,8 @@ class _RecentlyResolved:
                 return resolved
         resolved = resolve(descriptor, walked, resolve_override(descriptor, override))
         self._recent = ((override, resolved), *recent[: _KEPT - 1])
-        self._warn(descriptor, resolved)
+        if resolved.resolution.skipped:
+            self._warn(descriptor, resolved)
         return resolved
 
     def _warn(self, descriptor: PromptDescriptor, resolved: Resolved) -> None:
@@ -86,7 +87,7 @@ class _RecentlyResolved:
             f"{skipped_part.part} ({skipped_part.reason})"
             for skipped_part in resolved.resolution.skipped
         )
-        if skipped and skipped != self._skipped:
+        if skipped != self._skipped:
             self._skipped = skipped
             _logger.warning(
                 "prompt `%s/%s`: overrides that do not apply to its source are left out: %s",
@@ -114,6 +115,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
             repaired, with a note.
         descriptor: identity and content hashes, computed once.
         walked: every section with its path, parents before children.
+        shown_names: the names of the values that placeholders show.
 
     Raises:
         InvalidIdentifierError: ``ns`` or ``key`` is not an identifier.
@@ -132,6 +134,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
     walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False
     )
+    shown_names: frozenset[str] = attrs.field(init=False, repr=False, eq=False)
     _recently: _RecentlyResolved = attrs.field(
         factory=_RecentlyResolved, init=False, repr=False, eq=False
     )
@@ -152,17 +155,14 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         descriptor = describe_template(
             self.ns, self.key, walked, self.output_type, choice=self.choice
         )
+        shown_names = [name for _, section in walked for name in section.source.variables]
+        object.__setattr__(self, "shown_names", frozenset(shown_names))
         object.__setattr__(self, "walked", walked)
         object.__setattr__(self, "descriptor", descriptor)
 
     def resolved(self, override: PromptOverride | None) -> Resolved:
         """Return the template with ``override`` applied, before anything is bound."""
         return self._recently.of(self.descriptor, self.walked, override)
-
-    @property
-    def shown_names(self) -> frozenset[str]:
-        """The names of the values that placeholders show."""
-        return frozenset([name for _, section in self.walked for name in section.source.variables])
 
     def section(self, path: SectionPath) -> MarkdownSection:
         """Return the section at ``path``.

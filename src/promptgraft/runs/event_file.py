@@ -195,7 +195,9 @@ def is_same(line: Event, there: Event | None) -> bool:
     return there is not None and line == replace(there, time=line.time)
 
 
-_MEND = "`promptgraft resume` writes the file again"
+DAMAGED = "damaged"
+"""Name of the event that stands for a damaged line; no line of a run has it."""
+_MEND = "; `promptgraft resume` writes the file again"
 _TAIL_BYTES = (8_192, 262_144, 4_194_304)  # the first suffices unless texts are very long
 
 
@@ -227,29 +229,43 @@ def encoded_json(plain: Mapping[str, Json]) -> str:
     return _ASCII.encode(dict(plain))
 
 
-def decoded(text: bytes, where: str) -> Event:
+def decoded(text: bytes, where: str, *, mend: str = _MEND) -> Event:
     """Decode a line into an event; :class:`Unknown` for kinds of events of a later version.
 
     The last value of a repeated key counts; no run writes such keys.
 
     Raises:
-        DataFormatError: the line is no event; the message begins with ``where``.
+        DataFormatError: the line is no event; the message begins with ``where`` and ends with
+            ``mend``.
     """
     try:
         event: Event = _READER.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _decoded_slowly(text, where)
+        return _decoded_slowly(text, where, mend)
     return event
 
 
-def _decoded_slowly(text: bytes, where: str) -> Event:
+def decoded_or_damaged(line: bytes, where: str) -> tuple[Event, bytes]:
+    """Decode a line, or replace one that is damaged.
+
+    Returns:
+        The event and its line. For a damaged line these are :class:`Unknown` and a line of the
+        event ``damaged``, whose ``fault`` begins with ``where``.
+    """
+    try:
+        return decoded(line, where, mend=""), line
+    except DataFormatError as error:
+        return Unknown(), encoded_json({"event": DAMAGED, "fault": str(error)}).encode("ascii")
+
+
+def _decoded_slowly(text: bytes, where: str, mend: str) -> Event:
     """Decode a line that the fast decoder refuses, or raise an error that says why."""
     try:
         plain = parse_json(text, where=where)
     except DataFormatError as error:
-        raise DataFormatError(f"{error}; {_MEND}") from None
+        raise DataFormatError(f"{error}{mend}") from None
     if not isinstance(plain, dict) or not isinstance(plain.get("event"), str):
-        raise DataFormatError(f"{where}: expected an object with `event`; {_MEND}")
+        raise DataFormatError(f"{where}: expected an object with `event`{mend}")
     try:
         if plain["event"] in _KINDS:
             event: Event = msgspec.convert(plain, RunEvent)
@@ -257,7 +273,7 @@ def _decoded_slowly(text: bytes, where: str) -> Event:
         shared: dict[str, Json] = {key: plain[key] for key in ("n", "time") if key in plain}
         return msgspec.convert({"event": "Unknown", **shared}, Unknown)
     except msgspec.ValidationError as error:
-        raise DataFormatError(f"{where}: {_fault(error)}; {_MEND}") from None
+        raise DataFormatError(f"{where}: {_fault(error)}{mend}") from None
 
 
 def _fault(error: msgspec.ValidationError) -> str:

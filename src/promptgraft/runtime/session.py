@@ -13,8 +13,8 @@ import attrs
 
 from promptgraft.errors import BudgetExhaustedError, user_errors
 from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.strict.checks import COUNT, DOLLARS
-from promptgraft.ground.text import raised_at
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.calls import CallKeeper, Places, answering
 from promptgraft.runtime.deadline import Deadline
@@ -58,6 +58,7 @@ class Budget:
         COUNT.or_none.hold("max_tokens", max_tokens)
         self._max_cost = max_cost
         self._max_tokens = max_tokens
+        self.needs_prices = max_cost is not None  # else unknown prices could exceed it unnoticed
         self.paid = NOTHING  # for calls that have ended
         self._reserved = NOTHING
         self._lock = threading.Lock()
@@ -65,11 +66,6 @@ class Budget:
     @property
     def is_limited(self) -> bool:
         return self._max_cost is not None or self._max_tokens is not None
-
-    @property
-    def needs_prices(self) -> bool:
-        """Whether calls of unknown price could exceed a limit unnoticed."""
-        return self._max_cost is not None
 
     def check(self, used: Charge) -> None:
         """Raise ``BudgetExhaustedError`` if ``used``, over all sessions, has reached a limit."""

@@ -30,8 +30,9 @@ from promptgraft.evals.spending import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
-from promptgraft.ground.text import clip, joined, raised_at
+from promptgraft.ground.text import clip, joined
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
@@ -60,7 +61,7 @@ _MAX_REPLY_CHARS = 1_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Sources:
+class AnswerSources:
     """Where answers come from.
 
     Attributes:
@@ -124,6 +125,10 @@ class Batch(ABC):
     is_patient = False
 
     @abstractmethod
+    def key(self, number: int) -> str:
+        """Return the key of one of the missing answers."""
+
+    @abstractmethod
     def work(self, number: int) -> Callable[[], object]:
         """Return the call that obtains one of the missing answers; it runs in a worker."""
 
@@ -137,7 +142,7 @@ class Batch(ABC):
 
 
 @attrs.define(eq=False)
-class Asked:
+class AskedRollouts:
     """Requested rollouts with the keys and digests of their answers, and the records by place."""
 
     ask: Rollouts
@@ -162,7 +167,12 @@ class RolloutBatch(Batch):
     stops_at_failure = True
 
     def __init__(
-        self, asked: Sequence[Rollouts], sources: Sources, books: Books, *, in_turns: bool = False
+        self,
+        asked: Sequence[Rollouts],
+        sources: AnswerSources,
+        books: Books,
+        *,
+        in_turns: bool = False,
     ) -> None:
         self._sources = sources
         self._books = books
@@ -188,7 +198,7 @@ class RolloutBatch(Batch):
             if sources.working is not None:
                 sources.working(ask.ask.position, len(ask.records), len(ask.keys))
 
-    def _recall(self, ask: Rollouts) -> Asked:
+    def _recall(self, ask: Rollouts) -> AskedRollouts:
         answers, ledger, sources = self._books.answers, self._books.ledger, self._sources
         try:
             digests = [sources.example_digests[example.id] for example in ask.examples]
@@ -203,7 +213,7 @@ class RolloutBatch(Batch):
             keys = [f"{ask.position}/{name}" for name in names]
         else:
             keys = [f"{ask.position}/{place}" for place in range(len(digests))]
-        asked_rollouts = Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", digests))
+        asked_rollouts = AskedRollouts(ask, keys, digest_all(f"{ask.candidate.digest}:", digests))
         for place, text in enumerate(
             answers.journal.find_texts(asked_rollouts.keys, asked_rollouts.digests)
         ):
@@ -229,6 +239,10 @@ class RolloutBatch(Batch):
             recorded=True,
         )
         return asked_rollouts
+
+    def key(self, number: int) -> str:
+        asked_rollouts, place = self._missing[number]
+        return asked_rollouts.keys[place]
 
     def work(self, number: int) -> Callable[[], object]:
         asked_rollouts, place = self._missing[number]
@@ -312,7 +326,7 @@ class QuestionBatch(Batch):
         replies: the replies by the place of their question.
     """
 
-    sources: Sources
+    sources: AnswerSources
     books: Books
     missing: int = attrs.field(default=0, init=False)
     earlier: Sequence[HeldFault] = attrs.field(init=False)
@@ -344,6 +358,9 @@ class QuestionBatch(Batch):
         books.ledger.count(spent, reflections=answer is not None, recorded=True)
         self._questions.append(question)
         self.missing = len(self._missing)
+
+    def key(self, number: int) -> str:
+        return self._questions[self._missing[number]].position
 
     def work(self, number: int) -> Callable[[], object]:
         question, images = self._questions[self._missing[number]], self.sources.shown_images

@@ -11,13 +11,13 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
+from promptgraft.evals.types import Case
 from promptgraft.ground.functions import taking
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
-from promptgraft.search.fresh import again_size
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
@@ -36,14 +36,15 @@ from promptgraft.search.settings import (
     ToolExampleTarget,
 )
 from promptgraft.search.stopping import RequiredObjectives
+from promptgraft.search.verdict import again_size
+from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
 
 if TYPE_CHECKING:
     from promptgraft.search.algorithm import BaseSearch, Kit, Questions
-    from promptgraft.targets.base import Target
-    from promptgraft.targets.estimating import Sizes
 
 BUDGET: Check[int | str] = check(
     f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
@@ -308,6 +309,7 @@ class RunConfig(Settings, ABC):
             self.targets.tools,
             self.targets.summaries,
             self.targets.output_fields,
+            self.targets.visibility,
             self.target_tool_examples,
             self.target_task_examples,
         )
@@ -340,6 +342,12 @@ class RunConfig(Settings, ABC):
         """Validation set and training set."""
         end, first = len(self.training_examples) - self._taken_out, self.pareto_set_size
         return self._ordered[:first], self._ordered[first:end]
+
+    @property
+    def cases(self) -> list[Case]:
+        """The cases of the training and validation set; none if examples have no cases."""
+        labels = (example.label for example in self.training_examples)
+        return [label for label in labels if isinstance(label, Case)]
 
     @property
     def held_out(self) -> tuple[GepaExample, ...]:

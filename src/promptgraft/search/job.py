@@ -6,19 +6,20 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import is_in_batches, opened
+from promptgraft.adapters.base import check_opening, is_in_batches
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
+from promptgraft.evals.judges.panel import judges_of
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
-from promptgraft.search.first_calls import judges_of, models_asked
 from promptgraft.search.plan import RunPlan, SeenAnswers
+from promptgraft.search.preflight import models_asked, preflight
 from promptgraft.search.result import RunResult
-from promptgraft.search.run import Run
+from promptgraft.search.run import run
 from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import StopFile
 from promptgraft.targets.base import Subject, Target
@@ -61,32 +62,42 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             WinnerNotStoredError: the run is complete, but the store refused the winner; the
                 error has the result.
         """
+        self._check_session(session)
+        return run(self._context, self._config, prompt, session)
+
+    def _check_session(self, session: SessionProtocol | None) -> None:
         if session is not None and not callable(getattr(session, "dispatch", None)):
             raise ConfigError(f"session: expected a session, found {shown(session)}")
         in_session = self._config.persist_scope is PersistenceScope.SESSION
         if session is None and self._config.persist and in_session:
             raise ConfigError(
-                "persist_scope: expected a session for the winner, found none; give `optimize` a "
-                "session, or leave persist_scope out"
+                "persist_scope: expected a session for the winner, found none; give `session=`, or "
+                "leave persist_scope out"
             )
-        run = Run(self._context, self._config, prompt, session)
-        with opened(self._context.around(prompt).adapter):
-            return run.complete()
 
-    def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
+    def plan(
+        self,
+        prompt: Improvable,
+        *,
+        session: SessionProtocol | None = None,
+        seen: SeenAnswers | None = None,
+    ) -> RunPlan:
         """Return what ``optimize`` is expected to use for ``prompt``, and what it can use.
 
-        No model is called, and a journal is compared but not changed. ``seen`` are the answers of
-        an earlier run, if there is one.
+        No model is called, and a journal is compared but not changed. ``session`` is that of the
+        run, which gets no events from a plan; ``seen`` are the answers of an earlier run, if there
+        is one.
 
         Raises:
             UnknownPartError, ConfigError, BindingError, DataFormatError, JournalMismatchError: as
                 ``optimize`` does before its first call.
         """
-        run = Run(attrs.evolve(self._context, journal=None), self._config, prompt, None)
+        self._check_session(session)
+        checked = preflight(self._context, self._config, prompt)
+        check_opening(checked.context.adapter)
         if (journal := self._context.journal) is not None:
-            run.check_journal(journal)
-        return run.plan(seen)
+            checked.check_journal(journal)
+        return checked.plan(seen)
 
 
 _AS_THEY_ARE = (TextsAdapter, AgentAdapter)
@@ -148,9 +159,8 @@ class OptimizationJob:
     @property
     def is_in_batches(self) -> bool:
         """Whether a model of the run answers in provider batches."""
-        own_adapters = self.subject.adapters if isinstance(self.subject, PromptSet) else {}
         judges = judges_of(metrics_of(self.config.feedback_fn))
-        return any(map(is_in_batches, (*models_asked(self.context, own_adapters), *judges)))
+        return any(map(is_in_batches, (*models_asked(self.context, self.subject), *judges)))
 
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -54,43 +55,38 @@ class Use:
 
 
 @attrs.frozen(kw_only=True)
-class SeenNode:
-    """Average use of a node of a graph per answer, in an earlier run.
-
-    Attributes:
-        asked: calls per answer.
-        input_tokens: tokens sent per call; 0, here and below, if that is not known.
-        output_tokens: tokens received per call.
-    """
-
-    asked: float
-    input_tokens: float
-    output_tokens: float
-
-
-@attrs.frozen(kw_only=True)
 class SeenUse:
-    """Average use of a model in one role, in an earlier run or a probe.
+    """Average use of a model in one role, or of a node of a graph, in an earlier run or a probe.
 
     Attributes:
         role: the purpose of the calls.
-        model: the model, as its provider names it.
-        calls: calls per rollout.
-        input_tokens: tokens sent per call, including cached ones.
+        model: the model, as its provider names it; empty for a node.
+        calls: calls per answer.
+        input_tokens: tokens sent per call, including cached ones; 0 if not known.
         output_tokens: tokens received per call, including thoughts.
         cached_tokens: tokens per call that the provider read from its cache.
         thinking: tokens per call that the model thought; 0 if the provider does not count them.
         cost: US dollars per call; None if a price is not known.
     """
 
-    role: Role
-    model: str
+    role: Role = Role.TASK
+    model: str = ""
     calls: float
-    input_tokens: float
-    output_tokens: float
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
     cached_tokens: float = 0.0
     thinking: float = 0.0
     cost: Decimal | None = None
+
+    def of_answers(self, answers: float) -> Use:
+        """Return the use of this many answers."""
+        calls = round(answers * self.calls)
+        return Use(
+            calls=calls,
+            input_tokens=math.ceil(self.input_tokens),
+            output_tokens=math.ceil(self.output_tokens),
+            cost=None if self.cost is None else self.cost * calls,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +102,7 @@ class SeenAnswers:
 
     where: str
     uses: tuple[SeenUse, ...] = ()
-    nodes: Mapping[str, SeenNode] = attrs.field(factory=dict)
+    nodes: Mapping[str, SeenUse] = attrs.field(factory=dict)
     is_probe: bool = False
 
     def use_of(self, role: Role, identity: str) -> SeenUse | None:

@@ -1,9 +1,14 @@
-"""Estimating a run before its first call: from rendered prompts, examples and settings."""
+"""Estimating a run before its first call: from rendered prompts, examples and settings.
+
+The calls of each role are described as data (:class:`PlannedCalls`), which one function prices.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from statistics import fmean
@@ -12,63 +17,58 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import (
+    CHARS_PER_TOKEN,
+    CachingAdapter,
     ForeseenAdapter,
+    MeteredAdapter,
     ProviderAdapter,
+    ThinkingAdapter,
+    Usage,
     adapter_identity,
+    is_in_batches,
 )
-from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.evals.causes import compares_expected, contradictions
-from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, shown_to
+from promptgraft.adapters.calling.gathering import BATCH_SHARE
+from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter
+from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, judges_of, shown_to
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
-from promptgraft.evals.statistics import least_cases
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.ground.clock import SystemClock
-from promptgraft.ground.text import counted
-from promptgraft.overrides.resolution import resolve_override
+from promptgraft.graphs.flow import GraphRunner
+from promptgraft.graphs.standing import GraphPrompt
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
+from promptgraft.search.advice import advice
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.first_calls import cases_of, judges_of, planned_call
-from promptgraft.search.fresh import LEVEL
-from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
-from promptgraft.search.planned_rows import (
-    CALL,
-    CHARS_PER_TOKEN,
-    RESULT,
-    in_batches,
-    longest_answer,
-    nodes_of,
-    prompt_row,
-    row,
-    seen_thoughts,
-    teaching_rows,
-    tokens_of,
-    used_by_agent,
-)
+from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, SeenUse, Use
 from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import (
+    FREE_TEXT,
     STEPS_CHARS,
     Estimate,
     Sizes,
     chars_of_schema,
+    estimated,
     file_chars,
     sent_chars,
 )
-from promptgraft.targets.formatting import default_example_formatter
+from promptgraft.targets.formatting import default_example_formatter, show_value
 from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.types import GepaExample
 
 FEEDBACK_CHARS = 1_000
 """Assumed length of the longest feedback, which is not known in advance."""
 
-_LEAST_ACCEPTED = 3
-_FEW = 10
+_CALL, _RESULT = 100, 300
+"""Assumed characters of a tool call, and of its result."""
+_CACHE_HITS = 0.8
+"""The share of repeated beginnings of prompts that are expected to be read from a cache."""
 _FEEDBACK = 200
 _MOST_CASES = 300
 _GROWTH = 100
@@ -77,6 +77,120 @@ _STEPS = 1_500
 """Characters of the steps of a rollout."""
 _AROUND = 100
 """Characters of a reply around the new text."""
+
+
+@attrs.frozen(kw_only=True)
+class PlannedCalls:
+    """Calls of a model in one role, before they are priced.
+
+    Attributes:
+        role: the purpose of the calls.
+        adapter: the adapter that answers.
+        most: calls, at most.
+        longest: characters of the longest call.
+        expected: calls, as expected.
+        sent: expected characters sent per call.
+        received: expected characters received per call, without thinking.
+        prefix: characters at the beginning of a call that are the same for all of a candidate.
+        answers: the expected answers that they belong to, for a role that a probe measures.
+        growth: characters by which a call grows after the probe.
+        in_batches: shares of the calls that may be answered in batches: at least, and as expected.
+    """
+
+    role: Role
+    adapter: ProviderAdapter
+    most: int
+    longest: float
+    expected: int
+    sent: float
+    received: float
+    prefix: int = 0
+    answers: float = 0.0
+    growth: float = 0.0
+    in_batches: tuple[Fraction, Fraction] | None = None
+
+    def priced(self, seen: SeenAnswers | None) -> RolePlan:
+        """Return the row of a plan, corrected by what an earlier run or a probe used."""
+        adapter, identity = self.adapter, adapter_identity(self.adapter)
+        limit = _longest_answer(adapter)
+        thinking, thinking_from = _thinking(self.role, adapter, seen)
+        most = _use(adapter, self.most, _tokens(self.longest), limit)
+        use = seen.use_of(self.role, identity) if seen is not None and seen.is_probe else None
+        if use is not None and self.answers:
+            expected = _use(
+                adapter,
+                round(self.answers * use.calls),
+                math.ceil(use.input_tokens) + _tokens(self.growth),
+                math.ceil(use.output_tokens),
+                cached=round(use.cached_tokens),
+            )
+        else:
+            answer, prefix = _tokens(self.received) + thinking, _tokens(self.prefix)
+            least = adapter.cached_from if isinstance(adapter, CachingAdapter) else 0
+            expected = _use(
+                adapter,
+                self.expected,
+                _tokens(self.sent),
+                answer if limit is None else min(answer, limit),
+                cached=round(prefix * _CACHE_HITS) if least and prefix >= least else 0,
+            )
+        if self.in_batches is not None and is_in_batches(adapter):
+            most, expected = map(_at_batch_price, (most, expected), self.in_batches)
+        return RolePlan(
+            role=self.role,
+            model=identity,
+            expected=expected,
+            thinking=thinking,
+            thinking_from=thinking_from,
+            **attrs.asdict(most),
+        )
+
+
+def _use(
+    adapter: ProviderAdapter, calls: int, sent: int, received: int | None, *, cached: int = 0
+) -> Use:
+    """Return the use of calls, with ``sent``, ``received`` and ``cached`` tokens each."""
+    each: Decimal | None = None
+    if isinstance(adapter, MeteredAdapter) and received is not None:
+        tokens = Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
+        each = adapter.price_of(tokens)
+    cost = None if each is None else each * calls
+    return Use(calls=calls, input_tokens=sent, output_tokens=received, cost=cost)
+
+
+def _at_batch_price(use: Use, share: Fraction) -> Use:
+    """Return the use if this share of it is answered in batches of the provider."""
+    if use.cost is None:
+        return use
+    # In two steps, because Decimal and Fraction cannot be multiplied.
+    saved = use.cost * (1 - BATCH_SHARE) * share.numerator / share.denominator
+    return attrs.evolve(use, cost=use.cost - saved)
+
+
+def _thinking(
+    role: Role, adapter: ProviderAdapter, seen: SeenAnswers | None = None
+) -> tuple[int, str]:
+    """Return the expected tokens of thinking per call, and the basis of the estimate in words."""
+    tokens = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
+    is_assumed = isinstance(adapter, ForeseenAdapter) and adapter.is_thinking_assumed
+    use = None if seen is None else seen.use_of(role, adapter_identity(adapter))
+    if seen is None or use is None:
+        source = "assumed" if is_assumed else "usual for the model"
+        return tokens, source if tokens else ""
+    if use.thinking:
+        return round(use.thinking), seen.where
+    # What was seen holds the thoughts of a model that was only assumed to have them.
+    tokens = 0 if is_assumed else min(tokens, int(use.output_tokens))
+    return tokens, seen.where if tokens else ""
+
+
+def _tokens(chars: float) -> int:
+    return math.ceil(chars / CHARS_PER_TOKEN)
+
+
+def _longest_answer(adapter: ProviderAdapter) -> int | None:
+    """Return the tokens of the longest answer; None if not known."""
+    return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
 
 def plan_run(
@@ -109,35 +223,34 @@ def plan_run(
     outlook = _Outlook(
         target=target,
         config=config,
-        estimate=estimate,
+        task=task,
+        reflection=reflection,
+        teaching=teaching,
         questions=questions,
+        seen=seen,
+        estimate=estimate,
         rollouts=fixed + round(share * (budget - fixed)),
         reflections=reflections,
         proposals=proposals.expected,
-        seen=seen,
     )
-    taught = () if teaching is None else teaching_rows(teaching)
+    first_call = ""
+    if isinstance(task, AgentAdapter):
+        first_call = (
+            f"agent `{task.agent.name}` is asked the first turn of one case before the run, of "
+            f"{MOST_CALLS} if it fails"
+        )
     return RunPlan(
         rollouts=budget,
         reflections=reflections,
         proposals=proposals,
-        roles=(
-            *taught,
-            *outlook.task(task),
-            *outlook.judges(task),
-            *outlook.questions_to(reflection, task),
-        ),
+        roles=tuple(outlook.roles()),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=(
-            *_ends(outlook.asked(task, reflection, teaching)),
-            *_warnings(config),
-            *_outdated(questions),
-        ),
+        warnings=tuple(advice(config, outlook.models(), questions)),
         max_seconds=limits.timeout,
-        first_call=planned_call(task),
+        first_call=first_call,
         expected_rollouts=outlook.rollouts,
-        answer_tokens=tokens_of(estimate.answer_chars) if estimate.answer_from else None,
+        answer_tokens=_tokens(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
     )
 
@@ -148,14 +261,13 @@ def _as_seen(
     """Return an estimate with answers as long as those of the same model in an earlier run."""
     if seen is None or task is None:
         return estimate
-    thoughts = seen_thoughts(Role.TASK, task, seen)
     use = seen.use_of(Role.TASK, adapter_identity(task))
-    if thoughts is None or use is None:
+    if use is None:
         return estimate
-    # The inverse of `prompt_row`, which spreads answer and calls of tools over all turns, and of
-    # `row`, which adds thinking.
-    chars = (use.output_tokens - thoughts.tokens) * CHARS_PER_TOKEN * (1 + estimate.rounds)
-    answer_chars = max(0, chars - estimate.rounds * CALL)
+    thinking, _ = _thinking(Role.TASK, task, seen)
+    # The inverse of `_answers`, which spreads answer and calls of tools over all turns.
+    chars = (use.output_tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+    answer_chars = max(0, chars - estimate.rounds * _CALL)
     return attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
 
 
@@ -169,24 +281,189 @@ class _Outlook:
 
     target: Target
     config: RunConfig
-    estimate: Estimate
+    task: ProviderAdapter | None
+    reflection: ProviderAdapter
+    teaching: Teaching | None
     questions: Questions
+    seen: SeenAnswers | None
+    estimate: Estimate
     rollouts: int
     reflections: int
     proposals: int
-    seen: SeenAnswers | None
 
-    @cached_property
-    def room(self) -> int:
-        """Characters by which the modules can grow in total."""
-        baseline = self.target.baseline()
-        room = 0
-        for module, longest in zip(self.target.modules, self._bounds, strict=True):
-            if module.is_new:
-                room += self.config.max_task_examples_per_section * longest
-            else:
-                room += max(0, longest - len(self.target.text(module, baseline)))
-        return room
+    def models(self) -> Iterator[ProviderAdapter]:
+        """Yield all models of the run."""
+        flow = _graph_of(self.target)
+        if flow is not None:
+            yield from (adapter for _, adapter in flow.nodes.values())
+        elif self.task is not None:
+            yield self.task
+        yield from judges_of(metrics_of(self.config.feedback_fn))
+        yield self.reflection
+        if self.teaching is not None:
+            yield from self.teaching.teacher.models
+
+    def roles(self) -> Iterator[RolePlan]:
+        """Yield the rows of all roles."""
+        yield from self._teacher()
+        yield from self._tasks()
+        yield from (calls.priced(self.seen) for calls in self._judges())
+        yield from (calls.priced(self.seen) for calls in self._questions())
+
+    def _teacher(self) -> Iterator[RolePlan]:
+        """Yield the rows of a teacher, which answers each case that has no ``expected``."""
+        questions = [] if self.teaching is None else [*self.teaching.questions.values()]
+        if self.teaching is None or not questions:
+            return
+        teacher, count = self.teaching.teacher, len(questions)
+        if isinstance(teacher.prompt, GraphPrompt):
+            graph = teacher.prompt.graph
+            inputs = fmean(len(show_value(question.case.input)) for question in questions)
+            flow = graph.flow_on(teacher.adapter)
+            nodes = _node_uses(flow, graph.by_address, inputs=inputs)
+            yield from _node_rows(Role.TEACHER, flow, nodes, most=count, expected=count)
+            return
+        rendered = [question.prompt.render() for question in questions]
+        examples = [
+            GepaExample(question.case.id, (), label=question.case) for question in questions
+        ]
+        estimate = estimated(
+            teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
+        )
+        yield _answers(Role.TEACHER, teacher.asked, estimate, most=count, expected=count).priced(
+            None
+        )
+
+    def _tasks(self) -> Iterator[RolePlan]:
+        """Yield the rows of rollouts; at most with the maximum growth of all modules."""
+        target, runs = self.target, self.config.objectives.num_runs
+        most, expected = self.config.budget * runs, self.rollouts * runs
+        if isinstance(self.task, AgentAdapter):
+            yield self._agent(self.task, most, expected)
+        elif (flow := _graph_of(target)) is not None and isinstance(target, PromptTarget):
+            examples = self.config.training_examples
+            inputs = fmean(len(default_example_formatter(example, None)[0]) for example in examples)
+            prompts = target.rollout.prompts_of(target.baseline())
+            nodes = _node_uses(
+                flow,
+                prompts,
+                inputs=inputs + self.growth,
+                seen=None if self.seen is None else self.seen.nodes,
+            )
+            yield from _node_rows(Role.TASK, flow, nodes, most=most, expected=expected)
+        elif self.task is None or self.estimate.mean_chars is None:
+            yield RolePlan(role=Role.TASK, model=target.identity.model)
+        else:
+            calls = _answers(Role.TASK, self.task, self.estimate, most=most, expected=expected)
+            grown = attrs.evolve(
+                calls,
+                longest=calls.longest + self.room,
+                sent=calls.sent + self.growth,
+                answers=expected,
+                growth=self.growth,
+                in_batches=self.in_batches,
+            )
+            yield grown.priced(self.seen)
+
+    def _agent(self, adapter: AgentAdapter, most: int, expected: int) -> RolePlan:
+        """Return the row of an agent, whose cost is not known in advance."""
+        turns = [adapter.most_turns(case) for case in self.config.cases] or [1]
+        use = Use(calls=round(expected * fmean(turns)))
+        # Its own name is what its calls are counted under.
+        seen = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
+        if seen is not None:
+            use = seen.of_answers(expected)
+        return RolePlan(
+            role=Role.TASK, model=adapter.identity, calls=most * max(turns), expected=use
+        )
+
+    def _judges(self) -> Iterator[PlannedCalls]:
+        """Yield the calls of judges, as far as their questions are known in advance."""
+        metrics = metrics_of(self.config.feedback_fn)
+        if not metrics:
+            return
+        cases = sorted(self.config.cases, key=lambda case: len(str(case.input)), reverse=True)
+        # A sample that includes the longest case, and others of all lengths.
+        sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
+        judged: Iterable[Case] = sample
+        if isinstance(self.task, AgentAdapter):  # which plays, and is judged by, turns
+            judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
+        answer = Answer(text="x" * round(self.estimate.answer_chars))
+        rendered_by_judge = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](
+            list
+        )
+        for case in judged:
+            for judge, prompt in _judge_questions(metrics, case, answer):
+                rendered = judge, prompt.render()
+                rendered_by_judge.setdefault(adapter_identity(judge), []).append(rendered)
+        runs = self.config.objectives.num_runs
+        for asked in rendered_by_judge.values():
+            judge, sent = asked[0][0], [sent_chars(rendered, judge) for judge, rendered in asked]
+            most = self.config.budget * math.ceil(len(asked) / len(sample)) * runs
+            # At most with the longest answer, and in a second attempt with the refused reply.
+            replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (self.task, judge))
+            yield PlannedCalls(
+                role=Role.JUDGE,
+                adapter=judge,
+                most=ATTEMPTS * most,
+                longest=max(sent) - len(answer.text) + replies,
+                expected=round(self.rollouts * len(asked) / len(sample) * runs),
+                sent=fmean(sent),
+                received=fmean(chars_of_schema(prompt.output_schema or {}) for _, prompt in asked),
+                answers=self.rollouts * runs,
+                in_batches=self.in_batches,
+            )
+
+    def _questions(self) -> Iterator[PlannedCalls]:
+        """Yield the calls of the reflection model, by role."""
+        config, target, modules = self.config, self.target, self.target.modules
+        baseline = target.baseline()
+        texts = fmean(
+            0 if module.is_new else len(target.text(module, baseline)) for module in modules
+        )
+        typical, longest = self._sizes()
+        expected = config.expected_questions(self.proposals, len(modules))
+        for role, share in config.question_shares.items():
+            yield PlannedCalls(
+                role=role,
+                adapter=self.reflection,
+                most=math.ceil(self.reflections * share),
+                longest=max(config.question_chars(target, self.questions, longest)) + self.room,
+                expected=round(min(self.reflections, expected) * share),
+                sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
+                received=texts + self.growth / len(modules) + _AROUND,
+            )
+
+    def _sizes(self) -> tuple[Sizes, Sizes]:
+        """Return how much questions show of rollouts: as expected, and at most."""
+        config, estimate, max_chars = self.config, self.estimate, self.config.max_example_chars
+        # As the reflection model sees them; a user's formatter is not called before the run.
+        inputs = [max_chars]
+        if config.example_formatter is None:
+            examples = config.training_examples
+            images = ShownImages.of(examples, config.data, self.reflection)
+            inputs = [
+                min(max_chars, len(default_example_formatter(example, None)[0]))
+                + (file_chars(self.reflection, images.of_example(example)) if images else 0)
+                for example in examples
+            ]
+        typical = Sizes(
+            input=round(fmean(inputs)),
+            answer=min(max_chars, round(estimate.answer_chars)),
+            trace=round(estimate.rounds * (_CALL + _RESULT)) + (_STEPS if estimate.steps else 0),
+            feedback=_FEEDBACK,
+        )
+        traced = config.trace_formatter is not None or estimate.leaves_traces
+        longest = Sizes(
+            input=max(inputs),
+            answer=_longest_chars(self.task, max_chars),
+            trace=(config.max_trace_chars if traced else 0)
+            + (STEPS_CHARS if estimate.steps else 0),
+            feedback=FEEDBACK_CHARS,
+            # Longer than what is shown of a refused reply and of the reason, which are clipped.
+            refused=max(self._bounds) + 10_000,
+        )
+        return typical, longest
 
     @cached_property
     def _bounds(self) -> list[int]:
@@ -194,56 +471,21 @@ class _Outlook:
         target, baseline = self.target, self.target.baseline()
         return [target.describe(module, baseline).max_chars for module in target.modules]
 
-    def asked(
-        self,
-        task: ProviderAdapter | None,
-        reflection: ProviderAdapter,
-        teaching: Teaching | None,
-    ) -> Iterator[ProviderAdapter]:
-        """Yield all models of the run."""
-        if (nodes := nodes_of(self.target)) is not None:
-            yield from (adapter for _, adapter in nodes.flow.nodes.values())
-        elif task is not None:
-            yield task
-        yield from judges_of(metrics_of(self.config.feedback_fn))
-        yield reflection
-        if teaching is not None:
-            yield from teaching.teacher.models
-
-    @property
-    def runs(self) -> int:
-        """Answers per rollout."""
-        return self.config.objectives.num_runs
+    @cached_property
+    def room(self) -> int:
+        """Characters by which the modules can grow in total."""
+        baseline, most_added = self.target.baseline(), self.config.max_task_examples_per_section
+        return sum(
+            most_added * longest
+            if module.is_new
+            else max(0, longest - len(self.target.text(module, baseline)))
+            for module, longest in zip(self.target.modules, self._bounds, strict=True)
+        )
 
     @property
     def growth(self) -> float:
         """Expected growth of the whole prompt in characters, averaged over a run."""
         return min(self.room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
-
-    def task(self, adapter: ProviderAdapter | None) -> Iterator[RolePlan]:
-        """Yield the rows of rollouts; at most with the maximum growth of all modules."""
-        most, expected = self.config.budget * self.runs, self.rollouts * self.runs
-        if isinstance(adapter, AgentAdapter):
-            yield self._agent(adapter)
-        elif (nodes := nodes_of(self.target)) is not None:
-            examples = self.config.training_examples
-            inputs = fmean(len(default_example_formatter(example, None)[0]) for example in examples)
-            yield from nodes.rows(
-                Role.TASK, most, expected, inputs=inputs, growth=self.growth, seen=self.seen
-            )
-        elif adapter is None or self.estimate.mean_chars is None:
-            yield RolePlan(role=Role.TASK, model=self.target.identity.model)
-        else:
-            grown = self.room, self.growth
-            row_of_task = prompt_row(
-                Role.TASK,
-                adapter,
-                self.estimate,
-                (most, expected),
-                grown=grown,
-                seen=self.seen,
-            )
-            yield in_batches(row_of_task, adapter, *self.in_batches)
 
     @property
     def in_batches(self) -> tuple[Fraction, Fraction]:
@@ -255,120 +497,93 @@ class _Outlook:
         expected = min(self.rollouts, fixed + entries)
         return Fraction(fixed, config.budget), Fraction(expected, self.rollouts)
 
-    def _agent(self, adapter: AgentAdapter) -> RolePlan:
-        """Return the row of an agent, whose cost is not known in advance."""
-        turns = [adapter.most_turns(case) for case in cases_of(self.config)] or [1]
-        expected = Use(calls=round(self.rollouts * fmean(turns) * self.runs))
-        # Its own name is what its calls are counted under.
-        use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
-        if use is not None:
-            expected = used_by_agent(use, self.rollouts * self.runs)
-        return RolePlan(
-            role=Role.TASK,
-            model=adapter.identity,
-            calls=self.config.budget * max(turns) * self.runs,
-            expected=expected,
-        )
 
-    def judges(self, task: ProviderAdapter | None) -> Iterator[RolePlan]:
-        """Yield the rows of judges, as far as their questions are known in advance."""
-        metrics = metrics_of(self.config.feedback_fn)
-        if not metrics:
-            return
-        cases = sorted(cases_of(self.config), key=lambda case: len(str(case.input)), reverse=True)
-        # A sample that includes the longest case, and others of all lengths.
-        sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
-        takes_cases = isinstance(task, AgentAdapter)  # which plays, and is judged by, turns
-        answer = Answer(text="x" * round(self.estimate.answer_chars))
-        asked_judges: dict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]] = {}
-        turns = [list(turn_cases(case)) if takes_cases else [] for case in sample]
-        judged = [
-            turn
-            for case, case_turns in zip(sample, turns, strict=True)
-            for turn in case_turns or [case]
-        ]
-        for case in judged:
-            for judge, prompt in _questions(metrics, case, answer):
-                asked_judges.setdefault(adapter_identity(judge), []).append(
-                    (judge, prompt.render())
-                )
-        for rows in asked_judges.values():
-            judge, sent = rows[0][0], [sent_chars(rendered, judge) for judge, rendered in rows]
-            # At most with the longest answer, and in a second attempt with the refused reply.
-            replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
-            row_of_judge = row(
-                Role.JUDGE,
-                judge,
-                calls=ATTEMPTS
-                * self.config.budget
-                * math.ceil(len(rows) / len(sample))
-                * self.runs,
-                chars=max(sent) - len(answer.text) + replies,
-                expected_calls=round(self.rollouts * len(rows) / len(sample) * self.runs),
-                sent=fmean(sent),
-                received=fmean(chars_of_schema(prompt.output_schema or {}) for _, prompt in rows),
-                seen=self.seen,
-                measured=(self.rollouts * self.runs, 0),
-            )
-            yield in_batches(row_of_judge, judge, *self.in_batches)
+def _answers(
+    role: Role, adapter: ProviderAdapter, estimate: Estimate, *, most: float, expected: float
+) -> PlannedCalls:
+    """Return the calls for this many answers to a prompt."""
+    rounds, turns = estimate.rounds, 1 + estimate.rounds
+    return PlannedCalls(
+        role=role,
+        adapter=adapter,
+        most=math.ceil(most * turns),
+        longest=estimate.chars or 0,
+        expected=round(expected * turns),
+        # Each turn repeats the rounds before it: half of them, averaged over all turns.
+        sent=(estimate.mean_chars or 0) + rounds / 2 * (_CALL + _RESULT),
+        received=(estimate.answer_chars + rounds * _CALL) / turns,
+        prefix=estimate.prefix_chars,
+    )
 
-    def questions_to(
-        self, adapter: ProviderAdapter, task: ProviderAdapter | None
-    ) -> Iterator[RolePlan]:
-        """Yield the rows of questions, by role."""
-        config, target, estimate = self.config, self.target, self.estimate
-        max_chars = config.max_example_chars
-        modules, baseline = target.modules, target.baseline()
-        texts = fmean(
-            0 if module.is_new else len(target.text(module, baseline)) for module in modules
-        )
-        # As the reflection model sees them; a user's formatter is not called before the run.
-        inputs = [max_chars]
-        if config.example_formatter is None:
-            examples = config.training_examples
-            images = ShownImages.of(examples, config.data, adapter)
-            inputs = [
-                min(max_chars, len(default_example_formatter(example, None)[0]))
-                + (file_chars(adapter, images.of_example(example)) if images else 0)
-                for example in examples
-            ]
-        typical = Sizes(
-            input=round(fmean(inputs)),
-            answer=min(max_chars, round(estimate.answer_chars)),
-            trace=round(estimate.rounds * (CALL + RESULT)) + (_STEPS if estimate.steps else 0),
-            feedback=_FEEDBACK,
-        )
-        traced = config.trace_formatter is not None or estimate.leaves_traces
-        longest = Sizes(
-            input=max(inputs),
-            answer=_longest_chars(task, max_chars),
-            trace=(config.max_trace_chars if traced else 0)
-            + (STEPS_CHARS if estimate.steps else 0),
-            feedback=FEEDBACK_CHARS,
-            # Longer than what is shown of a refused reply and of the reason, which are clipped.
-            refused=max(self._bounds) + 10_000,
-        )
-        expected = config.expected_questions(self.proposals, len(modules))
-        for role, share in config.question_shares.items():
-            yield row(
-                role,
+
+def _graph_of(target: Target) -> GraphRunner | None:
+    """Return the flow of a target that is a graph; None for any other target."""
+    flow = target.rollout.flow if isinstance(target, PromptTarget) else None
+    return flow if isinstance(flow, GraphRunner) else None
+
+
+def _node_uses(
+    flow: GraphRunner,
+    prompts: Mapping[str, Prompt[object]],
+    *,
+    inputs: float,
+    seen: Mapping[str, SeenUse] | None = None,
+) -> dict[str, SeenUse]:
+    """Return the use of each node per answer: as in an earlier run, or guessed for one call.
+
+    If tokens are not known, they are guessed from ``inputs``, the average characters of an input,
+    but not how often the node is called.
+    """
+    uses = {}
+    for name, (address, adapter) in flow.nodes.items():
+        rendered = prompts[address].with_placeholders()
+        schema = rendered.output_schema
+        thinking, _ = _thinking(Role.TASK, adapter)
+        received = _tokens(chars_of_schema(schema) if schema else FREE_TEXT) + thinking
+        sent = _tokens(sent_chars(rendered) + inputs)
+        use = seen.get(name, SeenUse(calls=0)) if seen else SeenUse(calls=1)
+        if not use.input_tokens:
+            use = attrs.evolve(use, input_tokens=sent, output_tokens=received)
+        uses[name] = use
+    return uses
+
+
+def _node_rows(
+    role: Role, flow: GraphRunner, nodes: Mapping[str, SeenUse], *, most: int, expected: int
+) -> Iterator[RolePlan]:
+    """Yield the rows for answers of a graph, one for each model.
+
+    The maximum is ``max_steps`` calls an answer; how much is then sent is not known.
+    """
+    names_by_model = defaultdict[str, list[str]](list)
+    for name, (_, adapter) in flow.nodes.items():
+        names_by_model[adapter_identity(adapter)].append(name)
+    for model, names in names_by_model.items():
+        uses = [nodes[name] for name in names]
+        calls = sum(use.calls for use in uses)
+        sent = sum(use.calls * use.input_tokens for use in uses)
+        received = sum(use.calls * use.output_tokens for use in uses)
+        adapter, share = flow.nodes[names[0]][1], calls or 1
+        yield RolePlan(
+            role=role,
+            model=model,
+            calls=most * flow.max_steps,
+            expected=_use(
                 adapter,
-                calls=math.ceil(self.reflections * share),
-                chars=max(config.question_chars(target, self.questions, longest)) + self.room,
-                expected_calls=round(min(self.reflections, expected) * share),
-                sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
-                received=texts + self.growth / len(modules) + _AROUND,
-                seen=self.seen,
-            )
+                round(expected * calls),
+                math.ceil(sent / share),
+                math.ceil(received / share),
+            ),
+        )
 
 
-def _questions(
+def _judge_questions(
     metrics: Iterable[Metric], case: Case, answer: Answer
 ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
     """Yield the questions of judges about an answer, with the judge."""
     for metric in metrics:
         if isinstance(metric, AllOf):
-            yield from _questions(metric.metrics, case, answer)
+            yield from _judge_questions(metric.metrics, case, answer)
         elif isinstance(metric, JudgeMetric):
             first = metric.question(case, answer).bind(Refused())
             for judge in metric.judges:
@@ -378,67 +593,5 @@ def _questions(
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
     """Return the characters of the longest answer, at most ``shown``."""
-    tokens = None if adapter is None else longest_answer(adapter)
+    tokens = None if adapter is None else _longest_answer(adapter)
     return shown if tokens is None else min(shown, tokens * CHARS_PER_TOKEN)
-
-
-def _warnings(config: RunConfig) -> Iterator[str]:
-    sizes = {"training": len(config.split[1]), "validation": config.pareto_set_size}
-    if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
-        yield (
-            f"there are only {', '.join(few)} cases; use {_FEW} or more in each set, better 50, "
-            "to tell a gain from luck"
-        )
-    count, least = len(config.held_out), least_cases(LEVEL)
-    if config.data.held_out is None and not count:
-        yield (
-            "there are no test cases: the run cannot prove that its winner is better; add cases, "
-            "or name some in data.held_out"
-        )
-    elif 0 < count < least:
-        yield f"{counted(count, 'test case')} cannot prove a gain; use {least} or more, better 50"
-    elif least <= count < _FEW:
-        yield (
-            f"{count} test cases can prove a gain of {least / count:.2f} or more; use more for "
-            "smaller ones"
-        )
-    yield from config.warnings
-    if compares_expected(metrics_of(config.feedback_fn)):
-        yield from filter(None, [contradictions(cases_of(config))])
-    budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
-    if budget < needed:
-        yield (
-            f"rollout_budget: {counted(budget, 'test call')} are enough for only "
-            f"{counted(config.pays_for(budget).if_accepted, 'kept rewrite')}; raise it to {needed} "
-            f"for {_LEAST_ACCEPTED}, or lower pareto_set_size or minibatch_size"
-        )
-    limit = config.limits.max_reflections
-    if limit is not None and limit < _LEAST_ACCEPTED:
-        yield (
-            f"limits.max_reflections: at most {counted(limit, 'rewrite')} can be tried; raise it "
-            f"to {_LEAST_ACCEPTED} or more"
-        )
-
-
-def _ends(asked: Iterable[ProviderAdapter]) -> Iterator[str]:
-    """Yield a line for each model that has ended or will soon."""
-    today = SystemClock().now().date()
-    ends = (adapter.end for adapter in asked if isinstance(adapter, ForeseenAdapter))
-    yield from dict.fromkeys(
-        end.line(today) for end in ends if end is not None and end.is_near(today)
-    )
-
-
-def _outdated(questions: Questions) -> Iterator[str]:
-    """Yield a line for each meta-prompt whose overrides were made for an older shipped text."""
-    for prompt in questions.values():
-        store, descriptor = prompt.overrides_store, prompt.descriptor
-        resolution = store.resolve(descriptor) if store is not None else None
-        skipped = resolve_override(descriptor, resolution).skipped
-        if skipped:
-            parts = ", ".join(f"{part.part} ({part.reason})" for part in skipped)
-            yield (
-                f"meta-prompt `{descriptor.key}`: {parts}: the override is not applied, because "
-                "the shipped text is another one now; see `promptgraft meta diff`, then "
-                f"`promptgraft meta reset {descriptor.key}`"
-            )

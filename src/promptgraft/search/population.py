@@ -9,7 +9,6 @@ import attrs
 from promptgraft.evals.causes import unusable
 from promptgraft.ground.serde import HexDigest
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
-from promptgraft.search.fresh import Figures
 from promptgraft.search.frontier import (
     Cover,
     Frontier,
@@ -19,7 +18,7 @@ from promptgraft.search.frontier import (
     means_of,
 )
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.passing import Passing, Tally
+from promptgraft.search.pass_rate import PassRules, Tally
 from promptgraft.search.scores import (
     UNSCORED,
     Objectives,
@@ -32,6 +31,7 @@ from promptgraft.search.scores import (
     paired_means,
     pick,
 )
+from promptgraft.search.verdict import Figures
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
@@ -62,7 +62,7 @@ class Population:
     _max_unscored_share: float
     _ledger: Ledger
     _emit: Emit
-    passing: Passing = attrs.field(factory=Passing)
+    passing: PassRules = attrs.field(factory=PassRules)
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
     _of_baseline: list[RolloutRecord] = attrs.field(factory=list, init=False)

@@ -28,8 +28,8 @@ from promptgraft.errors import (
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Step, Verdict
 from promptgraft.ground.frozenmap import isolated
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import shown
-from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, section_part, summary_part
@@ -112,6 +112,15 @@ class CheckedFlow(Protocol):
 
     def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
         """Raise a ``ConfigError`` for parameters or prompts that cannot be answered."""
+        ...
+
+
+@runtime_checkable
+class CheckedFunction(Protocol):
+    """An adapter on a function, which can tell before a call whether it takes a bound prompt."""
+
+    def check_bound(self, prompt: Prompt[object]) -> None:
+        """Raise a ``ConfigError`` for a prompt, or parameters, that cannot be answered."""
         ...
 
 
@@ -268,7 +277,10 @@ class PromptRollout:
                     prompt, overrides_store=store, overrides_tag=base.tag
                 )
             self._recent.put(candidate.digest, prompts)
-        return {address: _isolated(prompt) for address, prompt in prompts.items()}
+        return {
+            address: _isolated(prompt) if prompt.params else prompt
+            for address, prompt in prompts.items()
+        }
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
         """Return the sections and tools that the model did not see; all of unused prompts."""
@@ -362,8 +374,6 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
 
 
 def _isolated(prompt: Prompt[object]) -> Prompt[object]:
-    if not prompt.params:
-        return prompt
     where = f"prompt `{prompt.descriptor.ns}/{prompt.descriptor.key}`: bound parameters"
     params = isolated(prompt.params, where=where)
     return prompt if params is prompt.params else attrs.evolve(prompt, params=params)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -23,10 +23,10 @@ from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
-from promptgraft.targets.grafting import Grafting
+from promptgraft.targets.grafting import PromptGrafting
 from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.part import PartOf, PromptModule
-from promptgraft.targets.prompt_rollout import CheckedFlow, PromptRollout, too_long
+from promptgraft.targets.part import PartOf, PromptPart
+from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -61,7 +61,7 @@ class PromptTarget:
     max_prompt_chars: int | None = None
     store: WinnerStore | None
     identity: Identity = attrs.field()
-    _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
+    _prompts: Mapping[str, PromptGrafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
     # Of `check`; an argument, so that a copy with other overrides has the same.
     _limited: list[GepaExample] = attrs.field(factory=list, repr=False, eq=False)
@@ -71,9 +71,9 @@ class PromptTarget:
         return Identity(name=", ".join(self.rollout.prompts))
 
     @_prompts.default
-    def _graftings(self) -> Mapping[str, Grafting]:
+    def _graftings(self) -> Mapping[str, PromptGrafting]:
         return {
-            address: Grafting(
+            address: PromptGrafting(
                 prompt=prompt,
                 base=self.rollout.base[address],
                 max_part_chars=self.max_part_chars,
@@ -171,14 +171,16 @@ class PromptTarget:
 
         Raises:
             BindingError: naming the example, or a placeholder in another syntax.
-            ConfigError: shared parameters cannot be copied, or the prompt is too long.
+            ConfigError: shared parameters cannot be copied, the prompt is too long, or the
+                function that answers does not take the parameters of an example.
         """
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
             if fault := self._too_long(self.baseline()):
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")
             if isinstance(self.rollout.flow, CheckedFlow):
-                self.rollout.flow.check(self.rollout.prompts, examples[0].params)
+                for example in _of_each_shape(examples):
+                    self.rollout.flow.check(self.rollout.prompts, example.params)
             return
         for example in examples:
             try:
@@ -194,6 +196,10 @@ class PromptTarget:
         if self.max_prompt_chars is not None:
             self._limited[:] = examples
         self._check_reads(examples[0])
+        if isinstance(self.rollout.adapter, CheckedFunction):
+            [prompt] = self.rollout.prompts_of(self.baseline()).values()
+            for example in _of_each_shape(examples):
+                self.rollout.adapter.check_bound(prompt.bind(*example.copy().params))
         params = [example.params for example in examples]
         for place in kinds_of_files(params):
             check_serves(self.rollout.adapter, self._render(self.baseline(), examples[place]))
@@ -251,12 +257,12 @@ class PromptTarget:
         self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)
         return True
 
-    def _find(self, module: Module) -> tuple[str, PromptModule]:
+    def _find(self, module: Module) -> tuple[str, PromptPart]:
         """Return the address of a module's prompt, and its part there."""
         match module:
             case PartOf() if module.address in self._prompts:
                 return module.address, module.part
-            case PromptModule() if len(self._prompts) == 1:
+            case PromptPart() if len(self._prompts) == 1:
                 return next(iter(self._prompts)), module
         raise TypeError(f"module: expected a part of {self.identity.name}, found {shown(module)}")
 
@@ -318,6 +324,14 @@ class PromptTarget:
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()
         return prompt.bind(*example.copy().params).render()
+
+
+def _of_each_shape(examples: Sequence[GepaExample]) -> Iterable[GepaExample]:
+    """Return the first example with each sequence of types of parameters."""
+    shapes: dict[tuple[type, ...], GepaExample] = {}
+    for example in examples:
+        shapes.setdefault(tuple(map(type, example.params)), example)
+    return shapes.values()
 
 
 def _change(candidate: Candidate, address: str) -> PromptOverride:

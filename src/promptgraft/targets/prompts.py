@@ -8,9 +8,14 @@ from typing import Any, Self
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    check_serves,
+    evaluated,
+)
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.ground.functions import function_name
+from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.ground.text import listed
@@ -20,7 +25,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_rollout import Flow
 from promptgraft.targets.texts import answer_of, as_errors, by_name
@@ -147,7 +152,7 @@ class Prompts(PromptSet):
     prompts: Mapping[str, Prompt[object]] = attrs.field(converter=_as_prompts)
     run: Callable[..., Any] = attrs.field(kw_only=True)
     name: str = attrs.field(kw_only=True)
-    modules: Mapping[str, Sequence[PromptModule]] = attrs.field(factory=dict, kw_only=True)
+    modules: Mapping[str, Sequence[PromptPart]] = attrs.field(factory=dict, kw_only=True)
     candidate_errors: tuple[type[Exception], ...] = attrs.field(
         default=(), converter=as_errors, kw_only=True
     )
@@ -199,7 +204,7 @@ def no_adapter(what: str) -> ConfigError:
 
 
 def parts_of(
-    name: str, prompts: Iterable[tuple[Prompt[object], Sequence[PromptModule] | None]]
+    name: str, prompts: Iterable[tuple[Prompt[object], Sequence[PromptPart] | None]]
 ) -> tuple[PartOf, ...]:
     """Return the parts of several prompts that may change: named ones, or all sections with text.
 
@@ -265,6 +270,20 @@ class PromptsFlow:
         return answer_of(
             self.run, ask, *example.params, where=where, deadline=deadline, faults=self.faults
         )
+
+    def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
+        """Check that the function takes ``params``, and that the adapter serves every prompt.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if fault := call_fault(self.run, "ask", *(type(param).__name__ for param in params)):
+            raise ConfigError(f"function {function_name(self.run)}: {fault}")
+        for name, address in self.addresses.items():
+            try:
+                check_serves(self.adapter, prompts[address].with_placeholders())
+            except ConfigError as error:
+                raise ConfigError(f"prompts: `{name}`: {error}") from None
 
 
 def address_of(prompt: Prompt[object]) -> str:

@@ -18,12 +18,13 @@ from promptgraft.errors import (
     user_errors,
 )
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.functions import function_name
+from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import canonical_json, shown
 from promptgraft.ground.strict.checks import STRING, Check
 from promptgraft.ground.text import raised
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
@@ -181,13 +182,7 @@ class TextsAdapter:
         """
         if deadline is not None:
             deadline.check()
-        texts = texts_in(prompt.render(session))
-        if tuple(texts) != self.names:
-            raise ConfigError(
-                f"{self.identity}: expected the texts {', '.join(self.names)}, found the prompt "
-                f"`{prompt.descriptor.ns}/{prompt.descriptor.key}`; give the context a "
-                "reflection_adapter or another adapter"
-            )
+        texts = self._texts_of(prompt.render(session))
         example = session.tags.get("example") or session.tags.get("case")
         where = f"{self.identity} on example `{example}`" if example else self.identity
         response = answer_of(
@@ -195,6 +190,23 @@ class TextsAdapter:
         )
         session.dispatch(PromptExecuted(response=response))
         return response
+
+    def check_bound(self, prompt: Prompt[object]) -> None:
+        """Refuse a prompt that is not that of the function, or parameters that it does not take."""
+        self._texts_of(prompt.render())
+        arguments = "texts", *(type(param).__name__ for param in prompt.params)
+        if fault := call_fault(self.run, *arguments):
+            raise ConfigError(f"{self.identity}: {fault}")
+
+    def _texts_of(self, rendered: RenderedPrompt[object]) -> Mapping[str, str]:
+        texts = texts_in(rendered)
+        if tuple(texts) != self.names:
+            raise ConfigError(
+                f"{self.identity}: expected the texts {', '.join(self.names)}, found the prompt "
+                f"`{rendered.ns}/{rendered.key}`; give the context a reflection_adapter or "
+                "another adapter"
+            )
+        return texts
 
 
 def answer_of(

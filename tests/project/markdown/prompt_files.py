@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.overrides.parts.descriptors import SectionVisibility
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.output_field import OutputFieldOverride
 from promptgraft.overrides.parts.section import SectionOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.resolution import bound_entry, checked_entry
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.markdown import MarkdownPrompt
@@ -102,6 +104,7 @@ def _markdown(draw: st.DrawFn, bodies: st.SearchStrategy[str]) -> str:
             f"{'#' * level} {title}",
             f"{title}\n===",
             f"## {title} {{#p{number}}} ##",
+            f"### {title} {{.hidden}}",
             f"# {{#u{number}}}",
         )
         body = draw(bodies)
@@ -145,6 +148,13 @@ def _entries(found: MarkdownPrompt) -> Iterator[st.SearchStrategy[Entry]]:
     for section in descriptor.sections:
         if section.overridable:
             yield _section(found, section.path, section.placeholders)
+    for name in VisibilityOverride.known(descriptor):
+        yield st.builds(
+            VisibilityOverride,
+            path=st.just(tuple(name.split("/"))),
+            expected_hash=st.just(UNBOUND),
+            visibility=st.sampled_from([SectionVisibility.FULL, SectionVisibility.HIDDEN]),
+        )
     for tool in descriptor.tools:
         params = list(tool.param_descriptions)
         said = st.dictionaries(st.sampled_from(params), SAID) if params else st.just({})

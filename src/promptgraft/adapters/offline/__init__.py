@@ -190,4 +190,4 @@ def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
 
 
 def _wanted(kind: object) -> str:
-    return "free text" if kind is str else f"a {type_name(kind)}"
+    return "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"

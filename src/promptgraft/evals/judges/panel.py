@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -26,8 +26,8 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
-from promptgraft.evals.metrics.base import BaseMetric
-from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.evals.metrics.base import AllOf, BaseMetric
+from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.ground.content import Image, files_in
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, one_of
@@ -265,6 +265,15 @@ class JudgeMetric(BaseMetric):
             refused = Refused(problem=problem, previous=fenced(text) if text else "")
         return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
 
+    @property
+    def instructions(self) -> str:
+        """What judges are told for every case; empty if it is not known."""
+        return ""
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        return (self.instructions, *self.wording)
+
     def prompt_of(self, template: PromptTemplate[ReplyT]) -> Prompt[ReplyT]:
         """Return a prompt with the overrides of the user's store."""
         return Prompt(
@@ -315,3 +324,12 @@ def _sampled(judgements: Sequence[Judgement]) -> Judgement:
     return Judgement(
         score=None, reason=f"{len(void)} of {len(judgements)} samples hold no judgement: {message}"
     )
+
+
+def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
+    """Yield the models that metrics ask."""
+    for metric in metrics:
+        if isinstance(metric, AllOf):
+            yield from judges_of(metric.metrics)
+        elif isinstance(metric, JudgeMetric):
+            yield from metric.judges

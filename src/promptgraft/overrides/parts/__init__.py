@@ -1,14 +1,16 @@
 """The parts of a prompt that may be replaced: one module for each kind."""
 
 from collections.abc import Iterable
-from typing import Any
+from operator import attrgetter
 
+from promptgraft.ground.serde import Json
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.output_field import OutputFieldOverride
 from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 __all__ = ["KINDS", "in_order"]
 
@@ -23,6 +25,7 @@ KINDS: dict[str, type[Entry]] = {
         AddedTaskExample,
         RemovedTaskExample,
         OutputFieldOverride,
+        VisibilityOverride,
     )
 }
 """Every kind by the key under which documents list it, in the order of documents and diffs.
@@ -30,14 +33,20 @@ KINDS: dict[str, type[Entry]] = {
 A further kind is registered by adding it: ``KINDS[Greeting.listed] = Greeting``.
 """
 
+_KEY = attrgetter("key")  # keys of one kind are of one type
+
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
     """Return entries kind by kind, those of a kind by their keys."""
     entries_by_kind: dict[type[Entry], list[Entry]] = {kind: [] for kind in KINDS.values()}
     for entry in entries:
         entries_by_kind[type(entry)].append(entry)
-    return [entry for kind in entries_by_kind.values() for entry in sorted(kind, key=_key)]
+    return [entry for kind in entries_by_kind.values() for entry in sorted(kind, key=_KEY)]
 
 
-def _key(entry: Entry) -> Any:
-    return entry.key  # keys of one kind are of one type
+def plain_lists(entries: Iterable[Entry]) -> dict[str, Json]:
+    """Return entries as plain data, by the list of their kind and in canonical order."""
+    lists: dict[str, list[Json]] = {}
+    for entry in in_order(entries):
+        lists.setdefault(entry.listed, []).append(entry.plain())
+    return {**lists}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Protocol
 
 import attrs
@@ -36,6 +37,14 @@ SectionPath = tuple[str, ...]
 NO_INTERFACE = HexDigest("")
 
 
+class SectionVisibility(StrEnum):
+    """Whether a section or an example is rendered in full, as its summary, or not at all."""
+
+    FULL = "full"
+    SUMMARY = "summary"
+    HIDDEN = "hidden"
+
+
 def show_path(path: SectionPath) -> str:
     """Return the path as messages write it: ``policies/refunds``."""
     return "/".join(path)
@@ -49,6 +58,11 @@ def section_part(path: SectionPath) -> str:
 def summary_part(path: SectionPath) -> str:
     """Return the summary of a section as messages name it: ``summary policies/refunds``."""
     return f"summary {show_path(path)}"
+
+
+def task_example_part(path: SectionPath) -> str:
+    """Return a task example as messages name it: ``task example guide/sqli``."""
+    return f"task example {show_path(path)}"
 
 
 def tool_part(name: str) -> str:
@@ -88,6 +102,8 @@ class SectionDescriptor:
         overridable: whether the author allows overrides.
         summary: the summary of the section; None for none.
         fault: returns why a text cannot be used in the section, empty if it can; None if any can.
+        visibility: how the source renders it; full where a function decides.
+        needed: why it must be shown as it is, with all that is below it; empty if it need not.
     """
 
     path: SectionPath
@@ -97,6 +113,8 @@ class SectionDescriptor:
     overridable: bool = True
     summary: str | None = None
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
+    visibility: SectionVisibility = SectionVisibility.FULL
+    needed: str = ""
 
     def has_text(self, body: str) -> bool:
         """Return whether ``body`` says anything beside its placeholders."""
@@ -155,11 +173,13 @@ class TaskExampleDescriptor:
         path: the path of its section and its key.
         example: the source.
         overridable: whether the author allows overrides.
+        visibility: whether the source shows it: full or hidden.
     """
 
     path: SectionPath
     example: WorkedExample
     overridable: bool = True
+    visibility: SectionVisibility = SectionVisibility.FULL
 
     @functools.cached_property
     def content_hash(self) -> HexDigest:
@@ -305,6 +325,29 @@ class PromptDescriptor:
     def task_example(self, path: SectionPath) -> TaskExampleDescriptor | None:
         """Return the task example of the source at ``path``, or None."""
         return self._task_examples.get(path)
+
+    @property
+    def not_in_full(self) -> dict[SectionPath, SectionVisibility]:
+        """How the source shows the sections and task examples that it does not show in full."""
+        sections = [(section.path, section.visibility) for section in self.sections]
+        examples = [(example.path, example.visibility) for example in self.task_examples]
+        return {
+            path: visibility
+            for path, visibility in (*sections, *examples)
+            if visibility is not SectionVisibility.FULL
+        }
+
+    def subtree_hash(self, path: SectionPath) -> HexDigest:
+        """Return the SHA-256 over the sources of a section and of all that is below it."""
+        depth = len(path)
+        below = [section for section in self.sections if section.path[:depth] == path]
+        examples = [example for example in self.task_examples if example.path[:depth] == path]
+        return digest(
+            [
+                [[list(part.path), part.content_hash, part.summary] for part in below],
+                [[list(example.path), example.content_hash] for example in examples],
+            ]
+        )
 
     def container(self, path: SectionPath) -> ContainerDescriptor | None:
         """Return the section that holds task examples at ``path``, or None."""

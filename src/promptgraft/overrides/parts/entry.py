@@ -23,6 +23,7 @@ from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
     SectionPath,
+    SectionVisibility,
     ToolDescriptor,
 )
 from promptgraft.overrides.parts.examples import WorkedExample
@@ -39,6 +40,7 @@ class EffectiveParts:
         tools: all tools by name, as they are described to a model.
         examples: the task examples by key, for each section that holds some.
         fields: the fields of the answer by key, as they are described to a model.
+        visibility: how sections and task examples are shown, by path; full for those without.
     """
 
     bodies: dict[SectionPath, str] = attrs.field(factory=dict, hash=False)
@@ -46,6 +48,20 @@ class EffectiveParts:
     tools: dict[str, ToolDescriptor] = attrs.field(hash=False)
     examples: dict[SectionPath, dict[str, WorkedExample]] = attrs.field(hash=False)
     fields: dict[str, OutputFieldDescriptor] = attrs.field(hash=False)
+    visibility: dict[SectionPath, SectionVisibility] = attrs.field(factory=dict, hash=False)
+
+    def visibility_of(self, path: SectionPath) -> SectionVisibility:
+        """Return how a section or a task example is shown, whatever is above it."""
+        return self.visibility.get(path, SectionVisibility.FULL)
+
+    def hides(self, path: SectionPath) -> bool:
+        """Return whether a section or a task example is not shown, whatever is above it."""
+        return self.visibility.get(path) is SectionVisibility.HIDDEN
+
+    def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
+        """Return the task examples of a section that are shown while it is, by key."""
+        examples = self.examples[container].items()
+        return {key: example for key, example in examples if not self.hides((*container, key))}
 
     @classmethod
     def of_source(cls, descriptor: PromptDescriptor) -> EffectiveParts:
@@ -59,6 +75,7 @@ class EffectiveParts:
             tools={tool.name: tool for tool in descriptor.tools},
             examples=examples,
             fields={field.field: field for field in descriptor.output_fields},
+            visibility=descriptor.not_in_full,
         )
 
 
@@ -85,7 +102,7 @@ class SkipReason(StrEnum):
     NAME_TAKEN = "name taken by another field"
 
 
-class Source(Protocol):
+class SourcePart(Protocol):
     """The source of the part that an override replaces."""
 
     @property
@@ -171,8 +188,13 @@ class Entry(ABC):
         """Yield the names of the parts that overrides of the kind may replace."""
 
     @abstractmethod
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         """Return the source of the part that it replaces; None if the prompt has none."""
+
+    def needed(self, descriptor: PromptDescriptor) -> str:
+        """Return why it may not be replaced although its author allows that; empty if it may."""
+        del descriptor
+        return ""
 
     @classmethod
     def sources(cls, prompt: PromptLike) -> Iterator[Self]:

@@ -34,23 +34,27 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _RULE = re.compile(r"---[ \t]*")
 _ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
 _FROZEN = ".frozen"
+_HIDDEN = ".hidden"
 _IN_BRACES = re.compile(r"[ \t]*\{[ \t]*[#.][^{}]*\}(?=[ \t]*(?:#*[ \t]*)(?:\n|\Z))")
 # A line that would be a heading, or underline one, without the backslashes before it.
 _ESCAPED = re.compile(
     r"^(?P<indent> {0,3})\\(?P<rest>\\*(?:#{1,6}(?:[ \t].*)?|=+[ \t]*|-+[ \t]*))$", re.MULTILINE
 )
 _INDENT = re.compile(r"\A *")
+# The end of a heading, before the `#`s that may close it.
+_CLOSING = re.compile(r"(?:(?<=[^#])[ \t]+#+)?[ \t]*\Z")
 _PROBE = "\n\n# probe"
 
 
 @attrs.frozen(kw_only=True)
-class Block:
+class OutlineBlock:
     """A section of the file.
 
     Attributes:
         path: the keys of the headings above it, and its own.
         level: 1 for ``#``, and so on; 0 for the text before the first heading.
         frozen: whether overrides of its text are forbidden.
+        hidden: whether it is not shown unless an override shows it.
         line: the line of the heading; ``body_line`` without one.
         body_line: the line in which the text begins.
         heading: the heading as written, without the last line break.
@@ -61,6 +65,7 @@ class Block:
     title: str = ""
     level: int = 0
     frozen: bool = False
+    hidden: bool = False
     line: int
     body_line: int
     heading: str = ""
@@ -101,7 +106,7 @@ class Outline:
     opening: str
     front: str | None
     closing: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[OutlineBlock, ...]
 
     @property
     def text(self) -> str:
@@ -147,17 +152,17 @@ def _front_matter_end(lines: Sequence[str]) -> int | None:
     return None if closing is None else closing + 1
 
 
-def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
+def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[OutlineBlock]:
     """Yield the text before the first heading, which may be blank, and each section."""
     headings = list(find_headings("".join(lines[start:])))
     begins = [*(start + heading.start for heading in headings), len(lines)]
     raw = "".join(lines[start : begins[0]])
     line = start + 1 + _breaks_before(raw)
-    yield Block(path=(INTRO,), line=line, body_line=line, raw=raw)
+    yield OutlineBlock(path=(INTRO,), line=line, body_line=line, raw=raw)
     open_keys: list[tuple[int, str]] = []
     for number, heading in enumerate(headings, start=1):
         begin, following = begins[number - 1 : number + 1]
-        title, key, frozen = _titled(heading.title, number, begin + 1, note)
+        title, key, marks = _titled(heading.title, number, begin + 1, note)
         while open_keys and open_keys[-1][0] >= heading.level:
             open_keys.pop()
         open_keys.append((heading.level, key))
@@ -165,11 +170,12 @@ def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
         written = "".join(lines[begin:end]).rstrip("\r\n")
         # Cut as text, so that heading and rest together are the lines to the last byte.
         raw = "".join(lines[begin:following]).removeprefix(written)
-        yield Block(
+        yield OutlineBlock(
             path=tuple(key for _, key in open_keys),
             title=title,
             level=heading.level,
-            frozen=frozen,
+            frozen=_FROZEN in marks,
+            hidden=_HIDDEN in marks,
             line=begin + 1,
             body_line=end + _breaks_before(raw),
             heading=written,
@@ -181,8 +187,8 @@ def _breaks_before(raw: str) -> int:
     return len(BREAK.findall(raw[: len(raw) - len(raw.lstrip("\r\n"))]))
 
 
-def _titled(written: str, number: int, line: int, note: Note) -> tuple[str, str, bool]:
-    """Return the title, the key, and whether the section is frozen.
+def _titled(written: str, number: int, line: int, note: Note) -> tuple[str, str, set[str]]:
+    """Return the title, the key, and the marks, such as ``.frozen``.
 
     ``number`` is that of the heading; it makes the key of a title without letters and digits.
     """
@@ -192,22 +198,34 @@ def _titled(written: str, number: int, line: int, note: Note) -> tuple[str, str,
         note(line, f"a heading of {count} lines; {mend}")
     attributes = _ATTRIBUTES.fullmatch(written)
     title = attributes["title"].rstrip() if attributes else written.strip()
-    key, frozen = "", False
+    key, marks = "", set[str]()
     for attribute in attributes["attributes"].split() if attributes else ():
         if attribute.startswith("#"):
             key = attribute[1:]
-        elif attribute == _FROZEN:
-            frozen = True
+        elif attribute in (_FROZEN, _HIDDEN):
+            marks.add(attribute)
         else:
-            meant = did_you_mean(attribute, [_FROZEN]) or "; expected `{#key .frozen}`"
+            meant = did_you_mean(attribute, [_FROZEN, _HIDDEN]) or "; expected `{#key .frozen}`"
             note(line, f"unknown attribute {shown(attribute)}{meant}")
     key = key or slug_of(title) or f"section-{number}"
     try:
-        return title, check_section_key(key), frozen
+        return title, check_section_key(key), marks
     except InvalidIdentifierError as error:
         note(line, str(error))
     # A stand-in, unique in the file, so that further faults can be found.
-    return title, f"line-{line}", frozen
+    return title, f"line-{line}", marks
+
+
+def with_hidden(heading: str, *, hidden: bool) -> str:
+    """Return a heading as written, with the mark of hidden sections, or without it."""
+    first = BREAK.split(heading)[0]
+    braces = _IN_BRACES.search(first)
+    marks = braces[0].strip(" \t{}").split() if braces else []
+    marks = [mark for mark in marks if mark != _HIDDEN] + [_HIDDEN] * hidden
+    written = f" {{{' '.join(marks)}}}" if marks else ""
+    if braces is None:
+        return _CLOSING.sub(rf"{written}\g<0>", first, count=1) + heading[len(first) :]
+    return first[: braces.start()] + written + heading[braces.end() :]
 
 
 def slug_of(title: str) -> str:
@@ -241,9 +259,9 @@ def _is_latin(letter: str) -> bool:
     return "LATIN" in unicodedata.name(letter, "")
 
 
-def _deduplicated(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
+def _deduplicated(blocks: Sequence[OutlineBlock], note: Note) -> Iterator[OutlineBlock]:
     """Yield the blocks with unique paths; a path that is taken is noted as a fault."""
-    first: dict[SectionPath, Block] = {}
+    first: dict[SectionPath, OutlineBlock] = {}
     for block in blocks:
         twin = first.setdefault(block.path, block)
         if twin is block:

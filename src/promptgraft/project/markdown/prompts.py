@@ -18,8 +18,9 @@ from promptgraft.overrides.parts.body import BodySyntax, Piece, Slot, write_body
 from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
     SectionPath,
+    SectionVisibility,
     section_part,
-    show_path,
+    task_example_part,
     tool_part,
 )
 from promptgraft.overrides.parts.entry import EffectiveParts
@@ -39,17 +40,20 @@ from promptgraft.project.markdown.naming import nested_name
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
+    OutlineBlock,
     escaped,
     slug_of,
     stays_open,
     with_breaks,
+    with_hidden,
 )
 from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import Source
+from promptgraft.prompt.syntax import SectionSource
 from promptgraft.prompt.template import Prompt, PromptTemplate
 
+_EMPTIED = re.compile(rf"\A#+ \{{#{INTRO}\}}")
 _TRIMS = re.compile(r"\A\{[{%]-|-[}%]\}\Z")
 
 
@@ -175,14 +179,20 @@ def _with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
     for path, example in examples.items():
         frozen: dict[str, Json] = {} if example.overridable else {"frozen": True}
         now = parts.examples[path[:-1]].get(path[-1])
-        after = {**_example(path[-1], now), **frozen} if now else None
-        items.append(({**_example(path[-1], example.example), **frozen}, after))
+        hidden = _if_hidden(parts.hides(path))
+        after = {**_example(path[-1], now), **frozen, **hidden} if now else None
+        was_hidden = _if_hidden(example.visibility is SectionVisibility.HIDDEN)
+        items.append(({**_example(path[-1], example.example), **frozen, **was_hidden}, after))
     added: list[Json] = [
         {name: value for name, value in _example(key, example).items() if value != []}
         for key, example in parts.examples[attached.section].items()
         if (*attached.section, key) not in examples
     ]
     return with_items(attached.text, (EXAMPLES,), items, added)
+
+
+def _if_hidden(is_hidden: bool) -> dict[str, Json]:
+    return {"hidden": True} if is_hidden else {}
 
 
 def _example(key: str, example: WorkedExample) -> dict[str, Json]:
@@ -221,17 +231,19 @@ def _meanings(
         body, source = parts.bodies.get(path), section.source
         pieces = source.pieces if body is None else source.parse(body)
         meaning = tuple(_meaning(within(pieces), source))
-        yield section_part(path), (section.title, section.overridable, meaning)
+        visibility = parts.visibility_of(path)
+        yield section_part(path), (section.title, section.overridable, visibility, meaning)
     for tool in descriptor.tools:
         yield tool_part(tool.name), (parts.tools[tool.name], tool.overridable)
     for container, examples in parts.examples.items():
         for key, example in examples.items():
-            yield f"task example {show_path((*container, key))}", example
+            hidden = parts.hides((*container, key))
+            yield task_example_part((*container, key)), (example, hidden)
     for name, field in parts.fields.items():
         yield f"output field {name}", field
 
 
-def _meaning(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
+def _meaning(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
     """Yield text and slots; opaque slots by their source, as their names depend on the order."""
     for piece in pieces:
         if isinstance(piece, Slot) and piece.name in source.opaque:
@@ -253,10 +265,11 @@ def with_sections(loaded: Loaded, fresh: PromptOverride, front: str | None) -> s
         ConfigError: a body cannot be written in the file.
     """
     new = dict(_new_texts(loaded, fresh))
+    hidden = dict(_newly_hidden(loaded, fresh))
     blocks = loaded.outline.blocks
     written = {block.path for block in blocks}
     missing = [section for section in loaded.template.sections if (section.key,) not in written]
-    if not any((section.key,) in new for section in missing):
+    if not any((section.key,) in {*new, *hidden} for section in missing):
         missing = []
     rewritten = list(blocks)
     for at, block in enumerate(blocks):
@@ -264,10 +277,35 @@ def with_sections(loaded: Loaded, fresh: PromptOverride, front: str | None) -> s
             is_last = at == len(blocks) - 1 and not missing
             raw = _raw(loaded, at, new[block.path], is_last=is_last)
             rewritten[at] = attrs.evolve(block, raw=raw)
+        if block.path in hidden:
+            rewritten[at] = _with_mark(loaded, rewritten[at], hidden=hidden[block.path])
     text = attrs.evolve(loaded.outline, front=front, blocks=tuple(rewritten)).text
     for section in missing:
-        text = _appended(text, section, new.get((section.key,), ""))
+        path = (section.key,)
+        text = _appended(text, section, new.get(path, ""), hidden=hidden.get(path, False))
     return text
+
+
+def _newly_hidden(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[SectionPath, bool]]:
+    """Yield the sections that an override hides or shows, and whether it hides them."""
+    descriptor = loaded.template.descriptor
+    for path, entry in fresh.visibilities.items():
+        section = descriptor.section(path)
+        if section is not None and section.visibility is not entry.visibility:
+            yield path, entry.visibility is SectionVisibility.HIDDEN
+
+
+def _with_mark(loaded: Loaded, block: OutlineBlock, *, hidden: bool) -> OutlineBlock:
+    """Return a block whose heading says whether it is hidden; the text before it all gets one."""
+    if block.heading:
+        return attrs.evolve(block, heading=with_hidden(block.heading, hidden=hidden))
+    raw, count = _EMPTIED.subn(lambda heading: with_hidden(heading[0], hidden=hidden), block.raw)
+    if count:
+        return attrs.evolve(block, raw=raw)
+    following = [each for each in loaded.outline.blocks if each is not block and each.level]
+    level = following[0].level if following else 1
+    heading = with_hidden(f"{'#' * level} {{#{INTRO}}}", hidden=hidden)
+    return attrs.evolve(block, raw=with_breaks(f"{heading}\n\n", loaded.outline.text) + block.raw)
 
 
 def _new_texts(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[SectionPath, str]]:
@@ -323,10 +361,11 @@ def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
     return lead + with_breaks(text + gap, file) + tail
 
 
-def _appended(text: str, section: MarkdownSection, body: str) -> str:
+def _appended(text: str, section: MarkdownSection, body: str, *, hidden: bool) -> str:
     """Append a heading for a section that so far exists only because of a file beside it."""
     key = "" if section.title and slug_of(section.title) == section.key else f"#{section.key}"
-    attributes = " ".join(filter(None, (key, "" if section.overridable else ".frozen")))
+    marks = "" if section.overridable else ".frozen", ".hidden" if hidden else ""
+    attributes = " ".join(filter(None, (key, *marks)))
     title = " ".join(filter(None, ("#", section.title, f"{{{attributes}}}" if attributes else "")))
     content = text.rstrip("\r\n")
     gap = "\n\n" if content.removeprefix("\ufeff") else ""
@@ -334,7 +373,7 @@ def _appended(text: str, section: MarkdownSection, body: str) -> str:
     return content + with_breaks(end, text)
 
 
-def _template_text(pieces: Sequence[Piece], source: Source) -> str:
+def _template_text(pieces: Sequence[Piece], source: SectionSource) -> str:
     """Return the template source of a body that is split into text and slots."""
     if source.syntax is BodySyntax.PLAIN:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
@@ -356,7 +395,7 @@ def _dollar(piece: Piece, following: Piece) -> str:
     return f"${{{piece.name}}}" if glued else f"${piece.name}"
 
 
-def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
+def _tagged(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
     """Yield text, and slots as Jinja source together with the definitions before them."""
     slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
     # Blocks between which nothing moved keep their source, with comments and definitions.

@@ -8,17 +8,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from promptgraft.adapters.calling.access import is_every_address, is_loopback
 from promptgraft.cli import options
 from promptgraft.cli.exits import handling_signals
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import temporary_folder
+from promptgraft.service.commands.door import Door, door_options
 from promptgraft.service.commands.options import (
     EXTRA,
     jobs_option,
@@ -30,39 +29,28 @@ from promptgraft.service.commands.options import (
     webhooks_option,
 )
 
+if TYPE_CHECKING:
+    from promptgraft.service.server.tokens import TokenStore
+
 _SECONDS_FOR_WORKERS = 35
 """How long workers may take to pause their jobs; longer than they allow a job for that."""
 
 
 @options.command("serve", "serve --demo", "serve --jobs sqlite:///jobs.db --workers 2")
-@click.option("--host", default="127.0.0.1", help="The address to listen on.")
-@click.option(
-    "--port", type=options.at_least(0), default="8400", help="The port; 0 for any free port."
-)
 @click.option(
     "--workers", type=options.at_least(0), default="0", help="Workers to run with the server."
 )
 @click.option("--demo", is_flag=True, help="Show jobs that improve an example prompt, offline.")
-@click.option(
-    "--behind-proxy",
-    metavar="HOST",
-    help="The host name of a TLS proxy that forwards requests to this server.",
-)
-@click.option("--certificate", metavar="FILE", help="A certificate for TLS, with its chain.")
-@click.option("--key", metavar="FILE", help="The private key of the certificate.")
+@door_options
 @webhooks_option
 @log_option
 @projects_option
 @jobs_option
 def serve_command(
     *,
-    host: str,
-    port: int,
+    door: Door,
     workers: int,
     demo: bool,
-    behind_proxy: str | None,
-    certificate: str | None,
-    key: str | None,
     webhooks: str | None,
     log: Literal["text", "json"],
     projects: tuple[str, ...],
@@ -73,7 +61,6 @@ def serve_command(
     On a loopback address it prints a link that signs one browser in. Any other address needs
     tokens (`promptgraft tokens create`), and TLS here or in a proxy.
     """
-    _check_safe(host, behind_proxy=behind_proxy, certificate=certificate, key=key)
     with ExitStack() as stack:
         is_asked_to_end = stack.enter_context(_ended_in_order())
         if demo:
@@ -86,29 +73,34 @@ def serve_command(
             for changes in _DEMO_JOBS:
                 manager.create("demo", None, changes)
         try:
-            from promptgraft.service.server import Access, TokenStore, make_app
-            from promptgraft.service.server.app import bound, serve
+            from promptgraft.service.server import app as served
         except ModuleNotFoundError as error:
             raise ConfigError(f"serving needs {error.name}; {EXTRA}") from None
-        socket = stack.enter_context(bound(host, port))
-        bound_port = socket.getsockname()[1]
-        secure = bool(certificate)
-        names = [behind_proxy] if behind_proxy else host_names(host, bound_port, secure=secure)
-        access = Access(TokenStore(manager.database), hosts=names)
+        socket = stack.enter_context(served.bound(door.host, door.port))
+        port = socket.getsockname()[1]
+        access = served.make_access(
+            manager.database,
+            hosts=[*door.names(port), *door.known_as],
+            limits=door.limits,
+            proxy_from=door.proxy_from,
+            user_header=door.user_header or "",
+            user_scopes=door.user_scopes,
+            is_secure=door.is_secure,
+        )
         # Readable by this user only; what is in it can be written again from the database.
         mirrors = stack.enter_context(temporary_folder())
         stack.enter_context(_workers(workers, manager.database.secret_url, projects, log))
-        scheme = "https" if secure or behind_proxy else "http"
-        if is_loopback(host) and not behind_proxy:
-            echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
+        if door.is_local:
+            echo(f"open {door.address(port)}/login?code={access.new_code()}")
         else:
-            echo(f"serving {scheme}://{names[0]}")
+            echo(f"serving {door.address(port)}")
         # The link must appear before the server blocks, also in a pipe.
         sys.stdout.flush()
-        app = make_app(manager, access=access, mirrors=mirrors)
+        app = served.make_app(manager, access=access, mirrors=mirrors, base_path=door.base_path)
+        files = {"certificate": door.certificate, "key": door.key}
         # uvicorn installs handlers of its own, which know nothing of a signal before them.
         if not is_asked_to_end():
-            serve(app, socket, certificate=certificate, key=key)
+            served.serve(served.server_settings(app, access.limits, **files), socket)
 
 
 def _logged(form: Literal["text", "json"]) -> AbstractContextManager[None]:
@@ -134,34 +126,6 @@ def _ended_in_order() -> Iterator[Callable[[], bool]]:
 
     with handling_signals(end):
         yield lambda: bool(ended_children)
-
-
-def _check_safe(
-    host: str, *, behind_proxy: str | None, certificate: str | None, key: str | None
-) -> None:
-    if (certificate is None) != (key is None):
-        raise ConfigError("--certificate and --key: give both, or none")
-    for name, file in (("--certificate", certificate), ("--key", key)):
-        if file is not None and not Path(file).is_file():
-            raise ConfigError(f"{name}: there is no file {file}")
-    if not (is_loopback(host) or behind_proxy or certificate):
-        raise ConfigError(
-            f"--host {host}: others could read tokens on the way; give --certificate and --key, or "
-            "--behind-proxy with the name that the proxy serves"
-        )
-    if is_every_address(host) and not behind_proxy:
-        raise ConfigError(
-            f"--host {host}: this is every address of the machine, and browsers ask for a name; "
-            "give that name as --host, or --behind-proxy with the name that the proxy serves"
-        )
-
-
-def host_names(host: str, port: int, *, secure: bool) -> list[str]:
-    """Return the ``Host`` headers of requests to this server, the usual one first."""
-    bare = f"[{host}]" if ":" in host else host
-    names = [f"{bare}:{port}", f"localhost:{port}"]
-    # Browsers leave out the default port.
-    return [*names, bare, "localhost"] if port == (443 if secure else 80) else names
 
 
 _DEMO_JOBS: Sequence[Mapping[str, object]] = (
@@ -218,6 +182,15 @@ def tokens_command() -> None:
     """Create, list and revoke the tokens of a server."""
 
 
+@contextmanager
+def _opened_tokens(url: str | None) -> Iterator[TokenStore]:
+    """Yield the tokens in a database."""
+    with managed(url) as manager:
+        from promptgraft.service.server import tokens  # needs the extra `server`
+
+        yield tokens.TokenStore(manager.database)
+
+
 @tokens_command.command("create", epilog=options.examples("tokens create ci --scope read"))
 @click.argument("name")
 @click.option(
@@ -225,7 +198,7 @@ def tokens_command() -> None:
     "scopes",
     multiple=True,
     required=True,
-    help="read, submit, promote or admin; may be repeated.",
+    help="read, submit, approve or admin; may be repeated.",
 )
 @click.option(
     "--for",
@@ -239,11 +212,30 @@ def create_command(
     name: str, *, scopes: tuple[str, ...], only: tuple[str, ...], url: str | None
 ) -> None:
     """Create a token and print it; it is never shown again."""
-    with managed(url) as manager:
-        from promptgraft.service.server.access import TokenStore
-
-        token = TokenStore(manager.database).create(name, scopes, only)
+    with _opened_tokens(url) as tokens:
+        token = tokens.create(name, scopes, only)
     echo(token)
+
+
+@tokens_command.command(
+    "link", epilog=options.examples("tokens link ana --server https://jobs.example.org")
+)
+@click.argument("name")
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="PROMPTGRAFT_SERVER",
+    default="",
+    help="The address of the server; by default the variable PROMPTGRAFT_SERVER. Without it, the "
+    "part of the link that follows the address is printed.",
+)
+@click.option("--hours", type=options.at_least(1), default="1", help="How long the link is valid.")
+@jobs_option
+def link_command(name: str, *, server: str, hours: int, url: str | None) -> None:
+    """Print a link that signs one browser in, once, with the token NAME."""
+    with _opened_tokens(url) as tokens:
+        code = tokens.new_link(name, seconds=hours * 3600.0)
+    echo(f"{server.rstrip('/')}/login?link={code}")
 
 
 @tokens_command.command("list", epilog=options.examples("tokens list --json"))
@@ -251,17 +243,15 @@ def create_command(
 @options.json_option
 def list_command(*, url: str | None, as_json: bool) -> None:
     """List tokens by name, with their scopes and projects."""
-    with managed(url) as manager:
-        from promptgraft.service.server.access import TokenStore
-
-        tokens = TokenStore(manager.database).list()
+    with _opened_tokens(url) as tokens:
+        callers = tokens.list()
     rows = [
         (
             token.name,
             ", ".join(sorted(token.scopes)),
             ", ".join(sorted(token.projects or ())) or "all",
         )
-        for token in tokens
+        for token in callers
     ]
     if as_json:
         names = ("name", "scopes", "projects")
@@ -275,11 +265,9 @@ def list_command(*, url: str | None, as_json: bool) -> None:
 @click.argument("name")
 @jobs_option
 def revoke_command(name: str, *, url: str | None) -> None:
-    """Revoke a token, effective immediately."""
-    with managed(url) as manager:
-        from promptgraft.service.server.access import TokenStore
-
-        TokenStore(manager.database).revoke(name)
+    """Revoke a token and end its sessions, effective immediately."""
+    with _opened_tokens(url) as tokens:
+        tokens.revoke(name)
     echo(f"revoked the token of {name}")
 
 

@@ -35,6 +35,11 @@ from promptgraft.service.database.connecting import (
     url_of,
 )
 from promptgraft.service.database.faults import BUSY, GIVEN_UP, has_code, lasting_of, mend, reason
+from promptgraft.service.database.migrations import (
+    lock_schema,
+    migration_steps,
+    unlock_schema,
+)
 from promptgraft.service.database.tables import SCHEMA_VERSION, Tables
 
 T = TypeVar("T")
@@ -176,6 +181,77 @@ class Database:
         statements.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
         return ";\n\n".join(statements) + ";\n"
 
+    def vacuum(self) -> None:
+        """Give the room of deleted rows back to the disk, or to new rows; this may take long.
+
+        Raises:
+            DatabaseError: the database cannot be reached, or refuses.
+        """
+        self._open()
+        names = [table.name for table in self.tables.metadata.sorted_tables]
+        statements = {
+            # A log that has grown with the deletions stays as long as it was otherwise.
+            "sqlite": ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"],
+            "postgresql": [f"VACUUM (ANALYZE) {', '.join(names)}"],
+            "mysql": [f"OPTIMIZE TABLE {', '.join(names)}"],
+        }[self.dialect]
+        # None of them may run in a transaction. SQLite's driver begins none by itself here.
+        options = {} if self.dialect == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+        with self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(begins=False, **options)
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    def pending_migration(self) -> list[str]:
+        """Return the SQL that :meth:`migrate` would execute; empty if the tables are current.
+
+        Raises:
+            DatabaseError: the database cannot be reached, or has no tables of promptgraft.
+        """
+        with self._translated(), self._engine.connect() as connection:
+            names = {"prefix": self.prefix, "dialect": self.dialect}
+            return list(migration_steps(connection, self._existing(connection), **names))
+
+    def migrate(self) -> None:
+        """Change tables of an earlier version to those of this one; nothing if they are current.
+
+        No other process may use them meanwhile. If it is interrupted, it is continued when it is
+        called again.
+
+        Raises:
+            DatabaseError: the database cannot be reached, has no tables of promptgraft, or refuses
+                a statement.
+        """
+        with self._translated(), self._engine.connect() as connection:
+            self._existing(connection)
+        self._migrated()
+
+    def _existing(self, connection: Connection) -> int:
+        version = self._version(connection)
+        if version is None:
+            raise DatabaseError(
+                f"database {self.name}: there is no table `{self.tables.schema.name}`, so there is "
+                "nothing to migrate; the first command that uses the database makes the tables",
+                Lasting.PERMANENT,
+            )
+        return version
+
+    def _migrated(self) -> int:
+        names = {"prefix": self.prefix, "dialect": self.dialect}
+
+        def migrate(connection: Connection) -> int:
+            lock_schema(connection, **names)
+            # Under the lock: another process may have migrated them meanwhile.
+            try:
+                version = self._existing(connection)
+                for statement in migration_steps(connection, version, **names):
+                    connection.exec_driver_sql(statement)
+                return self._existing(connection)
+            finally:
+                unlock_schema(connection, **names)
+
+        return self._written(migrate, durable=True)
+
     def _open(self) -> None:
         with self._opening:
             if self._opened:
@@ -184,10 +260,18 @@ class Database:
                 version = self._version(connection)
             if version is None:
                 version = self._made()
+            # Whoever opens a file has it on this machine; a server may have workers elsewhere.
+            if version < SCHEMA_VERSION and self._create and self.dialect == "sqlite":
+                version = self._migrated()
             if version != SCHEMA_VERSION:
+                mend = (
+                    "stop its servers and workers, and run `promptgraft jobs migrate`"
+                    if version < SCHEMA_VERSION
+                    else "use the promptgraft that made them, or another prefix"
+                )
                 raise DatabaseError(
                     f"database {self.name}: expected tables of version {SCHEMA_VERSION}, found "
-                    f"version {version}; use the promptgraft that made them, or another prefix",
+                    f"version {version}; {mend}",
                     Lasting.PERMANENT,
                 )
             self._opened = True
@@ -258,6 +342,8 @@ class Database:
 
     def _begin(self, connection: Connection) -> None:
         options = connection.get_execution_options()
+        if not options.get("begins", True):
+            return
         durable, writes = options.get("durable", True), options.get("writes", False)
         if self.dialect == "sqlite" and not writes:
             connection.exec_driver_sql("BEGIN")

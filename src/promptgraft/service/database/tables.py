@@ -21,7 +21,8 @@ from sqlalchemy.schema import SchemaItem
 
 # Every index is a constraint, because every database creates those together with the table.
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version of the tables below; every change of them needs a new one, and a migration to it."""
 
 _DIGEST = 64
 _ADDRESS = ("ns", "prompt_key", "tag")
@@ -60,6 +61,9 @@ class Tables:
         answers: the lines of each job's journal, by position.
         events: the lines of each job's events, by a number that only grows.
         tokens: tokens of a server, by their SHA-256.
+        sessions: browsers that have signed in, by the SHA-256 of their cookie.
+        links: links that sign in once, by the SHA-256 of their code.
+        workers: workers that run, or did so lately.
         outbox: deliveries to webhooks; they outlive their jobs.
     """
 
@@ -72,6 +76,9 @@ class Tables:
     answers: Table
     events: Table
     tokens: Table
+    sessions: Table
+    links: Table
+    workers: Table
     outbox: Table
 
     @classmethod
@@ -109,14 +116,7 @@ class Tables:
                 "schema", Column("version", Integer, primary_key=True), _named("hooks", 1_000)
             ),
             tags=tags,
-            revisions=table(
-                "revisions",
-                *_address(),
-                Column("number", Integer, primary_key=True, autoincrement=False),
-                Column("id", _name(_DIGEST), nullable=False),
-                Column("document", _document(), nullable=False),
-                ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
-            ),
+            revisions=table("revisions", *_revision(tags)),
             jobs=jobs,
             attempts=of_job("attempts", "number", *_attempt()),
             answers=of_job(
@@ -133,8 +133,21 @@ class Tables:
                 Column("line", _document(), nullable=False),
             ),
             tokens=table("tokens", *_token(), UniqueConstraint("name")),
+            sessions=table("sessions", *_session()),
+            links=table("links", *_link()),
+            workers=table("workers", *_worker()),
             outbox=table("outbox", *_outbox()),
         )
+
+
+def _revision(tags: Table) -> list[SchemaItem]:
+    return [
+        *_address(),
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        Column("id", _name(_DIGEST), nullable=False),
+        Column("document", _document(), nullable=False),
+        ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
+    ]
 
 
 def _attempt() -> list[SchemaItem]:
@@ -157,6 +170,38 @@ def _token() -> list[SchemaItem]:
         _named("scopes", 200),
         Column("projects", _document(), nullable=False),
         Column("created", Double, nullable=False),
+    ]
+
+
+def _session() -> list[SchemaItem]:
+    return [
+        Column("digest", _name(_DIGEST), primary_key=True),
+        # The SHA-256 of the token that has signed in; empty for a browser on this machine.
+        _named("token", _DIGEST),
+        _named("browser", 200),
+        Column("created", Double, nullable=False),
+        Column("seen", Double, nullable=False),
+        UniqueConstraint("token", "digest"),
+    ]
+
+
+def _link() -> list[SchemaItem]:
+    return [
+        Column("digest", _name(_DIGEST), primary_key=True),
+        _named("token", _DIGEST),
+        Column("ends", Double, nullable=False),
+    ]
+
+
+def _worker() -> list[SchemaItem]:
+    return [
+        Column("name", _name(200), primary_key=True),
+        _named("version", 40),
+        Column("processes", Integer, nullable=False),
+        Column("projects", _document(), nullable=False),
+        Column("avoids", _document(), nullable=False),
+        Column("started", Double, nullable=False),
+        Column("seen", Double, nullable=False),
     ]
 
 
@@ -214,6 +259,10 @@ def _job() -> list[SchemaItem]:
         Column("status", _document(), nullable=False, default=b"{}"),
         Column("config", _document()),
         Column("result", _document()),
+        # What its latest finished attempt knows of the whole run, for metrics.
+        Column("calls", Integer, nullable=False, default=0),
+        Column("retries", Integer, nullable=False, default=0),
+        Column("milliseconds", BigInteger, nullable=False, default=0),
         UniqueConstraint("id"),
         UniqueConstraint("project", "key"),
         UniqueConstraint("state", "number"),

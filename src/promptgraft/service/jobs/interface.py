@@ -159,7 +159,11 @@ class Jobs(ABC):
     def events(
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:
-        """Return events of a job after a number, each as number, event and line."""
+        """Return events of a job after a number, each as number, event and line.
+
+        In place of a damaged event comes :class:`Unknown` with a line of the event ``damaged``,
+        whose ``fault`` says what is wrong.
+        """
 
     @abstractmethod
     def result(self, job: str) -> dict[str, Json] | None:

@@ -17,6 +17,7 @@ from promptgraft.project.running import Changes as RunChanges
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.service.database import Database, SqlPromptOverridesStore
 from promptgraft.service.jobs.interface import Changes
 from promptgraft.service.jobs.types import JOB_CHANGES, Job, JobChanges
 
@@ -133,6 +134,16 @@ def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
         return prepared(project, name, changes).plan()
 
 
+def in_database(project: Project, database: Database) -> Project:
+    """Return a project with its winners in the database of its jobs, unless its file names a place.
+
+    The folder of a project is that of one machine; server and workers may be on several.
+    """
+    if project.default_store is not None or project.names_store:
+        return project
+    return project.storing_in(SqlPromptOverridesStore(database))
+
+
 def submitted_digest(project: Project, name: str) -> str:
     """Return the SHA-256 of everything that a job depends on: settings, prompt and cases."""
     descriptor = project.prompt(name).prompt.descriptor
@@ -168,15 +179,7 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
     tuned = project.tuned(
         {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
     )
-    run_changes = RunChanges(
-        tag=changes.tag or None,
-        seed=changes.seed,
-        budget=changes.budget,
-        max_cost=changes.max_cost,
-        max_tokens=changes.max_tokens,
-        timeout=changes.timeout,
-    )
-    job = run_changes.applied(tuned.job(name))
+    job = run_changes_of(changes).applied(tuned.job(name))
     context, config = job.context, job.config
     stoppers = [*config.limits.stoppers, *_stoppers(changes)]
     config = attrs.evolve(
@@ -189,6 +192,18 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
         context = attrs.evolve(context, adapter=model, reflection_adapter=model)
     changed = OptimizationJob(job.subject, context, config)
     return changed.dry() if changes.dry_run else changed
+
+
+def run_changes_of(changes: JobChanges) -> RunChanges:
+    """Return the changes of a job that every run may have, as its ``config.json`` records them."""
+    return RunChanges(
+        tag=changes.tag or None,
+        seed=changes.seed,
+        budget=changes.budget,
+        max_cost=changes.max_cost,
+        max_tokens=changes.max_tokens,
+        timeout=changes.timeout,
+    )
 
 
 def _stoppers(changes: JobChanges) -> list[Stopper]:

@@ -19,7 +19,7 @@ from promptgraft.search.notices import Event, RunProgress
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.lines import (
     OF_THE_RUN,
-    Line,
+    JobLine,
     LineKind,
     encoded_plain,
     spent_for_today,
@@ -117,13 +117,24 @@ class Heartbeat:
 def run_events(
     database: Database, number: int, kinds: Sequence[LineKind] = OF_THE_RUN
 ) -> Iterator[tuple[int, Event, bytes]]:
-    """Yield the events of a job's run with their numbers and lines, without retracted ones."""
+    """Yield the events of a job's run with their numbers and lines, without retracted ones.
+
+    Raises:
+        DataFormatError: an event is damaged.
+    """
+    for at, line in run_lines(database, number, kinds):
+        yield at, decoded(line, f"job {number}, event {at}"), line
+
+
+def run_lines(
+    database: Database, number: int, kinds: Sequence[LineKind] = OF_THE_RUN
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers and lines of the events of a job's run, without retracted ones."""
     rows, after = JobRows(database), 0
     while True:
         with database.reading() as connection:
             page = rows.events(connection, number, after=after, limit=_PAGE, kinds=kinds)
-        for at, line in page:
-            yield at, decoded(line, f"job {number}, event {at}"), line
+        yield from page
         if len(page) < _PAGE:
             return
         after = page[-1][0]
@@ -211,7 +222,7 @@ class JobEvents:
 
     def _write(self, line: Event) -> None:
         """Write a line, unless a replay repeats one that is recorded."""
-        new, start = [Line(_kind(line), encoded(line).encode())], 0
+        new, start = [JobLine(_kind(line), encoded(line).encode())], 0
         if self._is_replay and self._next is None:
             self._next = next(self._recorded, None)
             self._is_replay = self._next is not None
@@ -225,7 +236,7 @@ class JobEvents:
             self._is_replay = False
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             marker = encoded_plain({"event": "rewound", "time": now, "from": line.number})
-            new.insert(0, Line(LineKind.REWOUND, marker))
+            new.insert(0, JobLine(LineKind.REWOUND, marker))
 
         def append(connection: Connection) -> str:
             number = self._claim.job.number

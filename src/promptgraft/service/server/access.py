@@ -1,185 +1,99 @@
-"""Access control: tokens with scopes, one-time login codes, host checks and rate limits."""
+"""Access control: who sends a request, from where, and how often."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
+import ipaddress
 import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from urllib.parse import urlsplit
 
 import attrs
-from sqlalchemy import Connection, Row, delete, insert, select
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
-from promptgraft.overrides.parts.validation import check_key
-from promptgraft.service.database import Database
-from promptgraft.service.server.problems import Problem
+from promptgraft.ground.text import visible_line
+from promptgraft.service.server.limits import Buckets, Limits
+from promptgraft.service.server.problems import ApiProblem
+from promptgraft.service.server.sessions import SessionStore
+from promptgraft.service.server.tokens import ApiCaller, Scope, TokenStore, secret_digest
 
 COOKIE = "promptgraft_session"
-REQUESTS_A_SECOND = 20.0
-MOST_AT_ONCE = 40
-STREAMS_A_TOKEN = 10
-STREAMS_IN_ALL = 200
-_MOST_BUCKETS = 10_000
+_MOST_NAME_CHARS = 64
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Scope(StrEnum):
-    """Permission of a token; no scope includes another."""
-
-    READ = "read"
-    """Read jobs, events, results and stores."""
-    SUBMIT = "submit"
-    """Submit, change, pause, resume, cancel, fork and delete jobs."""
-    PROMOTE = "promote"
-    """Promote winners to other tags, and roll tags back."""
-    ADMIN = "admin"
-    """Read metrics."""
+def _networks(given: Iterable[str]) -> tuple[Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(address) for address in given)
+    except ValueError as error:
+        raise ConfigError(
+            f"--proxy-from: expected an address or a network such as 10.0.0.0/8: {error}"
+        ) from None
 
 
 @attrs.frozen(kw_only=True)
-class Caller:
-    """The token, or the browser session, that a request comes from.
+class Proxy:
+    """A proxy in front of the server, and what is believed of its requests.
 
     Attributes:
-        name: name of the token; ``local`` for a browser on this machine.
-        scopes: its permissions.
-        projects: the projects that it can see; None for all.
+        addresses: addresses or networks that its requests come from; nothing is believed of others.
+        user_header: the header in which it names the user that it has authenticated; empty: none.
+        scopes: scopes of users without a token of their own name; with none they are refused.
+
+    Raises:
+        ConfigError: an address is invalid, or a header is believed from anybody.
     """
 
-    name: str
-    scopes: frozenset[Scope]
-    projects: frozenset[str] | None = None
+    addresses: tuple[Network, ...] = attrs.field(default=(), converter=_networks)
+    user_header: str = ""
+    scopes: frozenset[Scope] = frozenset()
 
-    def check(self, scope: Scope) -> None:
-        """Require a scope.
-
-        Raises:
-            Problem: 403: the caller does not have it.
-        """
-        if scope not in self.scopes:
-            scopes = ", ".join(sorted(self.scopes)) or "none"
-            raise Problem(403, f"this needs the scope `{scope}`; the token has {scopes}")
-
-    def sees(self, project: str) -> bool:
-        """Return whether the caller can see a project."""
-        return self.projects is None or project in self.projects
-
-
-LOCAL = Caller(name="local", scopes=frozenset(Scope))
-
-
-class TokenStore:
-    """Tokens of 256 bits; the database holds only their SHA-256."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._table = database.tables.tokens
-
-    def create(self, name: str, scopes: Iterable[Scope | str], projects: Iterable[str] = ()) -> str:
-        """Create a token and return it; it cannot be read again later.
-
-        Args:
-            name: a unique name, which the events of jobs record.
-            scopes: its permissions.
-            projects: the projects that it can see; all if empty.
-
-        Raises:
-            ConfigError: a name or a scope is invalid, or the name is taken.
-        """
-        check_key(name, "name of a token")
-        scopes_read = [_scope(scope) for scope in scopes]
-        if not scopes_read:
-            raise ConfigError(f"scopes: name at least one of {', '.join(Scope)}")
-        token = secrets.token_urlsafe(32)
-
-        def put(connection: Connection) -> None:
-            same_name = select(self._table.c.name).where(self._table.c.name == name)
-            if connection.scalar(same_name) is not None:
-                raise ConfigError(f"there is a token `{name}` already; revoke it first")
-            connection.execute(
-                insert(self._table).values(
-                    # Plain SHA-256 is enough: slow hashes protect short passwords, and this has 256
-                    # random bits.
-                    digest=_digest(token),
-                    name=name,
-                    scopes=",".join(sorted(set(scopes_read))),
-                    projects=json.dumps(sorted(set(projects))).encode(),
-                    created=self._database.seconds,
-                )
+    def __attrs_post_init__(self) -> None:
+        if self.user_header and not self.addresses:
+            raise ConfigError(
+                "--user-header: anybody could send it; name the addresses of the proxy with "
+                "--proxy-from"
             )
 
-        self._database.write(put)
-        return token
-
-    def find(self, token: str) -> Caller | None:
-        """Return the caller with a token, or None."""
-        digest = _digest(token)
-        with self._database.reading() as connection:
-            row = connection.execute(
-                select(self._table).where(self._table.c.digest == digest)
-            ).one_or_none()
-        # The index compares digests, of which nothing can be learnt about a token; the digest that
-        # it returns is compared in constant time.
-        if row is None or not hmac.compare_digest(row.digest, digest):
-            return None
-        return _caller(row)
-
-    def list(self) -> list[Caller]:
-        """Return the callers of all tokens by name."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
-        return [_caller(row) for row in rows]
-
-    def revoke(self, name: str) -> None:
-        """Delete a token.
-
-        Raises:
-            ConfigError: there is no token with this name.
-        """
-
-        def remove(connection: Connection) -> int:
-            return connection.execute(
-                delete(self._table).where(self._table.c.name == name)
-            ).rowcount
-
-        if not self._database.write(remove):
-            names = ", ".join(token.name for token in self.list()) or "none"
-            raise ConfigError(f"there is no token `{name}`; there: {names}")
+    def is_at(self, peer: str) -> bool:
+        """Return whether a connection from this address is one of the proxy."""
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        return any(address in network for network in self.addresses)
 
 
-def _scope(given: Scope | str) -> Scope:
-    try:
-        return Scope(given)
-    except ValueError:
-        raise ConfigError(f"scopes: expected {', '.join(Scope)}, found {shown(given)}") from None
+NO_PROXY = Proxy()
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+@attrs.frozen(kw_only=True)
+class Visit:
+    """Where a request comes from, and where it came to.
 
+    Attributes:
+        address: the address of the client.
+        base: the path that the application is mounted at; empty for the root.
+        is_secure: whether the client came by HTTPS.
+        browser: what the client calls itself.
+    """
 
-def _caller(row: Row[object]) -> Caller:
-    return Caller(
-        name=row.name,
-        scopes=frozenset(Scope(scope) for scope in row.scopes.split(",")),
-        projects=frozenset(json.loads(row.projects)) or None,
-    )
+    address: str = ""
+    base: str = ""
+    is_secure: bool = False
+    browser: str = ""
 
-
-@attrs.define
-class _Bucket:
-    """Token bucket of a rate limit: requests left at a time."""
-
-    left: float
-    at: float
+    def cookie(self, session: str) -> str:
+        """Return the header that sets the cookie of a session; an empty one removes it."""
+        end = "" if session else "; Max-Age=0"
+        secure = "; Secure" if self.is_secure else ""
+        path = self.base or "/"
+        return f"{COOKIE}={session}; Path={path}; HttpOnly; SameSite=Strict{secure}{end}"
 
 
 class Access:
@@ -188,7 +102,15 @@ class Access:
     Args:
         tokens: the tokens.
         hosts: the ``Host`` headers that are accepted, with ports.
+        limits: rates, numbers of streams, and how long sessions last.
+        proxy: a proxy in front of the server.
+        is_secure: whether browsers reach the server by HTTPS only, also where a proxy ends it.
         now: a monotonic clock in seconds.
+
+    Attributes:
+        limits: as given.
+        tokens: as given.
+        sessions: the sessions of browsers.
     """
 
     def __init__(
@@ -196,41 +118,92 @@ class Access:
         tokens: TokenStore,
         *,
         hosts: Iterable[str],
+        limits: Limits | None = None,
+        proxy: Proxy = NO_PROXY,
+        is_secure: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tokens = tokens
+        self.limits = limits or Limits()
+        self.tokens, self.sessions = tokens, SessionStore(tokens.database, self.limits)
+        self._proxy, self._is_secure = proxy, is_secure
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._now = now
         self._lock = threading.Lock()
         self._codes: set[str] = set()
-        self._sessions: set[str] = set()
-        self._buckets: dict[str, _Bucket] = {}
-        self._streams = Counter[str]()
+        self._of_callers = Buckets(self.limits.requests, now=now)
+        self._of_addresses = Buckets(self.limits.address_requests, now=now)
+        self._of_guesses = Buckets(self.limits.requests, now=now)
+        self._streams = Counter[tuple[str, str]]()
+
+    def visit(
+        self, headers: Mapping[str, str], *, peer: str, base: str = "", scheme: str = "http"
+    ) -> Visit:
+        """Return where a request comes from, and count it.
+
+        Raises:
+            Problem: 429: too many requests from this address.
+        """
+        # The last entry: it is the one that the proxy itself has added.
+        forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        address = forwarded[:_MOST_NAME_CHARS] if forwarded and self._proxy.is_at(peer) else peer
+        # Before anything else: requests that are too many must not cost a look at the database.
+        self._of_addresses.take(address)
+        is_secure = self._is_secure or scheme == "https"
+        browser = headers.get("user-agent", "")
+        return Visit(address=address, base=base, is_secure=is_secure, browser=browser)
+
+    # Signing in
 
     def new_code(self) -> str:
-        """Return a login code, which works once."""
+        """Return a login code for a browser on this machine, which works once."""
         code = secrets.token_urlsafe(32)
         with self._lock:
-            self._codes.add(_digest(code))
+            self._codes.add(secret_digest(code))
         return code
 
-    def redeem(self, code: str) -> str:
-        """Exchange a login code for a session.
+    def redeem_code(self, code: str, visit: Visit) -> str:
+        """Exchange a login code for the cookie of a session.
 
         Raises:
             Problem: 401: the code was used before, or is invalid.
         """
-        session = secrets.token_urlsafe(32)
+        digest = secret_digest(code)
         with self._lock:
             # Digests are compared, not secrets, so that timing reveals nothing about them.
-            if _digest(code) not in self._codes:
-                raise Problem(
-                    401,
-                    "this link was used before or is invalid; `promptgraft serve` prints a new one",
-                )
-            self._codes.remove(_digest(code))
-            self._sessions.add(_digest(session))
-        return session
+            is_valid = digest in self._codes
+            self._codes.discard(digest)
+        if not is_valid:
+            self._of_guesses.take(visit.address)
+            raise ApiProblem(
+                401,
+                "this link was used before or is invalid; `promptgraft serve` prints a new one",
+            )
+        return self.sessions.open("", visit.browser)
+
+    def redeem_link(self, code: str, visit: Visit) -> str:
+        """Exchange the code of a link for the cookie of a session.
+
+        Raises:
+            Problem: 401: the code was used before, has expired, or is invalid.
+        """
+        try:
+            return self.sessions.redeem(code, visit.browser)
+        except ApiProblem:
+            self._of_guesses.take(visit.address)
+            raise
+
+    def redeem_token(self, token: str, visit: Visit) -> str:
+        """Exchange a token for the cookie of a session.
+
+        Raises:
+            Problem: 401: the token is invalid.
+        """
+        caller = self.tokens.find(token)
+        if caller is None:
+            self._of_guesses.take(visit.address)
+            raise ApiProblem(401, "this is not a token of this server, or it was revoked")
+        return self.sessions.open(caller.token, visit.browser)
+
+    # Requests
 
     def check_origin(self, method: str, headers: Mapping[str, str]) -> None:
         """Refuse unknown host names, against DNS rebinding, and requests from other sites.
@@ -240,92 +213,105 @@ class Access:
         """
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Problem(403, f"host: this server is not known as {shown(host[:100])}")
+            raise ApiProblem(403, f"host: this server is not known as {shown(host[:100])}")
         origin = headers.get("origin")
         # Hosts only: a proxy may end TLS, so that the scheme differs.
         if origin is not None and urlsplit(origin).netloc.lower() != host:
-            raise Problem(403, "the request comes from another site; use the pages of this server")
+            raise ApiProblem(
+                403, "the request comes from another site; use the pages of this server"
+            )
         # For requests without `Origin`: browsers add this header to all of theirs.
         if method != "GET" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Problem(403, "the request comes from another site; use the pages of this server")
+            raise ApiProblem(
+                403, "the request comes from another site; use the pages of this server"
+            )
 
     def caller(
-        self, headers: Mapping[str, str], cookies: Mapping[str, str], address: str = ""
-    ) -> Caller:
-        """Authenticate a request from an address.
+        self,
+        headers: Mapping[str, str],
+        cookies: Mapping[str, str],
+        visit: Visit = Visit(),
+        *,
+        peer: str = "",
+    ) -> ApiCaller:
+        """Authenticate a request: by its token, by the user that a proxy names, by its session.
 
         Raises:
-            Problem: 401: token and session are missing or invalid; 429: too many requests.
+            Problem: 401: token and session are missing or invalid; 403: the user of a proxy has no
+                scopes; 429: too many requests.
         """
-        caller_found = self._found(headers.get("authorization"), cookies.get(COOKIE))
+        caller_found = self._found(headers, cookies.get(COOKIE), peer)
         if caller_found is None:
-            # Per address, and only for those that fail: who guesses is slowed down, and whoever
-            # comes with a token through the same proxy is not.
-            self._take(f"address {address}")
-            raise Problem(
+            # Only for those that fail: who guesses is slowed down, and whoever comes with a token
+            # through the same proxy is not.
+            self._of_guesses.take(visit.address)
+            raise ApiProblem(
                 401,
                 "send a token: `Authorization: Bearer ...`; `promptgraft tokens create` makes one",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         # Limits are per token, so that one client cannot use up those of others.
-        self._take(caller_found.name)
+        self._of_callers.take(caller_found.name)
         return caller_found
 
-    def _found(self, authorization: str | None, session: str | None) -> Caller | None:
+    def _found(self, headers: Mapping[str, str], cookie: str | None, peer: str) -> ApiCaller | None:
+        authorization = headers.get("authorization")
         if authorization is not None:
             kind, _, token = authorization.partition(" ")
             # A header that is invalid is not made good by a session.
-            return self._tokens.find(token.strip()) if kind.lower() == "bearer" else None
-        with self._lock:
-            return LOCAL if session and _digest(session) in self._sessions else None
+            return self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
+        proxy = self._proxy
+        if proxy.user_header and proxy.is_at(peer):
+            # All of them: a proxy that adds its own leaves that of the client in the first place.
+            wanted = proxy.user_header.lower()
+            users = [value for name, value in headers.items() if name == wanted]
+            if users:
+                return self._of_user(users[0]) if len(users) == 1 else None
+        return self.sessions.find(cookie) if cookie else None
 
-    def _take(self, name: str) -> None:
-        with self._lock:
-            now = self._now()
-            # A token bucket: it refills with time, and every request takes one.
-            if len(self._buckets) >= _MOST_BUCKETS:
-                # Addresses are many, and a bucket that has had time to fill says nothing.
-                full = MOST_AT_ONCE / REQUESTS_A_SECOND
-                self._buckets = {
-                    key: bucket for key, bucket in self._buckets.items() if now - bucket.at < full
-                }
-            bucket = self._buckets.setdefault(name, _Bucket(MOST_AT_ONCE, now))
-            bucket.left += (now - bucket.at) * REQUESTS_A_SECOND
-            # Capped, so that a long silence does not allow a flood.
-            bucket.left, bucket.at = min(MOST_AT_ONCE, bucket.left), now
-            if bucket.left < 1:
-                raise Problem(
-                    429,
-                    f"more than {REQUESTS_A_SECOND:.0f} requests a second; wait a moment",
-                    headers={"Retry-After": "1"},
-                )
-            bucket.left -= 1
+    def _of_user(self, user: str) -> ApiCaller:
+        """Return the caller for a user whom a proxy has authenticated."""
+        name = visible_line(user.strip().lower())[:_MOST_NAME_CHARS]
+        caller = self.tokens.named(name)
+        if caller is not None:
+            return caller
+        if not self._proxy.scopes:
+            raise ApiProblem(
+                403,
+                f"the user {shown(name)} has no token here; `promptgraft tokens create` with this "
+                "name gives scopes and projects, and `serve --user-scope` gives scopes to all",
+            )
+        return ApiCaller(name=name, scopes=self._proxy.scopes)
 
     @contextmanager
-    def streaming(self, caller: Caller) -> Iterator[None]:
-        """Count a stream of events while it is open.
+    def streaming(self, caller: ApiCaller, project: str = "") -> Iterator[None]:
+        """Count a stream of events of a project while it is open.
 
         Raises:
             Problem: 429: too many streams are open.
         """
+        limits, key = self.limits, (caller.name, project)
         with self._lock:
-            own_streams, total = self._streams[caller.name], self._streams.total()
-            if own_streams >= STREAMS_A_TOKEN or total >= STREAMS_IN_ALL:
-                raise Problem(
+            of_caller = [pair for pair in self._streams if pair[0] == caller.name]
+            own_streams = sum(self._streams[pair] for pair in of_caller)
+            if own_streams >= limits.streams or self._streams.total() >= limits.all_streams:
+                raise ApiProblem(
                     429,
-                    f"at most {STREAMS_A_TOKEN} streams for a token and {STREAMS_IN_ALL} in total; "
-                    "close one first",
+                    f"at most {limits.streams:.0f} streams for a token and "
+                    f"{limits.all_streams:.0f} in total; close one first",
                     headers={"Retry-After": "5"},
                 )
-            self._streams[caller.name] += 1
+            self._streams[key] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._streams[caller.name] -= 1
+                self._streams[key] -= 1
+                self._streams += Counter()  # drops what has come to nothing
 
-    @property
-    def streams(self) -> int:
-        """Number of open streams."""
+    def streams(self, caller: ApiCaller) -> int:
+        """Return the number of open streams of the projects that a caller sees."""
         with self._lock:
-            return self._streams.total()
+            return sum(
+                count for (_, project), count in self._streams.items() if caller.sees(project)
+            )

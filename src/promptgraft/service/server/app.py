@@ -6,48 +6,56 @@ import asyncio
 import json
 import logging
 import socket
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 import uvicorn
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from promptgraft.errors import ConfigError, PromptgraftError
+from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.preparing import job_json
-from promptgraft.service.server import pages
-from promptgraft.service.server.access import COOKIE, LOCAL, Access, Caller, Scope
+from promptgraft.service.server import pages, signing_in
+from promptgraft.service.server.access import Access, Proxy, Visit
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import (
     MOST_BODY_BYTES,
     PREFIX,
-    Call,
-    Reply,
+    ApiCall,
+    ApiReply,
     Route,
     natural,
     openapi,
     reply,
 )
-from promptgraft.service.server.problems import TITLES, Problem, problem_of
+from promptgraft.service.server.connections import connection_class
+from promptgraft.service.server.limits import Limits
+from promptgraft.service.server.metrics import RequestMetrics, show_metrics
+from promptgraft.service.server.mirrors import Mirrors
+from promptgraft.service.server.pools import CheckThread, ReportPool
+from promptgraft.service.server.problems import TITLES, ApiProblem, problem_of
 from promptgraft.service.server.streams import (
     SECONDS_BETWEEN_LOOKS,
     SECONDS_TO_READ,
-    EventStream,
     Feed,
+    ServerStream,
 )
+from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, scopes_of
 from promptgraft.service.server.views import JobViews
+
+_SECONDS_TO_BE_READY = 5.0
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -61,33 +69,89 @@ _SAFE = {
 
 
 def make_app(
-    manager: JobManager, *, access: Access, mirrors: Path, patience: float = SECONDS_TO_READ
-) -> Starlette:
+    manager: JobManager,
+    *,
+    access: Access,
+    mirrors: Path,
+    base_path: str = "",
+    patience: float = SECONDS_TO_READ,
+) -> ASGIApp:
     """Return the application.
+
+    It may be mounted in another one: its links begin with the ``root_path`` of a request.
 
     Args:
         manager: the jobs and the projects.
         access: decides which requests are allowed.
         mirrors: a folder in which jobs are mirrored for reports and archives.
+        base_path: the path below which browsers see it, such as ``/pg``. Requests may come with
+            it, or without it from a proxy that removes it.
         patience: seconds after which the stream of a client that does not read is closed.
     """
     server = _Server(manager, access, mirrors, patience)
-    document = json.dumps(openapi(ROUTES)).encode()
     routes: list[BaseRoute] = [
-        StarletteRoute("/healthz", server.open(lambda _: reply({"status": "ok"}))),
-        StarletteRoute("/readyz", server.open(_ready)),
-        StarletteRoute("/login", server.login),
+        StarletteRoute("/healthz", _alive),
+        StarletteRoute("/readyz", server.ready),
         StarletteRoute("/assets/{name}", server.open(pages.asset)),
-        StarletteRoute("/api/openapi.json", server.open(lambda _: Reply(content=document))),
-        StarletteRoute("/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, _metrics))),
+        StarletteRoute("/api/openapi.json", server.open(_document)),
+        StarletteRoute(
+            "/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, server.show_metrics))
+        ),
     ]
-    for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES)):
+    routes += [
+        StarletteRoute(route.path, server.open(route.handler), methods=[route.method])
+        for route in signing_in.OPEN_ROUTES
+    ]
+    for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES)):
         routes += [
-            StarletteRoute(f"{prefix}{route.path}", server.endpoint(route), methods=[route.method])
+            StarletteRoute(
+                f"{prefix}{route.path}", server.endpoint(route, prefix), methods=[route.method]
+            )
             for route in table
         ]
-    errors = (HTTPException, PromptgraftError, Problem, Exception)
-    return Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+    errors = (HTTPException, PromptgraftError, ApiProblem, Exception)
+    inner = Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+    app = server.requests.measured(inner)
+    return _below(app, base_path) if base_path else app
+
+
+def make_access(
+    database: Database,
+    *,
+    hosts: Iterable[str],
+    limits: Sequence[str],
+    proxy_from: Sequence[str],
+    user_header: str,
+    user_scopes: Sequence[str],
+    is_secure: bool,
+) -> Access:
+    """Return the access control that the options of ``promptgraft serve`` ask for.
+
+    Raises:
+        ConfigError: an option is invalid.
+    """
+    scopes = scopes_of(user_scopes)
+    return Access(
+        TokenStore(database),
+        hosts=hosts,
+        limits=Limits.of(limits),
+        proxy=Proxy(addresses=proxy_from, user_header=user_header, scopes=scopes),
+        is_secure=is_secure,
+    )
+
+
+def _below(app: ASGIApp, base: str) -> ASGIApp:
+    """Return an application for requests below a path, or from a proxy that removes the path."""
+
+    async def below(scope: ASGIScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = str(scope["path"])
+            is_whole = path == base or path.startswith(f"{base}/")
+            path = path if is_whole else f"{base}{path}"
+            scope = {**scope, "path": f"{base}/" if path == base else path, "root_path": base}
+        await app(scope, receive, send)
+
+    return below
 
 
 @contextmanager
@@ -112,12 +176,13 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         yield bound_socket
 
 
-def serve(
-    app: ASGIApp, listening: socket.socket, *, certificate: str | None, key: str | None
-) -> None:
-    """Serve requests until SIGTERM or Ctrl+C."""
-    config = uvicorn.Config(
+def server_settings(
+    app: ASGIApp, limits: Limits, *, certificate: str | None = None, key: str | None = None
+) -> uvicorn.Config:
+    """Return the settings of a server of an application."""
+    return uvicorn.Config(
         app,
+        http=connection_class(limits),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -126,13 +191,17 @@ def serve(
         ssl_certfile=certificate,
         ssl_keyfile=key,
         timeout_graceful_shutdown=5,
-        # Nothing depends on a client's address, so forwarded ones need not be trusted.
+        # Forwarded addresses are believed of named proxies only, by `Access`.
         proxy_headers=False,
     )
+
+
+def serve(config: uvicorn.Config, listening: socket.socket) -> None:
+    """Serve requests until SIGTERM or Ctrl+C."""
     uvicorn.Server(config).run(sockets=[listening])
 
 
-async def _waited(found: Reply, call: Call) -> Reply:
+async def _waited(found: ApiReply, call: ApiCall) -> ApiReply:
     """Return a reply once its job is at rest, or its time is over."""
     until = time.monotonic() + found.seconds
     while True:
@@ -143,28 +212,14 @@ async def _waited(found: Reply, call: Call) -> Reply:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _ready(call: Call) -> Reply:
-    try:
-        call.manager.list(limit=1)
-    except PromptgraftError as error:
-        # The reason names the database, and anybody may ask here.
-        _logger.warning("not ready: %s", error)
-        return reply({"status": "unavailable"}, 503, Retry_After="5")
-    return reply({"status": "ok"})
+async def _alive(_: Request) -> Response:
+    # In the event loop: it must answer while all threads are busy. To any host name: probes come
+    # by address, and it tells nothing.
+    return _response(reply({"status": "ok"}))
 
 
-def _metrics(call: Call) -> Reply:
-    """Return the number of jobs in each state, and of streams, for Prometheus."""
-    # A registry of its own, because the default one also has figures of the process.
-    registry = CollectorRegistry()
-    jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
-    for state, count in call.manager.counts(projects=call.caller.projects).items():
-        jobs.labels(state).set(count)
-    streams = Gauge("promptgraft_streams", "Streams of events that are read.", registry=registry)
-    streams.set(call.streams)
-    return Reply(
-        content=generate_latest(registry), media="text/plain; version=0.0.4; charset=utf-8"
-    )
+def _document(call: ApiCall) -> ApiReply:
+    return ApiReply(content=json.dumps(openapi(ROUTES, call.visit.base)).encode())
 
 
 class _Server:
@@ -172,49 +227,94 @@ class _Server:
 
     def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
         self._patience, self._feed = patience, Feed(manager)
-        self._manager, self._access, self._mirrors = manager, access, mirrors
-        self._views, self._mirroring = JobViews(), threading.Lock()
+        self._manager, self._access, self._mirrors = manager, access, Mirrors(mirrors)
+        self._views, self.requests = JobViews(), RequestMetrics()
+        limits = access.limits
+        self._reports = ReportPool(int(limits.reports), int(limits.waiting_reports))
+        self._database = CheckThread(self._is_ready, seconds=_SECONDS_TO_BE_READY)
 
-    def open(self, handler: Callable[[Call], Reply]) -> Endpoint:
+    def _is_ready(self) -> bool:
+        try:
+            self._manager.list(limit=1)
+        except PromptgraftError as error:
+            # The reason names the database, and anybody may ask.
+            _logger.warning("not ready: %s", error)
+            return False
+        return True
+
+    async def ready(self, _: Request) -> Response:
+        """Answer whether the database does, in a thread apart from those of requests."""
+        if await self._database.is_well():
+            return _response(reply({"status": "ok"}))
+        return _response(reply({"status": "unavailable"}, 503, Retry_After="5"))
+
+    def open(self, handler: Callable[[ApiCall], ApiReply]) -> Endpoint:
         """Return an endpoint that needs no token."""
 
         async def answer(request: Request) -> Response:
             self._access.check_origin(request.method, request.headers)
-            return _response(await run_in_threadpool(handler, self._call(request, LOCAL)))
+            visit = self._visit(request)
+            body = await self._body(request)
+            return _response(
+                await run_in_threadpool(handler, self._call(request, LOCAL, visit, body))
+            )
 
         return answer
 
-    def _call(self, request: Request, caller: Caller, body: bytes = b"") -> Call:
-        return Call(
-            manager=self._manager.acting_for(caller.name),
+    def _visit(self, request: Request) -> Visit:
+        return self._access.visit(
+            request.headers,
+            peer=_peer(request),
+            base=_base(request),
+            scheme=request.url.scheme,
+        )
+
+    def _call(self, request: Request, caller: ApiCaller, visit: Visit, body: bytes) -> ApiCall:
+        return ApiCall(
+            manager=self._manager.acting_for(
+                caller.name, most_queued=int(self._access.limits.queued_jobs)
+            ),
             mirrors=self._mirrors,
-            mirroring=self._mirroring,
             views=self._views,
-            streams=self._access.streams,
+            access=self._access,
             caller=caller,
+            visit=visit,
             path=request.path_params,
             query=dict(request.query_params),
             headers=dict(request.headers),
             body=body,
         )
 
-    def endpoint(self, route: Route) -> Endpoint:
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._access.limits.body_seconds):
+                return await _body(request)
+        except TimeoutError:
+            seconds = self._access.limits.body_seconds
+            raise ApiProblem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
+
+    def show_metrics(self, call: ApiCall) -> ApiReply:
+        """Return metrics for Prometheus."""
+        return show_metrics(call, self.requests)
+
+    def endpoint(self, route: Route, prefix: str = "") -> Endpoint:
         """Return an endpoint that needs the scope of a route."""
 
         async def answer(request: Request) -> ASGIApp:
             self._access.check_origin(request.method, request.headers)
-            address = request.client.host if request.client else ""
+            visit = self._visit(request)
             caller = await run_in_threadpool(
-                self._access.caller, request.headers, request.cookies, address
+                self._access.caller, request.headers, request.cookies, visit, peer=_peer(request)
             )
-            caller.check(route.scope)
+            if route.scope is not None:
+                caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
-            call = self._call(request, caller, await _body(request))
+            call = self._call(request, caller, visit, await self._body(request))
             if route.path.endswith("/events") and _wants_stream(request):
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
                 # Not a reply of a handler, which would hold a thread while the stream is open.
-                return EventStream(
+                return ServerStream(
                     feed=self._feed,
                     job=job,
                     after=natural(last) or 0,
@@ -222,21 +322,13 @@ class _Server:
                     caller=caller,
                     patience=self._patience,
                 )
+            if route.is_heavy:
+                return _response(await self._reports.run(lambda: route.handler(call)))
             response = await run_in_threadpool(route.handler, call)
             return _response(await _waited(response, call) if response.seconds else response)
 
+        self.requests.name(answer, f"{prefix}{route.path}")
         return answer
-
-    async def login(self, request: Request) -> Response:
-        """Give a browser that has the link a session."""
-        self._access.check_origin(request.method, request.headers)
-        session = self._access.redeem(request.query_params.get("code", ""))
-        # The redirect keeps the code out of the browser's history.
-        response = RedirectResponse("/", status_code=303, headers=_SAFE)
-        # Without a certificate, a browser on this machine comes over plain HTTP.
-        secure = request.url.scheme == "https"
-        response.set_cookie(COOKIE, session, secure=secure, httponly=True, samesite="strict")
-        return response
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a problem document, or with a page for a browser."""
@@ -248,7 +340,7 @@ class _Server:
             _logger.error("%s %s: %s", request.method, request.url.path, problem.detail)
         headers = {**_SAFE, **problem.headers}
         if "text/html" in request.headers.get("accept", ""):
-            page = pages.problem_page(problem)
+            page = pages.problem_page(problem, _base(request), _wanted(request))
             return Response(
                 page,
                 status_code=problem.status,
@@ -263,9 +355,25 @@ class _Server:
         )
 
 
-def _problem(error: Exception) -> Problem:
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _base(request: Request) -> str:
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def _wanted(request: Request) -> str:
+    """Return path and query of a page below the application; empty for other requests."""
+    if request.method != "GET":
+        return ""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"{request.url.path.removeprefix(_base(request))}{query}"
+
+
+def _problem(error: Exception) -> ApiProblem:
     match error:
-        case Problem():
+        case ApiProblem():
             return error
         case PromptgraftError():
             return problem_of(error)
@@ -273,9 +381,9 @@ def _problem(error: Exception) -> Problem:
             status = error.status_code if error.status_code in TITLES else 400
             allowed = dict(error.headers or {})
             detail = "nothing found at this path" if status == 404 else error.detail
-            return Problem(status, detail, headers=allowed)
+            return ApiProblem(status, detail, headers=allowed)
     _logger.error("a fault in promptgraft", exc_info=error)
-    return Problem(
+    return ApiProblem(
         500, "a fault in promptgraft; please report it with the lines in the log of the server"
     )
 
@@ -295,21 +403,21 @@ def _allowed(request: Request) -> list[str]:
 def _check_text(values: Iterable[str]) -> None:
     # PostgreSQL cannot store it.
     if any("\0" in value for value in values):
-        raise Problem(400, "a name or a parameter contains the character NUL; remove it")
+        raise ApiProblem(400, "a name or a parameter contains the character NUL; remove it")
 
 
 async def _body(request: Request) -> bytes:
     # The header allows an early refusal, but may be missing or wrong: what arrives is counted too.
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > MOST_BODY_BYTES:
-        raise Problem(
+        raise ApiProblem(
             413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found {int(length):,}"
         )
     chunks = bytearray()
     async for chunk in request.stream():
         chunks += chunk
         if len(chunks) > MOST_BODY_BYTES:
-            raise Problem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
+            raise ApiProblem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
     return bytes(chunks)
 
 
@@ -317,7 +425,7 @@ def _wants_stream(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-def _response(found: Reply) -> Response:
+def _response(found: ApiReply) -> Response:
     headers: Mapping[str, str] = {**_SAFE, **found.headers}
     media = found.media if found.content else None
     return Response(found.content, status_code=found.status, media_type=media, headers=headers)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import attrs
@@ -18,8 +16,10 @@ from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
-from promptgraft.service.server.access import Caller, Scope
-from promptgraft.service.server.problems import TITLES, Problem
+from promptgraft.service.server.access import Access, Visit
+from promptgraft.service.server.mirrors import Mirrors
+from promptgraft.service.server.problems import TITLES, ApiProblem
+from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import JobView, JobViews
 
 T = TypeVar("T")
@@ -34,16 +34,16 @@ _PLACEHOLDER = re.compile(r"{(\w+)}")
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class ApiCall:
     """A request as handlers see it.
 
     Attributes:
         manager: the jobs; it acts under the caller's name.
-        mirrors: the folder in which jobs are mirrored for reports and archives.
-        mirroring: lock for writing and reading mirrors.
+        mirrors: run directories of jobs, for reports and archives.
         views: cached views of jobs.
-        streams: number of open streams of events.
-        caller: where the request comes from.
+        access: sessions, and open streams.
+        caller: who sends the request.
+        visit: where it comes from.
         path: values of the placeholders of the path.
         query: parameters of the query string.
         headers: headers by lower-case name.
@@ -51,11 +51,11 @@ class Call:
     """
 
     manager: JobManager
-    mirrors: Path
-    mirroring: threading.Lock
+    mirrors: Mirrors
     views: JobViews
-    streams: int
-    caller: Caller
+    access: Access
+    caller: ApiCaller
+    visit: Visit
     path: Mapping[str, str] = _NO_TEXTS
     query: Mapping[str, str] = _NO_TEXTS
     headers: Mapping[str, str] = _NO_TEXTS
@@ -122,15 +122,15 @@ class Call:
     def _document(self) -> Json:
         media = self.headers.get("content-type", "application/json").partition(";")[0]
         if media.strip().lower() != "application/json":
-            raise Problem(415, f"expected application/json, found {media[:100]}")
+            raise ApiProblem(415, f"expected application/json, found {media[:100]}")
         try:
             # Actions such as a rollback need no body.
             value = parse_json(self.body or b"{}", where="body")
         except (ConfigError, ValueError) as error:
-            raise Problem(400, str(error)) from None
+            raise ApiProblem(400, str(error)) from None
         # Later code recurses over the value.
         if is_deeper(value, MOST_DEPTH):
-            raise Problem(400, f"body: nested more than {MOST_DEPTH} deep")
+            raise ApiProblem(400, f"body: nested more than {MOST_DEPTH} deep")
         return value
 
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:
@@ -145,7 +145,7 @@ class Call:
         number = natural(text)
         if number is not None and least <= number <= most:
             return number
-        raise Problem(
+        raise ApiProblem(
             422, f"{name}: expected an integer from {least} to {most}, found {text[:40]!r}"
         )
 
@@ -157,7 +157,7 @@ def natural(given: str) -> int | None:
 
 
 @attrs.frozen(kw_only=True)
-class Reply:
+class ApiReply:
     """Reply of a handler.
 
     Attributes:
@@ -177,10 +177,10 @@ class Reply:
     seconds: float = 0.0
 
 
-def reply(document: Json, status: int = 200, **headers: str) -> Reply:
+def reply(document: Json, status: int = 200, **headers: str) -> ApiReply:
     """Return a reply with JSON; ``_`` stands for ``-`` in names of headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Reply(status=status, content=json.dumps(document).encode(), headers=named)
+    return ApiReply(status=status, content=json.dumps(document).encode(), headers=named)
 
 
 @attrs.frozen
@@ -189,18 +189,19 @@ class Route:
 
     Attributes:
         at: HTTP method and path after the prefix, such as ``GET /jobs/{job}``.
-        scope: the scope that a token needs.
+        scope: the scope that a caller needs; None if none is needed.
         handler: the function that replies.
         query: query parameters with their JSON Schemas.
         headers: request headers with their JSON Schemas.
         body: kind of the body; None if there is none.
         statuses: statuses of success.
         media: media type of the reply.
+        is_heavy: whether it is answered in the small pool of reports.
     """
 
     at: str
-    scope: Scope
-    handler: Callable[[Call], Reply]
+    scope: Scope | None
+    handler: Callable[[ApiCall], ApiReply]
     query: Mapping[str, Mapping[str, Json]] = attrs.field(
         default=FrozenMap(), kw_only=True, hash=False
     )
@@ -210,6 +211,7 @@ class Route:
     body: Kind[object] | None = attrs.field(default=None, kw_only=True)
     statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
     media: str = attrs.field(default="application/json", kw_only=True)
+    is_heavy: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def method(self) -> str:
@@ -234,11 +236,11 @@ class Route:
 
 _SUCCESS = {200: "Done", 201: "Made", 202: "Accepted", 204: "Removed"}
 _ALWAYS = (400, 401, 403, 404, 429, 503)
-_WITH_BODY = (409, 413, 415, 422)
+_WITH_BODY = (408, 409, 413, 415, 422)
 
 
-def openapi(routes: Sequence[Route]) -> dict[str, Json]:
-    """Return the OpenAPI 3.1 document of a table of routes."""
+def openapi(routes: Sequence[Route], base: str = "") -> dict[str, Json]:
+    """Return the OpenAPI 3.1 document of a table of routes, mounted at the path ``base``."""
     paths: dict[str, Json] = {}
     for route in routes:
         at = paths.setdefault(f"{PREFIX}{route.path}", {})
@@ -251,6 +253,7 @@ def openapi(routes: Sequence[Route]) -> dict[str, Json]:
             "version": __version__,
             "description": "Optimization jobs: submit, watch, pause, resume, promote.",
         },
+        "servers": [{"url": base or "/"}],
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -301,7 +304,7 @@ def _operation(route: Route) -> dict[str, Json]:
     operation: dict[str, Json] = {
         "operationId": route.handler.__name__,
         "summary": route.summary,
-        "description": f"Needs the scope `{route.scope}`.",
+        "description": f"Needs the scope `{route.scope}`." if route.scope else "",
         "parameters": parameters,
         "responses": responses,
     }

@@ -16,7 +16,7 @@ from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -29,9 +29,9 @@ from promptgraft.service.jobs.preparing import planned, read_changes, written_ch
 from promptgraft.service.jobs.promoting import held, tags_of
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.service.server import api, api_projects
-from promptgraft.service.server.access import Scope
-from promptgraft.service.server.calls import Call, Reply, Route, natural
-from promptgraft.service.server.problems import Problem, problem_of
+from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
+from promptgraft.service.server.problems import ApiProblem, problem_of
+from promptgraft.service.server.tokens import Scope
 from promptgraft.service.server.views import Headline
 from promptgraft.targets.part import named_in
 
@@ -44,7 +44,13 @@ POLICY = (
 )
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_AT = {"jobs.html": "/", "new.html": "/new", "tags.html": "/tags", "workers.html": "/workers"}
+_AT = {
+    "jobs.html": "/",
+    "new.html": "/new",
+    "tags.html": "/tags",
+    "workers.html": "/workers",
+    "account.html": "/account",
+}
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
 _MOST_CANDIDATES = 50
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -63,39 +69,55 @@ def _environment() -> Environment:
     return environment
 
 
-def _page(name: str, status: int = 200, **values: object) -> Reply:
-    here = _AT.get(name, "")
-    text = _environment().get_template(name).render(version=__version__, here=here, **values)
+def page_of(call: ApiCall, name: str, status: int = 200, **values: object) -> ApiReply:
+    """Return a page made from a template."""
+    frame = {"base": call.visit.base, "who": call.caller, **values}
+    content = _rendered(name, **frame)
     headers = {"Content-Security-Policy": POLICY}
-    return Reply(
-        status=status, content=text.encode(), media="text/html; charset=utf-8", headers=headers
+    return ApiReply(
+        status=status, content=content, media="text/html; charset=utf-8", headers=headers
     )
 
 
-def _to(path: str) -> Reply:
-    return Reply(status=303, headers={"Location": path})
+def _rendered(name: str, **values: object) -> bytes:
+    frame = {"version": __version__, "here": _AT.get(name, ""), **values}
+    return _environment().get_template(name).render(frame).encode()
 
 
-def problem_page(problem: Problem) -> bytes:
-    """Return the page of a problem."""
-    return _page("problem.html", problem=problem).content
+def redirect(call: ApiCall, path: str, **headers: str) -> ApiReply:
+    """Return a redirect to a path below that of the application."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return ApiReply(status=303, headers={"Location": f"{call.visit.base}{path}", **named})
 
 
-def asset(call: Call) -> Reply:
+def problem_page(problem: ApiProblem, base: str, wanted: str) -> bytes:
+    """Return the page of a problem; the form to sign in if that is what is missing.
+
+    Args:
+        problem: the problem.
+        base: the path that the application is mounted at.
+        wanted: path and query below it that were asked for.
+    """
+    if problem.status == 401:
+        return _rendered("sign_in.html", base=base, who=None, link="", fault="", wanted=wanted)
+    return _rendered("problem.html", base=base, who=None, problem=problem)
+
+
+def asset(call: ApiCall) -> ApiReply:
     """Return a style sheet or the script of the pages."""
     # Only known names become part of a path, so that none leads out of the folder.
     name = call.path["name"]
     if name == "report.css":
-        return Reply(content=report_asset(name).encode(), media="text/css")
+        return ApiReply(content=report_asset(name).encode(), media="text/css")
     if name not in _ASSETS:
-        raise Problem(404, "nothing found at this path")
-    return Reply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
+        raise ApiProblem(404, "nothing found at this path")
+    return ApiReply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
 
 
 # Jobs
 
 
-def show_jobs(call: Call) -> Reply:
+def show_jobs(call: ApiCall) -> ApiReply:
     """List jobs."""
     query = {
         name: call.query[name] for name in ("state", "project", "text") if call.query.get(name)
@@ -109,7 +131,8 @@ def show_jobs(call: Call) -> Reply:
     )
     following = f"?{urlencode({**query, 'cursor': jobs[-1].number})}" if len(jobs) == 50 else ""
     name = "jobs_table.html" if call.path.get("part") else "jobs.html"
-    return _page(
+    return page_of(
+        call,
         name,
         jobs=jobs,
         by=call.manager.submitters(jobs),
@@ -121,23 +144,23 @@ def show_jobs(call: Call) -> Reply:
     )
 
 
-def _prompts(call: Call) -> dict[str, Sequence[str]]:
+def _prompts(call: ApiCall) -> dict[str, Sequence[str]]:
     """Return the prompts of each project that the caller can see."""
     projects = call.manager.projects.items()
     return {name: project.names for name, project in projects if call.caller.sees(name)}
 
 
-def show_job(call: Call) -> Reply:
+def show_job(call: ApiCall) -> ApiReply:
     """Show a job, live."""
-    return _page("job.html", 200, **_job_values(call))
+    return page_of(call, "job.html", 200, **_job_values(call))
 
 
-def show_live(call: Call) -> Reply:
+def show_live(call: ApiCall) -> ApiReply:
     """Return the live part of the page of a job."""
-    return _page("job_live.html", 200, **_job_values(call))
+    return page_of(call, "job_live.html", 200, **_job_values(call))
 
 
-def _job_values(call: Call) -> dict[str, object]:
+def _job_values(call: ApiCall) -> dict[str, object]:
     job, view = call.job, call.view
     winner = view.candidates[view.data.winner] if view.candidates else None
     return {
@@ -153,6 +176,7 @@ def _job_values(call: Call) -> dict[str, object]:
         "winner": winner,
         "charts": _charts(view.data),
         "acts": view.acts,
+        "damage": view.damage,
         "budget": view.data.rollout_budget,
         "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
@@ -170,33 +194,33 @@ def _charts(data: ReportData) -> list[tuple[str, Chart]]:
     ]
 
 
-def show_candidate(call: Call) -> Reply:
+def show_candidate(call: ApiCall) -> ApiReply:
     """Show a candidate and its differences from its parent."""
     job, candidate = call.job, api.candidate_of(call)
     parent = call.view.candidates[candidate.parents[0]] if candidate.parents else None
     changes = list(changes_between(parent.texts, candidate.texts)) if parent else []
-    return _page("candidate.html", job=job, one=candidate, parent=parent, changes=changes)
+    return page_of(call, "candidate.html", job=job, one=candidate, parent=parent, changes=changes)
 
 
-def show_report(call: Call) -> Reply:
+def show_report(call: ApiCall) -> ApiReply:
     """Show the full report of a job."""
     # `frame-ancestors` has no effect in the `meta` element that holds the policy of a report.
     return attrs.evolve(api.show_report(call), headers={"X-Frame-Options": "DENY"})
 
 
-def compare(call: Call) -> Reply:
+def compare(call: ApiCall) -> ApiReply:
     """Compare the winners of two jobs."""
     records = []
     for name in ("first", "second"):
         candidate_call = attrs.evolve(call, path={"job": call.query.get(name, "")})
         with api.mirrored(candidate_call) as folder:
             records.append(read_run(folder))
-    return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
+    return ApiReply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
 
 
-def act(call: Call) -> Reply:
+def act(call: ApiCall) -> ApiReply:
     """Carry out the action of a button on the page of a job."""
-    form, job = _form(call), call.job
+    form, job = form_of(call), call.job
     manager = call.manager
     match form.get("what"):
         case "pause":
@@ -206,52 +230,57 @@ def act(call: Call) -> Reply:
         case "cancel":
             manager.cancel(job.id)
         case "apply":
-            call.caller.check(Scope.PROMOTE)
+            call.caller.check(Scope.APPROVE)
             manager.apply(job.id)
         case "change":
             manager.change(job.id, _changes(form))
         case "fork":
-            return _to(f"/jobs/{manager.fork(job.id, _changes(form)).id}")
+            return redirect(call, f"/jobs/{manager.fork(job.id, _changes(form)).id}")
         case _:
-            raise Problem(422, "what: expected pause, resume, cancel, apply, change or fork")
+            raise ApiProblem(422, "what: expected pause, resume, cancel, apply, change or fork")
     # A redirect: reloading the page must not repeat the action.
-    return _to(f"/jobs/{job.id}")
+    return redirect(call, f"/jobs/{job.id}")
 
 
-def show_new(call: Call) -> Reply:
+def show_new(call: ApiCall) -> ApiReply:
     """Show the form for a new job."""
-    return _page("new.html", prompts=_prompts(call), given={}, plan=None, fault="")
+    return page_of(call, "new.html", prompts=_prompts(call), given={}, plan=None, fault="")
 
 
-def submit(call: Call) -> Reply:
+def submit(call: ApiCall) -> ApiReply:
     """Submit the job in the form, or show its plan."""
-    form, prompts = _form(call), _prompts(call)
+    form, prompts = form_of(call), _prompts(call)
     project, _, prompt = form.get("prompt", "").partition("/")
     plan, fault = None, ""
     try:
         changes = read_changes(_changes(form))
         if form.get("what") != "plan":
             job = call.manager.create(call.project(project), prompt, changes)
-            return _to(f"/jobs/{job.id}")
+            return redirect(call, f"/jobs/{job.id}")
         # Only what the caller sees: a plan tells the size of the data.
         if project in prompts:
             plan = planned(call.manager.projects[project], prompt, changes)
     except PromptgraftError as error:
         fault = problem_of(error).detail
-    return _page(
-        "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
+    return page_of(
+        call, "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
     )
 
 
-def _form(call: Call) -> dict[str, str]:
+def form_of(call: ApiCall) -> dict[str, str]:
+    """Return the fields of the form in the body, the last of each name.
+
+    Raises:
+        Problem: 400, 415: the body is not a form, or has too many fields.
+    """
     media = call.headers.get("content-type", "").partition(";")[0]
     if media != "application/x-www-form-urlencoded":
-        raise Problem(415, f"expected a form, found {media[:100]}")
+        raise ApiProblem(415, f"expected a form, found {media[:100]}")
     try:
         # Bounded, because parsing takes time for every field.
         fields = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
     except ValueError:
-        raise Problem(400, "expected a form of at most 50 fields, found more") from None
+        raise ApiProblem(400, "expected a form of at most 50 fields, found more") from None
     return {name: values[-1].strip() for name, values in fields.items()}
 
 
@@ -272,7 +301,7 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
 # Tags and workers
 
 
-def show_tags(call: Call) -> Reply:
+def show_tags(call: ApiCall) -> ApiReply:
     """Show the tags of all prompts with their histories."""
     rows = [
         _tag_row(call, project, prompt, tag)
@@ -282,15 +311,15 @@ def show_tags(call: Call) -> Reply:
         # Candidates are on the pages of their jobs.
         if not tag.startswith(CANDIDATE_PREFIX)
     ]
-    return _page("tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
+    return page_of(call, "tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
 
 
-def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
+def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
     stored_call = attrs.evolve(call, path={"project": project, "prompt": prompt})
     return api_projects.project_of(stored_call).store(), api_projects.prompt_of(stored_call)
 
 
-def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, object]:
+def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, object]:
     """Return what a tag holds and changes, and its history if it holds one prompt."""
     store, stored_rows = _stored(call, project, prompt)
     rows = held(store, stored_rows, tag)
@@ -316,9 +345,9 @@ def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, objec
     }
 
 
-def move_tag(call: Call) -> Reply:
+def move_tag(call: ApiCall) -> ApiReply:
     """Promote a tag, or roll it back."""
-    form = _form(call)
+    form = form_of(call)
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     tag_call = attrs.evolve(call, path=path)
     if form.get("what") == "promote":
@@ -326,26 +355,28 @@ def move_tag(call: Call) -> Reply:
     elif form.get("what") == "rollback":
         api_projects.roll_back_to(tag_call, form.get("revision") or None)
     else:
-        raise Problem(422, "what: expected promote or rollback")
-    return _to("/tags")
+        raise ApiProblem(422, "what: expected promote or rollback")
+    return redirect(call, "/tags")
 
 
-def show_workers(call: Call) -> Reply:
+def show_workers(call: ApiCall) -> ApiReply:
     """Show the workers and the jobs that they run."""
     jobs = call.manager.list(
         JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
     )
-    workers: dict[str, list[Job]] = {}
+    jobs_of: dict[str, list[Job]] = {}
     for job in jobs:
-        workers.setdefault(job.worker, []).append(job)
-    return _page(
+        jobs_of.setdefault(job.worker, []).append(job)
+    return page_of(
+        call,
         "workers.html",
-        workers=sorted(workers.items()),
+        workers=call.manager.workers(projects=call.caller.projects),
+        jobs_of=jobs_of,
         counts=call.manager.counts(projects=call.caller.projects),
     )
 
 
-R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
 ROUTES: Sequence[Route] = (
     Route("GET /", R, show_jobs),
@@ -355,11 +386,11 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}", R, show_job),
     Route("POST /jobs/{job}", S, act),
     Route("GET /jobs/{job}/live", R, show_live),
-    Route("GET /jobs/{job}/report", R, show_report),
+    Route("GET /jobs/{job}/report", R, show_report, is_heavy=True),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
-    Route("GET /compare", R, compare),
+    Route("GET /compare", R, compare, is_heavy=True),
     Route("GET /tags", R, show_tags),
-    Route("POST /tags", P, move_tag),
+    Route("POST /tags", A, move_tag),
     Route("GET /workers", R, show_workers),
 )
 """The pages."""

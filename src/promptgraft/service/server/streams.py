@@ -12,7 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
-from promptgraft.service.server.access import Access, Caller
+from promptgraft.service.server.access import Access
+from promptgraft.service.server.tokens import ApiCaller
 
 SECONDS_BETWEEN_LOOKS = 0.4
 SECONDS_TO_READ = 30.0
@@ -93,7 +94,7 @@ class Feed:
 
 
 @attrs.define(eq=False, kw_only=True)
-class EventStream:
+class ServerStream:
     """ASGI response that streams the events of a job until the job ends.
 
     A client resumes with the number of its last event as ``Last-Event-ID``. The stream of a client
@@ -112,13 +113,13 @@ class EventStream:
     job: Job
     after: int
     access: Access
-    caller: Caller
+    caller: ApiCaller
     patience: float = SECONDS_TO_READ
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         del scope
-        with self.access.streaming(self.caller):
+        with self.access.streaming(self.caller, self.job.project):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             sending = asyncio.ensure_future(self._send_all(send))
             # Sending alone would not notice a client that leaves while the job is silent.

@@ -9,14 +9,16 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json
+from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.notices import Event, Unknown
+from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
-from promptgraft.service.jobs.reporting import run_events
+from promptgraft.service.jobs.reporting import run_lines
 
 _MOST_JOBS = 64
 _MOST_LINES = 60
@@ -73,6 +75,10 @@ class Act:
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
     RunVerdict.IMPROVED: ("good", "Better on cases that the search has not seen."),
+    RunVerdict.GAMED: (
+        "mark",
+        "Higher scores on unseen cases, but perhaps not by better answers; see the report.",
+    ),
     RunVerdict.NOT_SHOWN: (
         "mark",
         "Better on the cases that chose it; on unseen cases the difference may be luck.",
@@ -127,12 +133,14 @@ class JobView:
         data: data of charts and tables.
         lines: the latest events with their numbers, the newest first.
         acts: the latest entries of its history, the newest first.
+        damage: the first fault of its events; empty if they can all be read.
     """
 
     last: int
     data: ReportData
     lines: tuple[tuple[int, bytes], ...]
     acts: tuple[Act, ...]
+    damage: str = ""
 
     @property
     def candidates(self) -> tuple[CandidateAdded, ...]:
@@ -155,11 +163,7 @@ class JobViews:
         self._kept: OrderedDict[str, _Following] = OrderedDict()
 
     def of(self, manager: JobManager, job: Job) -> JobView:
-        """Return the up-to-date view of a job.
-
-        Raises:
-            DataFormatError: its events are damaged.
-        """
+        """Return the up-to-date view of a job, without what its damaged events would have said."""
         with self._lock:
             following = self._kept.setdefault(job.id, _Following())
             self._kept.move_to_end(job.id)
@@ -178,6 +182,7 @@ class _Following:
         self._acts: deque[Act] = deque(maxlen=_MOST_LINES)
         self._lines: deque[tuple[int, bytes]] = deque(maxlen=_MOST_LINES)
         self._view: JobView | None = None
+        self._damage = ""
 
     def view(self, manager: JobManager, job: Job) -> JobView:
         with self._lock:
@@ -196,22 +201,33 @@ class _Following:
                     data=self._data(job),
                     lines=tuple(reversed(self._lines)),
                     acts=tuple(reversed(self._acts)),
+                    damage=self._damage,
                 )
             return self._view
 
     def _add(self, manager: JobManager, job: Job, event: Event, line: bytes) -> None:
         if not isinstance(event, Unknown):
-            self._history.add(event)
+            self._tell(event)
             return
         line_json = json.loads(line)
-        if str(line_json["event"]).startswith("job_"):
+        name = str(line_json["event"])
+        if name == DAMAGED:
+            self._damage = self._damage or str(line_json["fault"])
+        elif name.startswith("job_"):
             self._acts.append(Act.of(line_json))
-        elif line_json["event"] == "rewound":
+        elif name == "rewound":
             # Events were retracted, and a history cannot be rewound: read it again.
             self._history = RunHistory()
-            for at, earlier, _ in run_events(manager.database, job.number):
-                self._history.add(earlier)
-                self._told = at
+            for number, earlier in run_lines(manager.database, job.number):
+                self._tell(decoded_or_damaged(earlier, f"event {number}")[0])
+                self._told = number
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._history.add(event)
+        except DataFormatError as error:
+            # It follows from an event that is damaged, such as a candidate that is not there.
+            self._damage = self._damage or f"event {event.number}: {error}"
 
     def _data(self, job: Job) -> ReportData:
         history = self._history

@@ -1,4 +1,4 @@
-"""The course of a run: search, finish, held-out examples, and remarks on the scores."""
+"""The phases of a run: search, finish, held-out examples, and remarks on the scores."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
-from promptgraft.search.contest import Sides, measure
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
-from promptgraft.search.fresh import Figures, HeldOut, PassingSides
+from promptgraft.search.held_out import Sides, measure
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Pool, Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
+from promptgraft.search.verdict import Figures, HeldOut, PassingSides
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn, GepaExample
 
@@ -51,13 +51,14 @@ class Remarks:
         emit: receives every event.
 
     Attributes:
+        metrics: the metrics of the run; none if a function scores.
         taught: the teacher of each case that had no ``expected``, by id.
     """
 
     def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
         self._emit = emit
-        metrics = metrics_of(feedback_fn)
-        self._may_like_length = not metrics or any(map(asks_models, metrics))
+        self.metrics = metrics_of(feedback_fn)
+        self._may_like_length = not self.metrics or any(map(asks_models, self.metrics))
         self._answer: str | None = None
         self._are_alike = True
         self._count = 0
@@ -100,6 +101,8 @@ class Remarks:
             )
         if held_out is not None and held_out.lost:
             remark_texts.append(f"critical cases got worse: {listed(held_out.lost)}")
+        if held_out is not None:
+            remark_texts += [f"gamed? {doubt}" for doubt in held_out.doubts]
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
             remark_texts.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
@@ -153,7 +156,7 @@ Ending = tuple[StopReason, str]
 
 
 @attrs.define(eq=False, kw_only=True)
-class Course:
+class RunPhases:
     """Runs a search, and evaluates its winner on held-out examples.
 
     Attributes:
@@ -222,7 +225,11 @@ class Course:
             self.held_out = self._not_measured("nothing beat the baseline")
         elif self._examples:
             self.held_out, self._passing = yield from measure(
-                self._search.kit, self.winner, self._examples, seed=self._seed
+                self._search.kit,
+                self.winner,
+                self._examples,
+                seed=self._seed,
+                metrics=self._remarks.metrics,
             )
 
     def _not_measured(self, why: str) -> HeldOut | None:
@@ -251,7 +258,7 @@ class Course:
             raise
         self._answers.journal.sync()
         # Rollouts of abandoned branches are used, but the search's own ledger never counts them.
-        self._search.kit.budget.under_way = yield from GiveUp()
+        self._search.kit.budget.in_flight = yield from GiveUp()
         return ended
 
     def result(self, ended: Ending) -> RunResult:
@@ -277,6 +284,7 @@ class Course:
                 thresholds=passing.thresholds,
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
+                hidden=passing.hidden,
             ),
             remarks=(
                 *self._remarks.texts(self.held_out),

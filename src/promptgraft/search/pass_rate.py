@@ -9,25 +9,27 @@ import attrs
 
 from promptgraft.evals.metrics.base import ends_case, is_required
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.search.fresh import NO_FIGURES, Figures
-from promptgraft.targets.judging import metrics_of
+from promptgraft.search.verdict import NO_FIGURES, Figures
+from promptgraft.targets.judging import hidden_in, metrics_of
 from promptgraft.targets.types import FeedbackFn, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
-class Passing:
+class PassRules:
     """Which answers of a run pass, according to its metrics.
 
     Attributes:
         thresholds: the lowest score that passes, by metric; empty if there are no metrics.
         required: the metrics that an answer has to pass.
+        hidden: the metrics that judge held-out answers only.
     """
 
     thresholds: Mapping[str, float] = FrozenMap()
     required: frozenset[str] = frozenset()
+    hidden: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, feedback: FeedbackFn | None) -> Passing:
+    def of(cls, feedback: FeedbackFn | None) -> PassRules:
         """Return the requirements of a feedback function; none if it has no metrics."""
         metrics = metrics_of(feedback)
         # If no metric is required, all are: otherwise every answer would pass.
@@ -35,7 +37,9 @@ class Passing:
             metric.name for metric in metrics if is_required(metric) or ends_case(metric)
         }
         thresholds = {metric.name: metric.threshold for metric in metrics}
-        return cls(thresholds=thresholds, required=frozenset(counted_names or thresholds))
+        hidden = hidden_in(feedback)
+        required = frozenset(counted_names or thresholds.keys() - {*hidden})
+        return cls(thresholds=thresholds, required=required, hidden=hidden)
 
     def passes(self, record: RolloutRecord) -> bool | None:
         """Return whether an answer passes; None if it is unscored."""
@@ -53,7 +57,7 @@ class Passing:
 class Tally:
     """Running figures of one candidate."""
 
-    _asked: Passing
+    _asked: PassRules
     _passed: int = 0
     _judged: int = 0
     _sums: dict[str, float] = attrs.field(factory=lambda: defaultdict(float))
@@ -68,7 +72,8 @@ class Tally:
             self._passed += self._asked.passes(record) is True
             scores = {verdict.metric: verdict.score for verdict in record.verdicts}
             for name in self._asked.thresholds:
-                score = scores.get(name, 0.0)
+                # A hidden metric gives no verdict on most answers, and none means nothing.
+                score = scores.get(name, None if name in self._asked.hidden else 0.0)
                 if score is not None:
                     self._sums[name] += score
                     self._counts[name] += 1

@@ -1,0 +1,346 @@
+"""Runs as one file: packed to be passed on, and unpacked again.
+
+The file has the journal of a run, its settings and results, and the files of the project that it
+was made from. It comes from a stranger: see ``promptgraft.ground.archive``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
+from promptgraft.ground.archive import Archive, read_archive, write_archive
+from promptgraft.ground.folders import remove_tree, temporary_folder
+from promptgraft.ground.serde import Json, parse_json, shown
+from promptgraft.ground.work import WorkBudget
+from promptgraft.journal.kept_files import FOLDER
+from promptgraft.journal.records import SENT, decode_record, header_contents
+from promptgraft.project.origins import Origin
+from promptgraft.project.project import open_project
+from promptgraft.project.python_source import beside
+from promptgraft.project.sources import holds_secret, known_secrets, read_sources, sources_of
+from promptgraft.runs import RunFolder
+from promptgraft.runs.folder import RUN_ID, VERSION, read_document
+
+ENDING = ".zip"
+"""The ending of an exported run."""
+
+_MANIFEST = "export.json"
+_RUN = "run/"
+_PROJECT_ELSEWHERE = "/exported/"
+
+
+def archive_budget() -> WorkBudget:
+    """Return the work that one exported run may cause: 4 GB, packed and unpacked."""
+    return WorkBudget(bytes=4_000_000_000)
+
+
+@attrs.frozen(kw_only=True)
+class Exported:
+    """A run that was written to a file.
+
+    Attributes:
+        path: the file.
+        run: the id of the run.
+        has_inputs: whether cases, answers and the journal are in it.
+        lacking: why the files of the project are not in it; empty if they are.
+        code: the Python files in it.
+        bytes: its size.
+    """
+
+    path: Path
+    run: str
+    has_inputs: bool
+    lacking: str
+    code: tuple[str, ...]
+    bytes: int
+
+
+def export_run(folder: RunFolder, path: Path, *, inputs: bool = True) -> Exported:
+    """Write a run to a file that somebody else can replay, resume or judge again.
+
+    Without inputs neither cases nor answers are in it, only what was scored, the texts and the
+    results: it can be shown and compared, but neither replayed nor resumed.
+
+    Args:
+        folder: the run; no process may be working in it.
+        path: the file, which must not exist.
+        inputs: whether cases, answers and the journal are in it.
+
+    Raises:
+        ConfigError: the run is in progress, the file exists, or a secret would be in it.
+        DataFormatError, JournalCorruptError: a file of the run is damaged.
+        OSError: a file cannot be read or written.
+    """
+    if folder.is_locked:
+        raise ConfigError(f"run {folder.id} is running; export it when it has ended")
+    if path.exists():
+        raise ConfigError(f"{path} already exists; name another file")
+    config = read_document(folder.config)
+    with temporary_folder() as work:
+        lacking, names = _sources(folder, config, work, inputs=inputs)
+        members = _members(folder, config, work, inputs=inputs)
+        _refuse_secrets(members)
+        manifest = _manifest(folder, config, inputs=inputs)
+        write_archive(path, {_MANIFEST: _encoded(manifest), **members})
+    return Exported(
+        path=path,
+        run=folder.id,
+        has_inputs=inputs,
+        lacking=lacking,
+        code=tuple(name for name in names if name.endswith(".py")),
+        bytes=path.stat().st_size,
+    )
+
+
+def _members(
+    folder: RunFolder, config: Mapping[str, Json], work: Path, *, inputs: bool
+) -> dict[str, bytes | Path]:
+    members: dict[str, bytes | Path] = {
+        f"{_RUN}{folder.config.name}": _encoded(_moved(config, _PROJECT_ELSEWHERE))
+    }
+    kept = [folder.events, folder.result, folder.frontier, folder.ledger]
+    if inputs:
+        kept += [folder.journal, *sorted(folder.files.glob("*"))]
+    elif folder.journal.exists():
+        members[f"{_RUN}{folder.scores.name}"] = "".join(_scores(folder)).encode()
+        members[f"{_RUN}{folder.journal.name}"] = _header(folder)
+        kept.remove(folder.events)
+        members[f"{_RUN}{folder.events.name}"] = b"".join(_events_without_inputs(folder))
+    members |= {
+        f"{_RUN}{file.relative_to(folder.path).as_posix()}": file for file in kept if file.is_file()
+    }
+    if (sources := work / folder.sources.name).exists():
+        members[f"{_RUN}{sources.name}"] = sources
+    return members
+
+
+def _sources(
+    folder: RunFolder, config: Mapping[str, Json], work: Path, *, inputs: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Pack the files of the project that the run has kept, or else the present ones.
+
+    Returns what is lacking, and the names of the files.
+    """
+    origin = Origin(folder, config)
+    if not origin.is_project:
+        return f"it was made by the job {origin.name}, whose code is not known", ()
+    whole = folder.sources
+    if not whole.exists():
+        whole = work / "present.zip"
+        try:
+            project = open_project(origin.project_file(None))
+            with beside(project.folder):
+                write_archive(whole, sources_of(project).files)
+        except (ConfigError, DataFormatError) as error:
+            return str(error), ()
+    archive = read_sources(whole, archive_budget())
+    # Files of other kinds may hold cases, or be made from them.
+    names = [
+        name
+        for name in archive.names
+        if inputs or name == origin.file_name or name.endswith((".md", ".py"))
+    ]
+    with temporary_folder() as unpacked:
+        archive.unpack(unpacked, {name: name for name in names})
+        members = {name: unpacked / name for name in names}
+        write_archive(work / folder.sources.name, members)
+    return "", tuple(names)
+
+
+def _manifest(folder: RunFolder, config: Mapping[str, Json], *, inputs: bool) -> dict[str, Json]:
+    cases: dict[str, Json] = {}
+    if header := _header(folder):
+        cases = dict(header_contents(header).get("dataset", {}))
+    return {
+        "version": VERSION,
+        "run": folder.id,
+        "promptgraft": config.get("promptgraft"),
+        "python": config.get("python", platform.python_version()),
+        "inputs": inputs,
+        "cases": cases,
+    }
+
+
+def _header(folder: RunFolder) -> bytes:
+    """Return the first line of the journal, which has digests only; empty without one."""
+    if not folder.journal.exists():
+        return b""
+    with folder.journal.open("rb") as file:
+        return file.readline()
+
+
+def _scores(folder: RunFolder) -> Iterator[str]:
+    """Yield a line for each answer: where, of which case, how good, for how much; no texts."""
+    with folder.journal.open("rb") as file:
+        file.readline()
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            try:
+                record = decode_record(line)
+            except JournalCorruptError as error:
+                raise JournalCorruptError(
+                    f"{folder.journal}: {error}; restore it from a copy"
+                ) from None
+            if record.kind == SENT:
+                continue
+            answer = record.answer if isinstance(record.answer, dict) else {}
+            feedback = answer.get("feedback")
+            figures = feedback if isinstance(feedback, dict) else {}
+            plain = {
+                "key": record.key,
+                "digest": record.digest,
+                "kind": record.kind,
+                "case": answer.get("example_id"),
+                "score": figures.get("score"),
+                "objectives": figures.get("objectives"),
+                "spent": answer.get("spent"),
+            }
+            yield json.dumps(plain, separators=(",", ":")) + "\n"
+
+
+def _events_without_inputs(folder: RunFolder) -> Iterator[bytes]:
+    """Yield the lines of events, without those that quote a case."""
+    if not folder.events.exists():
+        return
+    for line in folder.events.read_bytes().splitlines(keepends=True):
+        event = parse_json(line, where=str(folder.events))
+        if isinstance(event, dict) and event.get("event") == "case_taught":
+            yield _encoded({**event, "expected": ""}, indent=None)
+        else:
+            yield line
+
+
+def _moved(config: Mapping[str, Json], folder: str) -> dict[str, Json]:
+    """Return settings whose origin is in another folder; nobody needs to know where it was."""
+    origin = config.get("origin")
+    if not isinstance(origin, dict):
+        return dict(config)
+    moved = dict(origin)
+    if "path" in moved:
+        moved["path"] = f"{folder}{Path(str(moved['path'])).name}"
+    if "folder" in moved:
+        moved["folder"] = folder.rstrip("/") or "/"
+    return {**config, "origin": moved}
+
+
+def _encoded(document: Mapping[str, Json], *, indent: int | None = 1) -> bytes:
+    return (json.dumps(document, indent=indent) + "\n").encode()
+
+
+def _refuse_secrets(members: Mapping[str, bytes | Path]) -> None:
+    secrets = known_secrets()
+    for name, content in members.items():
+        if any(holds_secret(line, secrets) for line in _lines(content)):
+            raise ConfigError(
+                f"{name.removeprefix(_RUN)} holds the value of an environment variable with a key; "
+                "nothing was written: find out how it got there"
+            )
+
+
+def _lines(content: bytes | Path) -> Iterable[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        yield from file
+
+
+@attrs.frozen(kw_only=True)
+class Unpacked:
+    """An exported run that was unpacked.
+
+    Attributes:
+        folder: the run.
+        project: the folder of its project, which may lack the project's files.
+        has_inputs: whether it has a journal, so that it can be replayed and resumed.
+        code: the Python files of its project, which are the sender's.
+    """
+
+    folder: RunFolder
+    project: Path
+    has_inputs: bool
+    code: tuple[str, ...]
+
+
+def is_export(path: Path) -> bool:
+    """Return whether a path is a file that may be an exported run, by its name."""
+    return path.suffix == ENDING and path.is_file()
+
+
+def unpack_run(path: Path, target: Path) -> Unpacked:
+    """Unpack an exported run: the files of its project, and the run in `runs` below them.
+
+    Args:
+        path: the file.
+        target: a folder, which must not exist.
+
+    Raises:
+        ConfigError: the folder exists.
+        DataFormatError: the file is damaged, unsafe, or no exported run; nothing is left then.
+        OSError: a file cannot be read or written.
+    """
+    budget = archive_budget()
+    archive = read_archive(path, budget)
+    run, has_inputs = _run_in(archive)
+    names = {name: name.removeprefix(_RUN) for name in archive.names if name.startswith(_RUN)}
+    if unknown := [place for place in names.values() if not _is_of_run(place)]:
+        raise DataFormatError(
+            f"{path}: member {shown(unknown[0])}: expected a file of a run; nothing was unpacked"
+        )
+    try:
+        target.mkdir(parents=True)
+    except FileExistsError:
+        raise ConfigError(f"{target} already exists; nothing was written; move it away") from None
+    try:
+        folder = RunFolder(target / "runs" / run)
+        archive.unpack(folder.path, names)
+        code: tuple[str, ...] = ()
+        if folder.sources.exists():
+            sources = read_sources(folder.sources, budget)
+            sources.unpack(target, {name: name for name in sources.names})
+            code = tuple(name for name in sources.names if name.endswith(".py"))
+        moved = _moved(read_document(folder.config), f"{target.absolute()}/")
+        folder.config.write_bytes(_encoded(moved))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_tree(target)
+        raise
+    return Unpacked(folder=folder, project=target, has_inputs=has_inputs, code=code)
+
+
+def _run_in(archive: Archive) -> tuple[str, bool]:
+    """Return the id of the run in an archive, and whether it has inputs."""
+    match parse_json(archive.read(_MANIFEST), where=f"{archive.path}: {_MANIFEST}"):
+        case {"version": version, "run": str(run), "inputs": bool(inputs)}:
+            if version != VERSION:
+                raise DataFormatError(
+                    f"{archive.path}: expected version {VERSION}, found {shown(version)}; use the "
+                    "version of promptgraft that wrote it"
+                )
+            if RUN_ID.fullmatch(run):
+                return run, inputs
+    raise DataFormatError(f"{archive.path}: expected an exported run, found another document")
+
+
+def _is_of_run(place: str) -> bool:
+    run = RunFolder(Path())
+    kept = (
+        run.config,
+        run.journal,
+        run.events,
+        run.result,
+        run.frontier,
+        run.ledger,
+        run.sources,
+        run.scores,
+    )
+    parts = place.split("/")
+    return Path(place) in kept or (len(parts) == 2 and parts[0] == FOLDER)

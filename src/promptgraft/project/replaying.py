@@ -1,0 +1,288 @@
+"""Replays: runs that have ended, run again from their journals without a call."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path, PurePosixPath
+
+import attrs
+
+from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.agents.call import AgentAnswer, AgentCall
+from promptgraft.agents.delivery import InCall
+from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.folders import temporary_folder
+from promptgraft.ground.serde import Json, parse_json, shown
+from promptgraft.ground.strict import structure
+from promptgraft.project.exporting import archive_budget
+from promptgraft.project.format import ProjectConfig, read_project
+from promptgraft.project.origins import Origin
+from promptgraft.project.project import Project
+from promptgraft.project.python_source import NOT_RUN, with_stand_ins
+from promptgraft.project.running import Changes, Runnable, loaded_again
+from promptgraft.project.services import StoreConfig
+from promptgraft.project.sources import read_sources
+from promptgraft.runs import RunFolder
+from promptgraft.runs.event_file import encoded, is_same, read_lines
+from promptgraft.runs.folder import read_document
+from promptgraft.runs.reading import read_run
+from promptgraft.runs.recorder import Recorder
+from promptgraft.runtime.session import EventBus
+from promptgraft.search.events import RunEnded
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.notices import Event
+from promptgraft.search.replay import ReplayJournal, without_effects
+from promptgraft.search.stopping import StopReason
+
+
+@attrs.frozen(kw_only=True)
+class Difference:
+    """The first place where a replay differs from the run.
+
+    Attributes:
+        place: an event, or a key of the result.
+        recorded: what the run has there.
+        replayed: what the replay has there.
+    """
+
+    place: str
+    recorded: str
+    replayed: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.recorded} in the run, {self.replayed} in the replay"
+
+
+@attrs.frozen(kw_only=True)
+class Replay:
+    """A run that was replayed.
+
+    Attributes:
+        folder: the run.
+        ended: its recorded end.
+        difference: the first difference; None if the result is the same.
+        used_code: whether code of the user was loaded; otherwise stand-ins took its place.
+        seconds: how long it took.
+    """
+
+    folder: RunFolder
+    ended: RunEnded
+    difference: Difference | None
+    used_code: bool
+    seconds: float
+
+
+def replayed(folder: RunFolder, *, project: str | None = None, may_run_code: bool = True) -> Replay:
+    """Run a run again from its journal alone, and compare the results.
+
+    No call is made, and nothing is written to the folder or to a store. The files of the project
+    are those that the run has kept; its code is not run unless a prompt is made by it.
+
+    Args:
+        folder: the run, by its absolute path.
+        project: a project file to use instead of what the run was made from.
+        may_run_code: whether code that the run was made from may run.
+
+    Raises:
+        ConfigError: the run has not ended, or needs code that may not run.
+        JournalError: the journal is missing, damaged, or belongs to another run.
+    """
+    ended = _end_of(folder)
+    clock = SystemClock()
+    began = clock.monotonic()
+    with temporary_folder() as work:
+        copy = _copied(folder, work)
+        lacking = (
+            _without_code(folder, copy, ended, work / "sources") if project is None else "named"
+        )
+        if lacking:
+            # What stand-ins cannot do, such as make a prompt, the code itself may.
+            if not may_run_code and project is None:
+                raise _needs_code(folder, lacking)
+            copy = _copied(folder, work)
+            with loaded_again(folder, Changes(), project=project) as source:
+                _run(source.job, copy, ended)
+        difference = difference_between(folder, copy)
+    return Replay(
+        folder=folder,
+        ended=ended,
+        difference=difference,
+        used_code=bool(lacking),
+        seconds=clock.monotonic() - began,
+    )
+
+
+def _without_code(folder: RunFolder, copy: RunFolder, ended: RunEnded, place: Path) -> str:
+    """Replay a run from the files that it has kept; return what it lacks, empty if nothing."""
+    if not folder.sources.exists():
+        return "it has kept no files of a project"
+    try:
+        with _stood_in(folder, place) as job:
+            _run(job, copy, ended, replaced=True)
+    except CallerError as error:
+        if NOT_RUN not in str(error):
+            raise
+        return str(error).replace(f"{place}/", "")
+    return ""
+
+
+def _needs_code(folder: RunFolder, lacking: str) -> ConfigError:
+    origin = Origin(folder, read_document(folder.config))
+    if not origin.is_project:
+        return ConfigError(
+            f"run {folder.id} was made by the job {origin.name}, whose code is not in its file; "
+            "unpack it with `promptgraft import`, add that code to the folder, and replay it there"
+        )
+    return ConfigError(
+        f"run {folder.id} cannot be replayed from its file alone: {lacking}; name a project with "
+        "the same prompts, whose code may run, with --project"
+    )
+
+
+def _end_of(folder: RunFolder) -> RunEnded:
+    record = read_run(folder)
+    if folder.scores.exists() or not folder.journal.exists():
+        raise ConfigError(
+            f"run {folder.id} has no answers, so it cannot be replayed; `promptgraft show`, "
+            "`compare` and `report` work without"
+        )
+    if record.ended is None:
+        raise ConfigError(
+            f"run {folder.id} is {record.state} and has no result to compare with; "
+            f"`promptgraft resume {folder.id}` completes it"
+        )
+    return record.ended
+
+
+def _copied(folder: RunFolder, work: Path) -> RunFolder:
+    """Return a copy of a run with nothing but its settings and its journal."""
+    copy = RunFolder(work / "run" / folder.id)
+    shutil.rmtree(copy.path, ignore_errors=True)
+    copy.path.mkdir(parents=True)
+    shutil.copyfile(folder.config, copy.config)
+    shutil.copyfile(folder.journal, copy.journal)
+    return copy
+
+
+@contextlib.contextmanager
+def _stood_in(folder: RunFolder, place: Path) -> Iterator[OptimizationJob]:
+    """Yield the job of a run from the files that it has kept; models and functions are stand-ins.
+
+    Raises:
+        NotRunError: a prompt or a graph is made by code.
+        DataFormatError: the files are damaged.
+    """
+    config = read_document(folder.config)
+    origin = Origin(folder, config)
+    changes = structure(config.get("options"), Changes, where=f"{folder.config}: options")
+    archive = read_sources(folder.sources, archive_budget())
+    archive.unpack(place, {name: name for name in archive.names})
+    # Not importable: a foreign file could take the place of a module.
+    with with_stand_ins():
+        source, settings = read_project(place / origin.file_name)
+        _check_inside(settings, folder)
+        store = StoreConfig(tag=settings.store.tag)
+        project = Project(source, attrs.evolve(settings, store=store, trackers={}, executor=None))
+        project.stand_in()
+        yield Runnable.of(project, origin.name, project.job(origin.name)).changed(changes).job
+
+
+def _check_inside(settings: ProjectConfig, folder: RunFolder) -> None:
+    """Refuse settings that name files elsewhere: they may come from a stranger."""
+    for name in settings.named_files:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise DataFormatError(
+                f"{folder.sources}: expected the names of files in it, found {shown(name)}; "
+                "nothing was read"
+            )
+
+
+class _Silent:
+    """Stands in for an agent, which a replay never asks."""
+
+    reports_tools = True
+    takes_files = True
+
+    def __init__(self, name: str) -> None:
+        self.name = self.identity = name
+
+    def check(self, delivery: str, names: object) -> None:
+        del delivery, names
+
+    def ask(self, query: str, call: AgentCall) -> AgentAnswer:
+        del query, call
+        raise ConfigError(f"agent `{self.name}` is not asked in a replay")
+
+
+def _silenced(job: OptimizationJob) -> OptimizationJob:
+    """Return a job whose agent is not started, and whose texts are delivered nowhere."""
+    adapter = job.context.adapter
+    if not isinstance(adapter, AgentAdapter):
+        return job
+    silent = attrs.evolve(adapter, agent=_Silent(adapter.agent.name), delivery=InCall())
+    return job.within(attrs.evolve(job.context, adapter=silent))
+
+
+def _run(job: OptimizationJob, copy: RunFolder, ended: RunEnded, *, replaced: bool = False) -> None:
+    """Run a job on a copied journal, and record its events and its result beside it."""
+    job = without_effects(_silenced(job) if replaced else job)
+    bus = EventBus()
+    with (
+        ReplayJournal(
+            copy.journal,
+            name=f"the journal of run {copy.id}",
+            reason=StopReason(ended.stop_reason),
+            detail=ended.stop_detail,
+            replaced=replaced,
+        ) as journal,
+        contextlib.closing(Recorder(copy, job.prompts, clock=SystemClock())) as recorder,
+    ):
+        bus.subscribe(object, recorder.on_event)
+        job.within(attrs.evolve(job.context, event_bus=bus, journal=journal)).run()
+
+
+def difference_between(recorded: RunFolder, copy: RunFolder) -> Difference | None:
+    """Return the first difference of two runs: in their events, else in their results."""
+    pairs = zip_longest(_numbered(recorded), _numbered(copy))
+    for at, (there, here) in enumerate(pairs, 1):
+        if there is None or here is None or not is_same(here, there):
+            return _between(f"event {at}", _plain(there), _plain(here))
+    return _between(
+        "result", dict(read_document(recorded.result)), dict(read_document(copy.result))
+    )
+
+
+def _numbered(folder: RunFolder) -> Iterator[Event]:
+    return (event for _, event in read_lines(folder.events) if isinstance(event.number, int))
+
+
+def _plain(event: Event | None) -> Json:
+    if event is None:
+        return None
+    plain = parse_json(encoded(event), where="an event")
+    assert isinstance(plain, dict)  # noqa: S101 - what events are
+    return {name: value for name, value in plain.items() if name not in ("time", "n")}
+
+
+_ABSENT = "nothing"
+
+
+def _between(place: str, there: Json, here: Json) -> Difference | None:
+    """Return the first difference of two values, down to the item that differs."""
+    if there == here:
+        return None
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in dict.fromkeys((*there, *here)):
+            if there.get(name) != here.get(name):
+                return _between(f"{place}.{name}", there.get(name), here.get(name))
+    if isinstance(there, list) and isinstance(here, list):
+        for at, (theirs, ours) in enumerate(zip_longest(there, here)):
+            if theirs != ours:
+                return _between(f"{place}[{at}]", theirs, ours)
+    recorded, replayed = (_ABSENT if value is None else shown(value) for value in (there, here))
+    return Difference(place=place, recorded=recorded, replayed=replayed)

@@ -1,0 +1,91 @@
+"""Advice before a run: settings that are allowed, and yet unlikely to do what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from promptgraft.adapters.base import ForeseenAdapter, ProviderAdapter
+from promptgraft.evals.causes import compares_expected, contradictions
+from promptgraft.evals.statistics import least_cases
+from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.text import counted
+from promptgraft.overrides.resolution import resolve_override
+from promptgraft.search.algorithm import Questions
+from promptgraft.search.config import RunConfig
+from promptgraft.search.verdict import LEVEL
+from promptgraft.targets.judging import metrics_of
+
+_LEAST_ACCEPTED = 3
+_FEW = 10
+
+
+def advice(
+    config: RunConfig, models: Iterable[ProviderAdapter], questions: Questions
+) -> Iterator[str]:
+    """Yield the warnings of a plan, a line each."""
+    yield from _ends(models)
+    yield from _of_settings(config)
+    yield from _outdated(questions)
+
+
+def _of_settings(config: RunConfig) -> Iterator[str]:
+    """Yield what the sizes of sets and limits make unlikely to succeed."""
+    sizes = {"training": len(config.split[1]), "validation": config.pareto_set_size}
+    if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
+        yield (
+            f"there are only {', '.join(few)} cases; use {_FEW} or more in each set, better 50, "
+            "to tell a gain from luck"
+        )
+    count, least = len(config.held_out), least_cases(LEVEL)
+    if config.data.held_out is None and not count:
+        yield (
+            "there are no test cases: the run cannot prove that its winner is better; add cases, "
+            "or name some in data.held_out"
+        )
+    elif 0 < count < least:
+        yield f"{counted(count, 'test case')} cannot prove a gain; use {least} or more, better 50"
+    elif least <= count < _FEW:
+        yield (
+            f"{count} test cases can prove a gain of {least / count:.2f} or more; use more for "
+            "smaller ones"
+        )
+    yield from config.warnings
+    if compares_expected(metrics_of(config.feedback_fn)):
+        yield from filter(None, [contradictions(config.cases)])
+    budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
+    if budget < needed:
+        yield (
+            f"rollout_budget: {counted(budget, 'test call')} are enough for only "
+            f"{counted(config.pays_for(budget).if_accepted, 'kept rewrite')}; raise it to {needed} "
+            f"for {_LEAST_ACCEPTED}, or lower pareto_set_size or minibatch_size"
+        )
+    limit = config.limits.max_reflections
+    if limit is not None and limit < _LEAST_ACCEPTED:
+        yield (
+            f"limits.max_reflections: at most {counted(limit, 'rewrite')} can be tried; raise it "
+            f"to {_LEAST_ACCEPTED} or more"
+        )
+
+
+def _ends(models: Iterable[ProviderAdapter]) -> Iterator[str]:
+    """Yield a line for each model that has ended or will soon."""
+    today = SystemClock().now().date()
+    ends = (adapter.end for adapter in models if isinstance(adapter, ForeseenAdapter))
+    yield from dict.fromkeys(
+        end.line(today) for end in ends if end is not None and end.is_near(today)
+    )
+
+
+def _outdated(questions: Questions) -> Iterator[str]:
+    """Yield a line for each meta-prompt whose overrides were made for an older shipped text."""
+    for prompt in questions.values():
+        store, descriptor = prompt.overrides_store, prompt.descriptor
+        resolution = store.resolve(descriptor) if store is not None else None
+        skipped = resolve_override(descriptor, resolution).skipped
+        if skipped:
+            parts = ", ".join(f"{part.part} ({part.reason})" for part in skipped)
+            yield (
+                f"meta-prompt `{descriptor.key}`: {parts}: the override is not applied, because "
+                "the shipped text is another one now; see `promptgraft meta diff`, then "
+                f"`promptgraft meta reset {descriptor.key}`"
+            )

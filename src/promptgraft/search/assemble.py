@@ -1,0 +1,362 @@
+"""The second stage of a run: its journal, its first calls, its search, and the engine for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from promptgraft.adapters.calling.gathering import BatchExecutor
+from promptgraft.agents.adapter import AgentAdapter, rehearse
+from promptgraft.errors import CallerError, DataFormatError, JournalCorruptError, PromptgraftError
+from promptgraft.evals.spending import spent_from_json, spent_to_json
+from promptgraft.ground.content import files_in
+from promptgraft.ground.serde import digest, shown
+from promptgraft.journal.base import NoJournal
+from promptgraft.runtime.deadline import Deadline, remove_left_over
+from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, publishing
+from promptgraft.search.algorithm import BaseSearch, Kit
+from promptgraft.search.answers import Answers, Repeated, Working
+from promptgraft.search.batches import AnswerSources, Books
+from promptgraft.search.call_log import CallLog
+from promptgraft.search.calls import Calls
+from promptgraft.search.driver import Driver
+from promptgraft.search.events import Emit, RunStarted
+from promptgraft.search.ledger import Ledger, RolloutBudget
+from promptgraft.search.notices import StopFileRemoved
+from promptgraft.search.notices import Working as WorkingNotice
+from promptgraft.search.pass_rate import PassRules
+from promptgraft.search.place import Place
+from promptgraft.search.plan import RunPlan
+from promptgraft.search.population import Population
+from promptgraft.search.preflight import CheckedRun
+from promptgraft.search.result import RunResult
+from promptgraft.search.run_phases import Remarks, RunPhases
+from promptgraft.search.scores import Scorer
+from promptgraft.search.shown_images import ShownImages
+from promptgraft.search.stopping import StopReason
+from promptgraft.search.stops import Stops
+from promptgraft.targets.base import Target, texts_of
+from promptgraft.targets.prompt_target import PromptTarget
+
+_logger = logging.getLogger("promptgraft")
+
+_PROBE = "rehearsal"
+"""The key of the journal's record of the call before the run."""
+
+
+@attrs.frozen(kw_only=True)
+class BegunRun:
+    """A checked run with its accounts: the journal is bound to it.
+
+    Attributes:
+        checked: the run; its target has the overrides that were in force when the run began.
+        run_id: identity of the run.
+        answers: the journal as the run sees it.
+        ledger: counts everything that the run uses.
+        watch: budget, notices, and what keeps the calls of answers.
+        emit: receives every event.
+        session: receives the winner if the settings say so; None for none.
+    """
+
+    checked: CheckedRun
+    run_id: str
+    answers: Answers
+    ledger: Ledger
+    watch: Watch
+    emit: Emit
+    session: SessionProtocol | None
+
+
+@attrs.frozen(kw_only=True)
+class AssembledRun:
+    """A run that needs only to be driven.
+
+    Attributes:
+        begun: the run with its accounts.
+        driver: the engine.
+        phases: what it drives.
+    """
+
+    begun: BegunRun
+    driver: Driver
+    phases: RunPhases
+
+    def search(self) -> RunResult:
+        """Run the search to its end and return the result; its winner is not stored yet."""
+        answers, ledger = self.begun.answers, self.begun.ledger
+        try:
+            try:
+                ended = self.driver.run(self.phases.run())
+            finally:
+                # Answers that the search has left behind are paid for.
+                if answers.calls is not None:
+                    ledger.count(answers.calls.close())
+            return self.phases.result(ended)
+        except PromptgraftError as error:
+            # A result needs the baseline; before that there is none to save.
+            if len(self.phases.population.pool):
+                error.result = self.phases.result((StopReason.FAILED, str(error)))
+            raise
+
+
+def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
+    """Bind the journal to a run.
+
+    Raises:
+        JournalError: the journal is locked, damaged, or belongs to another run.
+    """
+    context, limits = checked.context, checked.config.limits
+    journal = context.journal
+    fingerprint = checked.fingerprint if journal is None else checked.begin(journal)
+    calls = None if journal is None else CallLog(journal)
+    answers = Answers(NoJournal() if journal is None else journal, calls=calls)
+    target = _with_recorded_base(checked.target, answers)
+    return BegunRun(
+        checked=attrs.evolve(checked, target=target, fingerprint=fingerprint),
+        # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
+        run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
+        answers=answers,
+        ledger=Ledger(
+            checked.config.budget,
+            max_reflections=limits.max_reflections,
+            budget=checked.budget,
+        ),
+        watch=attrs.evolve(checked.watch, keeper=calls),
+        emit=publishing(session, context.event_bus),
+        session=session,
+    )
+
+
+def _with_recorded_base(target: Target, answers: Answers) -> Target:
+    """Return the target with the overrides that were in force when the run began.
+
+    They are recorded like an answer: the winner of this very run changes the store, and a resumed
+    run must see what it saw at first.
+    """
+    in_force, question = target.in_force, digest(target.identity.name)
+    if in_force is None:
+        return target
+    recorded = answers.recall("base", question)
+    if recorded is None:
+        answers.journal.append("base", question, "base", in_force)
+        return target
+    try:
+        return target.over(recorded)
+    except DataFormatError as error:
+        raise JournalCorruptError(
+            f"the journal's record `base` is no override: {error}; restore the journal"
+        ) from None
+
+
+def assemble(begun: BegunRun) -> AssembledRun:
+    """Make the calls that precede a search, announce the run, and return it ready to be driven.
+
+    Raises:
+        CallerError: the agent fails, or the algorithm returns no search.
+        ProviderError, LimitReachedError: as calls do.
+        ConfigError: an answer of the teacher cannot be used.
+    """
+    checked = begun.checked
+    context, bus = checked.context, checked.context.event_bus
+    if context.journal is not None:
+        bound = [prompt.params for prompt in checked.prompts.values()]
+        params = [example.params for example in checked.examples]
+        context.journal.keep_files(files_in([bound, params]))
+    _probe_agent(begun)
+    left_over = remove_left_over(checked.config.limits.stop_files)
+    plan = checked.plan()
+    _announce(begun, plan, left_over)
+    working = (
+        None if bus is None else partial(_publish_progress, bus, plan=plan, ledger=begun.ledger)
+    )
+    remarks = Remarks(checked.config.feedback_fn, begun.emit)
+    begun = _with_taught_cases(begun, remarks, working)
+    # The search counts a branch only once it is joined, so that no decision depends on how far
+    # running branches have come; the whole ledger counts at once.
+    books = Books(begun.answers, begun.ledger.part())
+    sources = _sources(begun, working)
+    driver = _driver(begun, books, sources, remarks)
+    phases = RunPhases(
+        search=_search(begun, books, sources.scorer, driver.emit),
+        answers=begun.answers,
+        examples=begun.checked.config.held_out,
+        seed=begun.checked.config.seed,
+        remarks=remarks,
+        ledger=begun.ledger,
+        run_id=begun.run_id,
+        tag=context.overrides_tag,
+        prompts=checked.prompts,
+    )
+    return AssembledRun(begun=begun, driver=driver, phases=phases)
+
+
+def _probe_agent(begun: BegunRun) -> None:
+    """Call an agent once before the run, unless that is recorded; see :func:`rehearse`."""
+    checked, answers = begun.checked, begun.answers
+    adapter, target = checked.context.adapter, checked.target
+    if not isinstance(adapter, AgentAdapter) or not isinstance(target, PromptTarget):
+        return
+    # Of whichever agent: one whose function has changed may answer the rest of a run.
+    recorded = answers.journal.record(_PROBE)
+    if recorded is not None:
+        begun.ledger.count(spent_from_json(recorded.answer, _PROBE), recorded=True)
+        return
+    answers.journal.admit(_PROBE)
+    [prompt] = target.rollout.prompts_of(target.baseline()).values()
+    watch, deadline = begun.watch.at(_PROBE), checked.deadline
+    spent = rehearse(adapter, prompt, checked.config.cases, watch=watch, deadline=deadline)
+    begun.ledger.count(answers.paid(_PROBE, spent))
+    question = digest([target.identity.digest])
+    answers.journal.append(_PROBE, question, _PROBE, spent_to_json(spent))
+
+
+def _announce(begun: BegunRun, plan: RunPlan, left_over: Sequence[Path]) -> None:
+    checked = begun.checked
+    begun.emit(
+        RunStarted(
+            run_id=begun.run_id,
+            prompt=checked.target.identity.name,
+            pareto_ids=tuple(example.id for example in checked.config.split[0]),
+            modules=tuple(module.name for module in checked.target.modules),
+            texts=texts_of(checked.target, checked.target.baseline()),
+            seed=checked.config.seed,
+            settings=checked.fingerprint,
+        )
+    )
+    begun.emit(plan.event)
+    if checked.context.event_bus is None:  # which would show the warnings
+        for warning in plan.warnings:
+            _logger.warning("%s", warning)
+    for path in left_over:
+        _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
+        begun.emit(StopFileRemoved(path=str(path)))
+
+
+def _publish_progress(
+    bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan, ledger: Ledger
+) -> None:
+    Place.parse(position)  # progress displays rely on its form
+    bus.publish(
+        WorkingNotice(
+            position=position,
+            done=done,
+            total=total,
+            rollouts=ledger.rollouts,
+            reflections=ledger.reflections,
+            tokens=ledger.charge.tokens,
+            cost=ledger.known_cost,
+            expected_cost=plan.forecast(ledger),
+        )
+    )
+
+
+def _with_taught_cases(begun: BegunRun, emit: Emit, working: Working | None) -> BegunRun:
+    """Return the run with answers of the teacher for the cases that have no ``expected``."""
+    checked = begun.checked
+    if checked.teaching is None:
+        return begun
+    config = checked.teaching.taught(
+        checked.config,
+        Books(begun.answers, begun.ledger),
+        watch=begun.watch,
+        executor=checked.context.executor,
+        deadline=checked.deadline,
+        working=working,
+        emit=emit,
+    )
+    return attrs.evolve(begun, checked=attrs.evolve(checked, config=config))
+
+
+def _sources(begun: BegunRun, working: Working | None) -> AnswerSources:
+    checked, config = begun.checked, begun.checked.config
+    runs, rollout = config.objectives.num_runs, checked.target.rollout
+    if runs > 1:
+        thresholds = PassRules.of(config.feedback_fn).thresholds
+        rollout = Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
+    reflection = checked.context.proposing_adapter
+    return AnswerSources(
+        rollout=rollout,
+        example_digests=checked.digests,
+        reflection=reflection,
+        watch=begun.watch,
+        deadline=checked.deadline,
+        working=working,
+        scorer=config.objectives.new_scorer(),
+        in_batches=checked.is_in_batches,
+        max_example_chars=config.max_example_chars,
+        max_trace_chars=config.max_trace_chars,
+        shown_images=ShownImages.of(config.training_examples, config.data, reflection),
+    )
+
+
+def _driver(begun: BegunRun, books: Books, sources: AnswerSources, publish: Emit) -> Driver:
+    context, config, deadline = begun.checked.context, begun.checked.config, begun.checked.deadline
+    stops = Stops(
+        stoppers=config.limits.stoppers,
+        ledger=books.ledger,
+        deadline=deadline,
+        pause=context.pause,
+        clock=context.clock,
+        perfect_score=config.objectives.perfect_score,
+    )
+    gathering = partial(
+        BatchExecutor,
+        journal=context.journal,
+        deadline=deadline,
+        pause=context.pause,
+        notices=context.event_bus,
+    )
+    return Driver(
+        sources=sources,
+        books=books,
+        whole=begun.ledger,
+        calls=Calls(
+            (books.answers.calls or books.answers.journal).append_all,
+            executor=context.executor,
+            questions_at_once=config.questions_at_once,
+            gathering=gathering if sources.in_batches else None,
+            deadline=deadline or Deadline(),
+            admit=books.answers.journal.admit,
+        ),
+        max_unscored_share=config.limits.max_unscored_share,
+        look=stops.look,
+        publish=publish,
+        # An unexpected exception of our own algorithms is a bug and keeps its traceback.
+        author="" if type(config).__module__.startswith("promptgraft.") else config.algorithm,
+    )
+
+
+def _search(begun: BegunRun, books: Books, scorer: Scorer, emit: Emit) -> BaseSearch:
+    checked, config = begun.checked, begun.checked.config
+    validation, training = config.split
+    kit = Kit(
+        target=checked.target,
+        validation=validation,
+        training=training,
+        scorer=scorer,
+        population=Population(
+            pool=config.pool(),
+            target=checked.target,
+            examples=validation,
+            scorer=scorer,
+            required=config.objectives.required,
+            max_unscored_share=config.limits.max_unscored_share,
+            ledger=books.ledger,
+            emit=emit,
+            passing=PassRules.of(config.feedback_fn),
+        ),
+        budget=RolloutBudget(books.ledger, reserve=config.reserved_size),
+        questions=checked.questions,
+        emit=emit,
+    )
+    search: object = config.search(kit)
+    if not isinstance(search, BaseSearch):
+        raise CallerError(
+            f"algorithm `{config.algorithm}`: `search` returned {shown(search)}; "
+            "expected a BaseSearch"
+        )
+    return search

@@ -1,0 +1,86 @@
+"""The last stage of a run: its use of held-out examples is remembered, its winner is stored."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from promptgraft.errors import (
+    OverrideConflictError,
+    PromptgraftError,
+    WinnerNotStoredError,
+    user_errors,
+)
+from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.text import raised
+from promptgraft.overrides.looks import Look, record_of
+from promptgraft.overrides.types import Provenance
+from promptgraft.search.assemble import BegunRun
+from promptgraft.search.result import RunResult
+from promptgraft.search.settings import PersistenceScope
+from promptgraft.search.stopping import is_early
+
+_logger = logging.getLogger("promptgraft")
+
+
+def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
+    """Remember that the held-out examples have judged a winner, and add how worn they are."""
+    checked, held_out = begun.checked, result.held_out
+    record = record_of(checked.context.overrides_store)
+    if record is None or held_out is None or held_out.why_not:
+        return result
+    judged = [example for example in checked.config.held_out if example.id in held_out.ids]
+    wear = checked.wear_of(judged)
+    look = Look(
+        run=begun.run_id,
+        prompt=result.name,
+        time=checked.context.clock.now().isoformat(),
+        cases=checked.digests_of(judged),
+    )
+    record.remember_look(look)
+    worn = (wear.line,) if wear is not None and wear.is_worn else ()
+    return attrs.evolve(result, wear=wear, remarks=(*result.remarks, *worn))
+
+
+def store_winner(begun: BegunRun, result: RunResult) -> RunResult:
+    """Store the winner if it is better and the settings say so, and return the final result.
+
+    Raises:
+        WinnerNotStoredError: the store refused it; the error has the result.
+    """
+    context, config = begun.checked.context, begun.checked.config
+    if not config.persist or not result.found_better:
+        return result
+    if not (result.improved or config.keep_anyway):
+        if context.overrides_store and not is_early(result.stop_reason):
+            _logger.warning(
+                "the winner is not saved (%s): its gain is not proven on test cases; the "
+                "setting `keep_anyway` saves it anyway",
+                result.verdict,
+            )
+        return result
+    if config.persist_scope is PersistenceScope.SESSION:
+        if begun.session is not None:
+            for override in result.best_overrides.values():
+                begun.session.dispatch(override)
+        return result
+    scores = {"baseline": result.baseline_pareto_mean, "best": result.best_pareto_mean}
+    provenance = Provenance(
+        run_id=begun.run_id,
+        note=f"{config.algorithm}, {result.total_rollouts} rollouts, seed {config.seed}",
+        scores=FrozenMap((name, mean) for name, mean in scores.items() if mean is not None),
+    )
+    try:
+        persisted = begun.checked.target.persist(result.best, provenance, pool=result.candidates)
+        return attrs.evolve(result, persisted=persisted)
+    except OverrideConflictError as error:
+        raise WinnerNotStoredError(
+            f"the winner is not stored: {error} since the run began; look at both, then roll "
+            "the tag back and resume the run, or write the winner over it: "
+            "`store.upsert(prompt.descriptor, error.result.best_override)`",
+            result,
+        ) from error
+    except user_errors() as error:  # the result must not be lost
+        why = str(error) if isinstance(error, PromptgraftError) else raised(error)
+        raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error

@@ -1,0 +1,95 @@
+"""Signing in and out: the form, links, and the sessions of a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from promptgraft.service.server.calls import ApiCall, ApiReply, Route
+from promptgraft.service.server.pages import form_of, page_of, redirect
+from promptgraft.service.server.problems import ApiProblem
+
+
+def show_sign_in(call: ApiCall) -> ApiReply:
+    """Show the form that takes a token, or sign in by the link that `serve` prints."""
+    if "code" in call.query:
+        return _signed_in(call, call.access.redeem_code(call.query["code"], call.visit))
+    # A link of `tokens link` needs a click: programs that preview links would use it up, and a
+    # cookie that is set on the way from another site is not sent along the redirect.
+    return page_of(
+        call, "sign_in.html", link=call.query.get("link", ""), fault="", wanted="", who=None
+    )
+
+
+def sign_in(call: ApiCall) -> ApiReply:
+    """Open a session for the token, or the link, in the form."""
+    form = form_of(call)
+    link, token, wanted = (form.get(name, "") for name in ("link", "token", "wanted"))
+    try:
+        cookie = (
+            call.access.redeem_link(link, call.visit)
+            if link
+            else call.access.redeem_token(token, call.visit)
+        )
+    except ApiProblem as problem:
+        if problem.status != 401:
+            raise
+        page = {"link": "", "fault": problem.detail, "wanted": wanted}
+        return page_of(call, "sign_in.html", 401, who=None, **page)
+    return _signed_in(call, cookie, wanted)
+
+
+def _signed_in(call: ApiCall, cookie: str, wanted: str = "") -> ApiReply:
+    # A redirect keeps codes out of the browser's history.
+    return redirect(call, _inside(wanted), Set_Cookie=call.visit.cookie(cookie))
+
+
+def _inside(wanted: str) -> str:
+    """Return a path below that of the application; the list of jobs for anything else."""
+    parts = urlsplit(wanted)
+    is_path = wanted.startswith("/") and not wanted.startswith("//") and wanted.isprintable()
+    return wanted if is_path and not parts.netloc and "\\" not in wanted else "/"
+
+
+def sign_out(call: ApiCall) -> ApiReply:
+    """End the session of this browser."""
+    call.access.sessions.end(call.caller.token, [call.caller.session])
+    return redirect(call, "/login", Set_Cookie=call.visit.cookie(""))
+
+
+def show_account(call: ApiCall) -> ApiReply:
+    """Show the scopes and the sessions of the caller."""
+    caller = call.caller
+    has_sessions = bool(caller.session or caller.token)
+    sessions = call.access.sessions.list(caller.token) if has_sessions else ()
+    return page_of(call, "account.html", sessions=sessions, limits=call.access.limits)
+
+
+def end_sessions(call: ApiCall) -> ApiReply:
+    """End one of the caller's sessions, or all others than this one."""
+    form, caller, store = form_of(call), call.caller, call.access.sessions
+    if not (caller.session or caller.token):
+        raise ApiProblem(409, "this caller has no sessions; a proxy has signed it in")
+    match form.get("what"):
+        case "end":
+            store.end(caller.token, [form.get("session", "")])
+        case "end-others":
+            ids = {session.id for session in store.list(caller.token)}
+            store.end(caller.token, ids - {caller.session})
+        case _:
+            raise ApiProblem(422, "what: expected end or end-others")
+    return redirect(call, "/account")
+
+
+OPEN_ROUTES: Sequence[Route] = (
+    Route("GET /login", None, show_sign_in),
+    Route("POST /login", None, sign_in),
+)
+"""Pages that need no token."""
+
+ROUTES: Sequence[Route] = (
+    Route("POST /logout", None, sign_out),
+    Route("GET /account", None, show_account),
+    Route("POST /account", None, end_sessions),
+)
+"""Pages for every caller, whatever its scopes."""
