@@ -26,7 +26,7 @@ from promptgraft.adapters.offline.words import content_words, term, terms
 WORDS_PER_FAILURE = 15
 """Default limit on the words taken from a failed input."""
 
-WORDS_PER_RULE = 24
+WORDS_PER_RULE = 32
 """Default limit on the words of evidence in a rule."""
 
 _CHARS_PER_WORD = 75
