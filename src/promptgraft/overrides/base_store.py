@@ -18,7 +18,7 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.ground.serde import shown
-from promptgraft.overrides.looks import Look, MemoryLooks, record_of
+from promptgraft.overrides.looks import Look, is_known, record_of
 from promptgraft.overrides.parts import KINDS
 from promptgraft.overrides.parts.added_example import RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
@@ -306,13 +306,16 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
             for override in kept
         }
         self._lock = threading.Lock()
-        self._looks = MemoryLooks()
+        self._looks: list[Look] = []
 
     def looks(self) -> Sequence[Look]:
-        return self._looks.looks()
+        with self._lock:
+            return tuple(self._looks)
 
     def remember_look(self, look: Look) -> None:
-        self._looks.remember_look(look)
+        with self._lock:
+            if not is_known(look, self._looks):
+                self._looks.append(look)
 
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG

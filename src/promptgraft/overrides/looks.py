@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -66,23 +65,6 @@ def record_of(*stores: object) -> LookRecord | None:
     return next((store for store in stores if isinstance(store, LookRecord)), None)
 
 
-class MemoryLooks:
-    """Keeps looks in memory; thread-safe."""
-
-    def __init__(self) -> None:
-        self._looks: list[Look] = []
-        self._lock = threading.Lock()
-
-    def looks(self) -> Sequence[Look]:
-        with self._lock:
-            return tuple(self._looks)
-
-    def remember_look(self, look: Look) -> None:
-        with self._lock:
-            if not _is_known(look, self._looks):
-                self._looks.append(look)
-
-
 class LookFile:
     """Keeps looks in a file, one JSON object on a line.
 
@@ -112,7 +94,7 @@ class LookFile:
         try:
             refuse_foreign_links(self._root, [self._path])
             with locked(self._path.with_name(".looks.lock"), _SECONDS):
-                if _is_known(look, self.looks()):
+                if is_known(look, self.looks()):
                     return
                 with self._path.open("a+b") as file:
                     # A line that a killed process has left unfinished is ended first.
@@ -125,7 +107,8 @@ class LookFile:
             _logger.warning("this use of the test cases is not remembered: %s", error)
 
 
-def _is_known(look: Look, looks: Sequence[Look]) -> bool:
+def is_known(look: Look, looks: Sequence[Look]) -> bool:
+    """Return whether the run of a look has looked at its cases before."""
     return any(known.run == look.run and known.cases == look.cases for known in looks)
 
 

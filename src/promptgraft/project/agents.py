@@ -16,7 +16,6 @@ from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.delivery import FolderCopy, InCall
-from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import FileSource, Source, Sources, read_sources
 from promptgraft.agents.user import simulated_user
 from promptgraft.agents.writing import WrittenText, difference
@@ -164,6 +163,9 @@ def delivery_of(
             f"expected `files` in `prompts.{prompt.name}`, found none to deliver; name them there",
         )
     if config == "live":
+        # Few agents cannot receive their texts in another way.
+        from promptgraft.agents.live import LiveFiles
+
         return LiveFiles(source.sources)
     with around.placed(("delivery",)):
         return FolderCopy(
