@@ -8,6 +8,7 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
+from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import QUESTIONS, Habits, nothing_learned, reflect
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE, WORDS_PER_RULE
@@ -129,9 +130,6 @@ class OfflineAdapter:
 
             text = gradients.answer(rendered.key, rendered.text, self._habits)
         elif _has_form(rendered):
-            # Projects are also checked and planned for without asking anything.
-            from promptgraft.adapters.offline.agent import act
-
             text = act(
                 rendered, session=session, deadline=deadline, attention=self._habits.attention
             )
