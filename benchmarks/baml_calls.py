@@ -24,7 +24,7 @@ from figures import Figure
 from promptgraft.agents.call import AgentCall
 from promptgraft.bridges.baml.agent import BamlAgent
 from promptgraft.bridges.baml.functions import load_function
-from promptgraft.bridges.baml.runtime import Compiled
+from promptgraft.bridges.baml.runtime import CompiledProject
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -100,7 +100,7 @@ def call_of(agent: BamlAgent, prompt: str = "") -> AgentCall:
 
 def own_call(agent: BamlAgent) -> Callable[[], object]:
     """Return BAML's own call of the same function."""
-    runtime = Compiled.of(agent.function.sources({}), folder=agent.function.folder).runtime
+    runtime = CompiledProject.of(agent.function.sources({}), folder=agent.function.folder).runtime
     environment, args = dict(os.environ), {"text": "1 and 2"}
 
     def call() -> object:
@@ -130,7 +130,7 @@ def of_candidates(agent: BamlAgent) -> float:
     for n in range(CALLS):
         texts = call_of(agent, f"again {n}").texts
         began = time.perf_counter()
-        Compiled.of(agent.function.sources(texts), folder=agent.function.folder)
+        CompiledProject.of(agent.function.sources(texts), folder=agent.function.folder)
         times.append(time.perf_counter() - began)
     return sorted(times)[CALLS // 10]
 

@@ -49,13 +49,13 @@ from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.ground.serde import digest
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
-from promptgraft.search import contest as verdict
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Rollouts, Together
-from promptgraft.search.fresh import RunVerdict, verdict_of
+from promptgraft.search.held_out import measure as measure_held_out
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.pass_rate import PassRules
 from promptgraft.search.scores import Scorer
+from promptgraft.search.verdict import RunVerdict, verdict_of
 from promptgraft.targets.types import Candidate, RolloutRecord
 
 VERDICTS = 400
@@ -226,7 +226,7 @@ def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
         scorer=Scorer({}),
     )
     examples = [GepaExample(id=f"e{FIRST_HELD_OUT + n}", params=()) for n in range(held_out)]
-    asking = verdict.measure(cast("Kit", kit), 1, examples, seed=seed)
+    asking = measure_held_out(cast("Kit", kit), 1, examples, seed=seed)
     answers: list[tuple[RolloutRecord, ...]] | None = None
     while True:
         try:

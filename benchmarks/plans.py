@@ -8,10 +8,15 @@ thoughts; in batches half. Ends with 1 if a plan is not within a factor of two o
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import csv
 import json
+import math
 import os
 import random
+import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +30,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
 from cli.priced_projects import SHAPES, TEAMS, Shape, prose  # noqa: E402
+from image_files import png  # noqa: E402
 from promptgraft.ground.serde import canonical_json  # noqa: E402
 from servers.batches import BatchServer  # noqa: E402
 from servers.behaviour import Answer, Asked, Brain, JsonObject  # noqa: E402
@@ -35,6 +41,9 @@ from servers.provider import Tokens, some_tokens  # noqa: E402
 SMALL, LARGE = "gpt-5.4-mini", "gpt-5.4"
 # US dollars for a million tokens: input, read from the cache, output.
 PRICES = {SMALL: (0.75, 0.075, 4.5), LARGE: (2.5, 0.25, 15.0)}
+# Tokens for a patch of 32 x 32 pixels of an image, of which there are at most 1,536.
+IMAGE_RATES = {SMALL: 1.62, LARGE: 1.2}
+SIZES = ((640, 480), (1_024, 768), (1_200, 1_600), (400, 900))
 PROBE = 4
 CALM: Mapping[str, Any] = {"effort": "none"}
 
@@ -77,7 +86,7 @@ class Setting:
         shape: the project.
         task: further options of the task model.
         thinks: whether the models think, in the reflection too.
-        more: changes the project file.
+        more: changes the project file, and writes what belongs to it into the folder.
         brain: what answers; None for that of the shape.
         in_batches: whether the server has batches.
     """
@@ -85,7 +94,7 @@ class Setting:
     shape: Shape
     task: Mapping[str, Any] = CALM
     thinks: bool = False
-    more: Callable[[dict[str, Any]], None] | None = None
+    more: Callable[[dict[str, Any], Path], None] | None = None
     brain: Brain | None = None
     in_batches: bool = False
 
@@ -154,16 +163,50 @@ GRAPH = Graph(
 """
 
 
-def _as_agent(project: dict[str, Any]) -> None:
+def _as_agent(project: dict[str, Any], folder: Path) -> None:
+    del folder
     project["prompts"] = {"desk": {"files": {"main": "main.md"}}}
     project["agent"] = {"python": "agent.py:answer"}
     project["workers"] = 1  # the bill is a file
     del project["models"]["task"]
 
 
-def _as_graph(project: dict[str, Any]) -> None:
-    del project["prompts"]
+def _as_graph(project: dict[str, Any], folder: Path) -> None:
+    del folder, project["prompts"]
     project["graphs"] = {"mails": "agent.py:GRAPH"}
+
+
+def _with_images(project: dict[str, Any], folder: Path) -> None:
+    rows = [json.loads(line) for line in (folder / "cases.jsonl").read_text("utf-8").splitlines()]
+    (folder / "photos").mkdir()
+    with (folder / "cases.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("id", "text", "photo", "team"))
+        for number, row in enumerate(rows):
+            photo = f"photos/{row['id']}.png"
+            colour = (number, 90, 90)
+            (folder / photo).write_bytes(png(*SIZES[number % len(SIZES)], colour=colour))
+            table.writerow((row["id"], row["input"], photo, row["expected"]))
+    project["dataset"] = {"path": "cases.csv", "fields": {"expected": "team"}, "images": ["photo"]}
+
+
+_PNG = re.compile(r'"data:image/png;base64,([^"]+)"')
+
+
+def _seeing_brain(shape: Shape) -> Brain:
+    """Count the tokens of images by their size, as the provider does, and not by their bytes."""
+    usual = shape.brain()
+
+    def brain(asked: Asked) -> Answer:
+        body = canonical_json(asked.body)
+        tokens = some_tokens(_PNG.sub('""', body))
+        for photo in _PNG.findall(body):
+            width, height = struct.unpack(">II", base64.b64decode(photo)[16:24])
+            patches = math.ceil(width / 32) * math.ceil(height / 32)
+            tokens += math.ceil(IMAGE_RATES[asked.model] * min(1_536, patches))
+        return attrs.evolve(usual(asked), input_tokens=tokens)
+
+    return brain
 
 
 def _graph_brain(shape: Shape) -> Brain:
@@ -190,6 +233,7 @@ _JUDGED = attrs.evolve(
     reflection=f"openai {LARGE}",
     judges={"strict": f"openai {LARGE}"},
 )
+_PHOTOS = attrs.evolve(_LABELS, prompt=f"{_LABELS.prompt}\n# Photo {{.frozen}}\n\n$photo\n")
 _TOOLS = attrs.evolve(SHAPES["a tool"], task=f"openai {SMALL}", reflection=f"openai {LARGE}")
 _POLICY = attrs.evolve(
     SHAPES["labels by a long policy"],
@@ -213,6 +257,7 @@ SETTINGS: Mapping[str, Setting] = {
         shape=_LABELS, task={**CALM, "mode": "batch", "batch_poll": 0.02}, in_batches=True
     ),
     "cached prompts": Setting(shape=_POLICY),
+    "images": Setting(shape=_PHOTOS, more=_with_images, brain=_seeing_brain(_PHOTOS)),
 }
 
 
@@ -277,7 +322,7 @@ def write(setting: Setting, folder: Path, address: str) -> None:
             **(setting.task if role == "task" else {} if setting.thinks else CALM),
         }
     if setting.more is not None:
-        setting.more(project)
+        setting.more(project, folder)
     path.write_text(json.dumps(project), "utf-8")
 
 

@@ -21,9 +21,9 @@ from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.texts import TOTAL_BYTES
 from promptgraft.search.events import CandidateAdded, MutationRejected
-from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Scores
+from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 

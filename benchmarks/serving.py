@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from jobs.job_world import write_project
 from promptgraft.service.jobs import JobManager
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import TokenStore
 from server.large_job import large_job
@@ -89,7 +89,7 @@ def streams(manager: JobManager, url: str, tokens: Sequence[str], count: int) ->
     ours.recv()
     told: dict[int, float] = {}
     for n in range(EVENTS):
-        line = Line(LineKind.JOB, b'{"event":"mark","n":%d}' % n)
+        line = JobLine(LineKind.JOB, b'{"event":"mark","n":%d}' % n)
         manager.database.write(partial(rows.append, number=job.number, lines=[line]))
         told[n] = time.time()
         time.sleep(0.5)

@@ -34,7 +34,7 @@ from promptgraft.cli.main import run as promptgraft
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest_text
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.section import SectionOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.event_file import EventFile, EventLines
@@ -86,7 +86,7 @@ def _events(journal: Path, candidates: int, examples: int) -> Iterator[Event]:
             candidate=number,
             parents=(draw.randrange(number),) if number else (),
             module=role if number else None,
-            entries=plain_entries(_EMPTY.holding([override] if number else [])),
+            entries=plain_lists(_EMPTY.holding([override] if number else []).entries()),
             texts=FrozenMap({**texts, role: text}),
             scores=Scores(scores),
             objectives=FrozenMap({"score": mean}),

@@ -12,12 +12,8 @@ import sys
 import tempfile
 import tokenize
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from test_architecture import Module
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "promptgraft"
@@ -126,8 +122,8 @@ print(*(module.__file__ for name, module in list(sys.modules.items())
 """Runs a program and prints the files of the modules that it has loaded."""
 
 
-def loaded_lines() -> tuple[int, int]:
-    """Return how many lines and modules the first program of the README loads."""
+def loaded_by_the_readme() -> list[Path]:
+    """Return the modules that the first program of the README loads."""
     page = (ROOT / "README.md").read_text("utf-8")
     program = page.partition("```python\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -137,52 +133,7 @@ def loaded_lines() -> tuple[int, int]:
         ended = subprocess.run(
             [sys.executable, "-c", LOADED], cwd=folder, capture_output=True, text=True, check=True
         )
-    paths = [Path(line) for line in ended.stdout.splitlines() if line.startswith(str(SOURCE))]
-    return lines(paths), len(paths)
-
-
-def imports_within(modules: Sequence[Module]) -> dict[str, set[str]]:
-    """Return the modules that each one imports, late and for types only included."""
-    names = {module_name(module) for module in modules}
-    graph: dict[str, set[str]] = {}
-    for module in modules:
-        targets = (nearest(found.name, names) for found in module.imports)
-        graph[module_name(module)] = {name for name in targets if name} - {module_name(module)}
-    return graph
-
-
-def module_name(module: Module) -> str:
-    """Return the dotted name of a module."""
-    return "promptgraft." + module.path.removesuffix(".py").replace("/", ".").removesuffix(
-        ".__init__"
-    )
-
-
-def nearest(name: str, names: set[str]) -> str:
-    """Return the module that an imported name is in; empty if it is not one of ours."""
-    while name and name not in names:
-        name = name.rpartition(".")[0]
-    return name
-
-
-def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the groups of modules that all import each other, directly or not."""
-    reach = {name: reached(name, graph) for name in graph}
-    groups = {
-        tuple(sorted(other for other in reach[name] if name in reach[other])) for name in graph
-    }
-    return sorted(list(group) for group in groups if len(group) > 1)
-
-
-def reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
-    """Return the modules that one imports, directly or not."""
-    seen: set[str] = set()
-    waiting = [start]
-    while waiting:
-        fresh = graph.get(waiting.pop(), set()) - seen
-        seen |= fresh
-        waiting += fresh
-    return seen
+    return [Path(line) for line in ended.stdout.splitlines() if line.startswith(str(SOURCE))]
 
 
 def strategy_words() -> int:
@@ -196,7 +147,7 @@ def strategy_words() -> int:
 def rows() -> Iterator[tuple[str, str, str]]:
     """Yield the name, the value and the aim of each figure."""
     from optimizers.test_one_step import DEFAULT, OWN, longest_step
-    from test_architecture import late_imports, modules_of
+    from test_architecture import circles, imports_within, late_imports, modules_of
 
     parsed, whole = trees(), lines(files())
     search = lines([GEPA / "search.py"])
@@ -213,7 +164,8 @@ def rows() -> Iterator[tuple[str, str, str]]:
     outside = lines([*files(SOURCE / "bridges"), *files(SOURCE / "service")])
     yield "src without bridges and service: lines", f"{whole - outside:,}", "62,000"
     yield "folders at the top", str(len(list(SOURCE.glob("*/__init__.py")))), "18"
-    yield "lines, modules that the README loads", "{:,}, {}".format(*loaded_lines()), "38,000"
+    loaded = loaded_by_the_readme()
+    yield "lines, modules that the README loads", f"{lines(loaded):,}, {len(loaded)}", "38,000"
     modules = modules_of(SOURCE)
     yield "circles of imports, late ones included", str(len(circles(imports_within(modules)))), "0"
     yield "imports of ours inside functions", str(len(late_imports(modules))), "may only fall"
@@ -234,7 +186,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
 def main() -> int:
     """Print the figures; with ``--circles`` the modules of each circle of imports."""
     if "--circles" in sys.argv:
-        from test_architecture import modules_of
+        from test_architecture import circles, imports_within, modules_of
 
         for circle in circles(imports_within(modules_of(SOURCE))):
             print(" ".join(name.removeprefix("promptgraft.") for name in circle))

@@ -29,6 +29,7 @@ from promptgraft import (
     SectionVisibility,
 )
 from promptgraft.algorithms.gepa import ToolExampleTarget
+from promptgraft.journal import Journal
 from promptgraft.overrides import BasePromptOverridesStore
 from promptgraft.prompt import (
     Described,
@@ -152,6 +153,7 @@ REPLIES = {
         steps=[_STEP],
         outcome={"severity": "high"},
     ),
+    "reflect-visibility": json_reply(**{"task example examples/first": "hidden"}),
     "reflect-output-field": json_reply(description=f"The {WORD}.", aliases=[WORD]),
 }
 
@@ -201,6 +203,7 @@ def run(
     *,
     store: BasePromptOverridesStore | None = None,
     bus: EventBus | None = None,
+    journal: Journal | None = None,
     **settings: object,
 ) -> Outcome:
     """Optimize for a model that answers right where ``look`` finds what it needs."""
@@ -219,6 +222,7 @@ def run(
         overrides_store=kept,
         overrides_tag="won",
         event_bus=bus,
+        journal=journal,
     )
     chosen: dict[str, object] = {
         "rollout_budget": 200,

@@ -66,8 +66,6 @@ CHANGES: Sequence[Settings] = (
     {"minibatches": "random"},
     {"reuse_rollouts": False},
     {"module_choice": "turns"},
-    {"reflections_per_module": 1},
-    {"reflections_per_module": 3},
     {"minibatch_size": 3},
     {"minibatch_size": 10},
     {"enable_merge": True},

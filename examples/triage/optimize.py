@@ -16,7 +16,6 @@ from promptgraft import (
     OptimizationJob,
     Prompt,
 )
-from promptgraft.algorithms.gepa import Strategy
 
 HERE = Path(__file__).parent
 TAG = "triage-v1"
@@ -32,7 +31,6 @@ def job(seed: int = 0) -> OptimizationJob:
         pareto_set_size=60,
         target_section_paths=(("queues",),),
         additions=(),
-        strategy=Strategy(reflections_per_module=1),
         training_examples=load_tickets(HERE / "train.jsonl"),
         feedback_fn=feedback,
         seed=seed,

@@ -8,6 +8,7 @@ differently (``specs/errors.md``).
     PromptgraftError
     ├── CallerError                      raised at once, names the field or the example
     │   ├── ConfigError                  (ValueError)  a setting is unusable
+    │   │   └── MissingHereError         this machine lacks a key, a package or a program
     │   ├── DataFormatError              (ValueError)  data from outside has the wrong shape
     │   ├── PromptDefinitionError        (ValueError)  a template contradicts itself
     │   ├── BindingError                 (ValueError)  bound parameters do not fit the prompt
@@ -57,7 +58,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 from promptgraft.ground.text import clip, visible_line
 
@@ -74,13 +75,13 @@ def _bounded(message: str) -> str:
 def user_errors() -> tuple[type[BaseException], ...]:
     """Return what boundaries to user code take for its failure, to be named after ``except``.
 
-    Not only ``Exception``: a script may call ``sys.exit``, and asyncio's ``CancelledError`` derives
-    from ``BaseException``. Ctrl+C passes, and whatever ends the process.
+    Not only ``Exception``: a script may call ``sys.exit``, asyncio's ``CancelledError`` and the
+    outcomes of pytest derive from ``BaseException``, and so does a panic in an extension written in
+    Rust. Ctrl+C passes, and the end of a generator.
     """
-    # Nobody can raise it before the module is loaded, which takes longer than promptgraft itself.
-    asyncio: Any = sys.modules.get("asyncio")
-    cancelled = getattr(asyncio, "CancelledError", None)
-    return (Exception, SystemExit) if cancelled is None else (Exception, SystemExit, cancelled)
+    # Evaluated when an exception is on its way; a class cannot be named that excludes another one.
+    passes = isinstance(sys.exc_info()[1], (KeyboardInterrupt, GeneratorExit))
+    return () if passes else (BaseException,)
 
 
 def joined_faults(lines: Sequence[str], more: int = 0) -> str:
@@ -161,6 +162,10 @@ class CallerError(PromptgraftError):
 
 class ConfigError(CallerError, ValueError):
     """A setting is out of range, unknown, or contradicts another one."""
+
+
+class MissingHereError(ConfigError):
+    """This machine lacks what a setting needs: a key, a package or a program."""
 
 
 class DataFormatError(CallerError, ValueError):

@@ -22,10 +22,11 @@ from promptgraft import (
 from promptgraft.algorithms.gepa.prompts import PUBLISHED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.parts.body import BodySyntax, marker_names
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.search.reflection import reflection_params
-from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION
+from promptgraft.targets.replies import JSON_TAG, parse_reply
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
+from promptgraft.targets.visibility import VISIBILITY_QUESTION
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")
 LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -76,6 +77,35 @@ def reflect(
     prompt = Prompt(REFLECT_ON_SECTION).bind(params)
     response = (adapter or OfflineAdapter()).evaluate(prompt, session=Session())
     return parse_reply(response.text)
+
+
+def choice_of(states: dict[str, str], *records: RolloutRecord, **texts: str) -> object:
+    """Return what the model would show of parts with these texts."""
+    around = [(name.replace("_", " "), text) for name, text in texts.items()]
+    description = attrs.evolve(
+        described(json.dumps(states)), neighbours=around, meta_prompt=VISIBILITY_QUESTION.key
+    )
+    prompt = Prompt(VISIBILITY_QUESTION).bind(reflection_params(description, records))
+    text = OfflineAdapter().evaluate(prompt, session=Session()).text
+    return json.loads(parse_reply(text, tag=JSON_TAG))
+
+
+FULL = {"section rules": "full", "section cases": "full", "task example cases/one": "full"}
+
+
+def test_what_misleads_is_hidden_and_what_is_missing_is_shown() -> None:
+    texts = {"section_rules": RULES, "section_cases": "Like these:"}
+    tried = [rollout("feathers on a nest", "bird", "fruit"), rollout("sweet", "fruit", "fruit")]
+    assert choice_of(FULL, *tried, **texts) == FULL
+    rules = choice_of({**FULL, "section rules": "hidden"}, *tried, **texts)
+    assert rules == {"section rules": "full"}
+    old = choice_of(
+        {**FULL, "section old": "full"}, *tried, **texts, section_old="- fruit: nest, feathers"
+    )
+    assert old == {"section old": "hidden"}
+    # Of two that would do, the one with more text: the example with the section above it.
+    example = {"task_example_cases/one": 'A nest with feathers → "fruit"'}
+    assert choice_of(FULL, *tried, **texts, **example) == {"section cases": "hidden"}
 
 
 def rule_of(choice: str, text: str) -> str:

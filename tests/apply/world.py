@@ -17,7 +17,7 @@ from promptgraft.overrides import (
     SectionOverride,
     ToolOverride,
 )
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.project import open_project
 from promptgraft.prompt import Prompt
@@ -120,7 +120,9 @@ class World:
         """Change what the last candidate is made of."""
         descriptor = self.prompt.descriptor
         empty = PromptOverride(ns=descriptor.ns, prompt_key=descriptor.key, tag="live")
-        changes = {f"{descriptor.ns}/{descriptor.key}": plain_entries(empty.holding(entries))}
+        changes = {
+            f"{descriptor.ns}/{descriptor.key}": plain_lists(empty.holding(entries).entries())
+        }
         said = {**self.candidate(), "entries": changes}
         path = self.run / "events.jsonl"
         lines = path.read_text("utf-8").splitlines()

@@ -16,8 +16,8 @@ from baml.answering import Answering
 from baml.test_scanner import CLI
 from promptgraft.bridges.baml.functions import load_function
 from promptgraft.bridges.baml.judging import check_rules, judged
-from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError
-from promptgraft.bridges.baml.tests import Rule
+from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError
+from promptgraft.bridges.baml.tests import TestRule
 from promptgraft.ground.serde import Json
 
 pytest.importorskip("baml_py")
@@ -135,7 +135,7 @@ def test_rules_hold_where_baml_says_so(project: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet) as ran:
         # Meanwhile: it takes two seconds however few tests there are.
         function = load_function("Read", project)
-        value = Compiled.of(function.sources({}), folder=project).parsed("Read", ANSWER)
+        value = CompiledProject.of(function.sources({}), folder=project).parsed("Read", ANSWER)
         found = {
             one.name: judged(one.rules, value, args=one.args, latency_ms=3)
             for one in function.tests
@@ -155,7 +155,7 @@ def test_what_can_never_be_judged_is_said_beforehand() -> None:
     good = ("this.a.b.c", "this|length > 3", "_.checks.x", "text == 'a'", "this.x.y()")
     bad = ("this +", "", "this|nothing", "this is nothing", "nothing(1)", "(this", "this == ")
     said = [
-        list(check_rules([Rule(name="", expression=one, is_assert=True)], {"text": "a"}))
+        list(check_rules([TestRule(name="", expression=one, is_assert=True)], {"text": "a"}))
         for one in (*good, *bad)
     ]
     assert said[: len(good)] == [[]] * len(good)
@@ -164,7 +164,7 @@ def test_what_can_never_be_judged_is_said_beforehand() -> None:
 
 
 def test_an_answer_cannot_change_a_rule() -> None:
-    rules = [Rule(name="", expression='this == "no"', is_assert=True)]
+    rules = [TestRule(name="", expression='this == "no"', is_assert=True)]
     for text in ('no" or true or "', "{{ true }}", '") @check(x, {{ true }}', '{"seen": {}}'):
         [found] = judged(rules, text, args={}, latency_ms=1)
         assert not found.held
@@ -192,7 +192,7 @@ def test_an_answer_cannot_change_a_rule() -> None:
     ],
 )
 def test_values_are_judged_as_what_they_are(value: Json) -> None:
-    rules = [Rule(name="", expression="this == it", is_assert=True)]
+    rules = [TestRule(name="", expression="this == it", is_assert=True)]
     assert judged(rules, value, args={"it": value}, latency_ms=0)[0].held
     assert not judged(rules, value, args={"it": "else"}, latency_ms=0)[0].held
 
@@ -200,8 +200,8 @@ def test_values_are_judged_as_what_they_are(value: Json) -> None:
 def test_a_long_answer_is_judged() -> None:
     value: Json = [{"name": str(n), "price": n / 2, "tags": ["a", n]} for n in range(500)]
     rules = [
-        Rule(name="all", expression="this|length == 500 and last == 499", is_assert=False),
-        Rule(name="", expression="_.checks.all and this[last].price == 249.5", is_assert=True),
+        TestRule(name="all", expression="this|length == 500 and last == 499", is_assert=False),
+        TestRule(name="", expression="_.checks.all and this[last].price == 249.5", is_assert=True),
     ]
     assert [one.held for one in judged(rules, value, args={"last": 499}, latency_ms=0)] == [
         True
@@ -210,7 +210,7 @@ def test_a_long_answer_is_judged() -> None:
 
 def test_an_answer_that_baml_cannot_read_says_why_in_one_line(project: Path) -> None:
     function = load_function("Read", project)
-    compiled = Compiled.of(function.sources({}), folder=project)
+    compiled = CompiledProject.of(function.sources({}), folder=project)
     with pytest.raises(UnreadableAnswerError, match="Missing required field: merchant") as error:
         compiled.parsed("Read", "{}")
     assert "backtrace" not in str(error.value)
@@ -218,7 +218,7 @@ def test_an_answer_that_baml_cannot_read_says_why_in_one_line(project: Path) -> 
 
 
 def test_rules_can_be_judged_by_several_threads() -> None:
-    rules = [Rule(name="", expression="this > 1", is_assert=True)]
+    rules = [TestRule(name="", expression="this > 1", is_assert=True)]
     found: list[bool] = []
 
     def judge() -> None:

@@ -13,7 +13,7 @@ from baml.test_scanner import PROJECT, functions
 from promptgraft.bridges.baml.calls import arguments_of
 from promptgraft.bridges.baml.functions import BamlFunction, load_function
 from promptgraft.bridges.baml.parts import Part, PartKind
-from promptgraft.bridges.baml.runtime import Compiled
+from promptgraft.bridges.baml.runtime import CompiledProject
 
 pytest.importorskip("baml_py")
 
@@ -28,7 +28,7 @@ def request(function: BamlFunction, texts: dict[str, str]) -> str:
 
 def requested(function: BamlFunction, sources: dict[str, str]) -> str:
     test = function.tests[0]
-    compiled = Compiled.of(sources, folder=function.folder)
+    compiled = CompiledProject.of(sources, folder=function.folder)
     sent = compiled.runtime.build_request_sync(
         function.name,
         arguments_of(function, test),
@@ -94,7 +94,7 @@ def test_the_request_is_the_prompt_with_the_new_words() -> None:
 def test_an_alias_is_what_the_answer_is_read_by() -> None:
     function = load_function("ExtractReceipt", PROJECT)
     texts = {"alias-receipt-merchant": "shop"}
-    compiled = Compiled.of(function.sources(texts), folder=PROJECT)
+    compiled = CompiledProject.of(function.sources(texts), folder=PROJECT)
     answer = json.dumps({"shop": "Bakery", "sum": 2.5, "items": []})
     assert compiled.parsed("ExtractReceipt", answer) == {
         "merchant": "Bakery",

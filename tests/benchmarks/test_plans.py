@@ -12,7 +12,14 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import plans
 
 # Labels, judges and tools are those of `tests/cli/test_plan_in_practice.py`.
-HERE = ("with reasoning", "a graph", "an agent with usage", "batches", "cached prompts")
+HERE = (
+    "with reasoning",
+    "a graph",
+    "an agent with usage",
+    "batches",
+    "cached prompts",
+    "images",
+)
 
 
 @pytest.mark.parametrize("name", HERE)

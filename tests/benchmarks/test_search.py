@@ -95,7 +95,6 @@ def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, pres
         budget=CALLS,
         preset=preset,
         minibatch_size=6,
-        reflections_per_module=1,
         additions=("lines", "whole_prompt", "blame") if preset == "lean" else (),
     )
     assert len(world.seen) > len(world.first)

@@ -183,7 +183,7 @@ class Told(ShapedWorld):
 
 
 SEARCHES: Mapping[str, Search] = {
-    "lean": partial(ours.search, preset="lean", minibatch_size=6, reflections_per_module=1),
+    "lean": partial(ours.search, preset="lean", minibatch_size=6),
     "gepa": peer.search,
     "gepa-best": partial(peer.search, **BEST_SETTINGS),
 }

@@ -59,7 +59,6 @@ models: {{reflection: {{python: 'writer.py:writer'}}}}
 optimizer:
   rollout_budget: 200
   targets: {{sections: [teams]}}
-  strategy: {{reflections_per_module: 1}}
   additions: [lines, whole_prompt, blame]
 store: {{path: ., tag: live}}
 """

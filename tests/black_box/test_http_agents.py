@@ -207,6 +207,12 @@ def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() 
         ({"json": {"q": "{query} {folder}"}}, "`{folder}` is the copy that the delivery `folder`"),
         ({"answer": "$.a["}, "expected a path such as `items[0].price`"),
         ({"timeout": 0}, "timeout: expected seconds above 0, found 0"),
+        ({"headers": ["A"]}, "headers: expected values by name, found ['A']"),
+        ({"headers": {"A\nB": "x"}}, "headers: expected the name of a header such as X-Team"),
+        ({"headers": {"": "x"}}, "headers: expected the name of a header such as X-Team"),
+        ({"headers": {"A": "x\r\nB: y"}}, "headers.A: expected printable ASCII characters"),
+        ({"headers": {"A": "caf\u00e9"}}, "headers.A: expected printable ASCII characters"),
+        ({"headers": {"A": 5}}, "headers.A: expected printable ASCII characters"),
     ],
 )
 def test_a_service_that_cannot_be_asked_is_refused(settings: dict[str, Any], line: str) -> None:

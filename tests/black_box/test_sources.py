@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.agents.sources import (
-    CallbackSource,
-    FileSource,
-    Frozen,
-    Source,
-    read_file,
-    read_sources,
-)
+from promptgraft.agents.callbacks import CallbackSource
+from promptgraft.agents.sources import FileSource, Frozen, Source, read_file, read_sources
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.targets.texts import Texts
 

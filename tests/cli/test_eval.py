@@ -22,7 +22,7 @@ from integrations.words import AGENT, WORDS, calls, case, write_project
 from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.cli.panel import EvalPanel
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
-from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.ground.clock import FakeClock
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
@@ -458,7 +458,7 @@ def test_the_panel_of_an_evaluation_says_what_it_costs_so_far_and_in_all() -> No
             panel.begun()
             clock.advance(5)
             outcome = CaseOutcome(case_id="a", status=CaseStatus.FAILED, score=score)
-            panel.ended(Attempt(case_id="a", run=0, outcome=outcome, task_calls=(called,)))
+            panel.ended(CaseAttempt(case_id="a", run=0, outcome=outcome, task_calls=(called,)))
 
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).rpartition("╭")[2]
     assert "mean score  0.500  ▁█" in last

@@ -58,7 +58,7 @@ def test_show_prints_what_overrides_of_every_kind_say(console: Console, project:
         "  option low: Can wait.\n"
         "\n"
         "visibility guide/style\n"
-        "  not shown\n"
+        "  no longer shown\n"
     )
     assert "9 overrides" in console("show").out
     assert json.loads(console("show", "--json").out)["tags"][0]["overrides"] == 9
@@ -171,7 +171,7 @@ def test_diff_from_the_source_shows_only_what_is_replaced(console: Console, proj
             '+aliases: ["urgency", "level"]',
             "+option low: Can wait.",
         ],
-        "visibility guide/style": ["-shown", "+not shown"],
+        "visibility guide/style": ["-shown", "+no longer shown"],
     }
 
 

@@ -12,9 +12,9 @@ from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gradient.prompts import QUESTIONS
 from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, SectionOverride
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 
-NAMES = [*META_PROMPTS, *QUESTIONS, "simulated-user"]
+NAMES = [*META_PROMPTS, *QUESTIONS, "reflect-visibility", "simulated-user"]
 ADDRESS = OverrideAddress("promptgraft/gepa", "reflect-section", "latest")
 
 
@@ -50,7 +50,7 @@ def test_list_names_every_meta_prompt_and_what_is_overridden(
         in console("meta", "list").out
     )
     listed = json.loads(console("meta", "list", "--json").out)["prompts"]
-    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 12]
+    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * (len(NAMES) - 1)]
 
 
 def test_write_replaces_no_file_that_says_something_else(

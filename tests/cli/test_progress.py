@@ -17,13 +17,9 @@ from rich.console import Console
 from optimizers.worlds import Run, config, optimize
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.algorithms.gepa import GepaResult, GepaWorking
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.panel import PanelProgress
-from promptgraft.cli.progress import (
-    PlainProgress,
-    Progress,
-    doing,
-    progress_for,
-)
+from promptgraft.cli.progress import PlainProgress, Progress, doing
 from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines
@@ -40,8 +36,8 @@ from promptgraft.search.events import (
     RunEnded,
     RunStarted,
 )
-from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Unknown
+from promptgraft.search.verdict import HeldOut, RunVerdict
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
 NOW = FakeClock().now()

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from promptgraft.cli.evaluating import EvalProgress
+from promptgraft.cli.eval_progress import EvalProgress
 from promptgraft.cli.progress import PlainProgress
 from promptgraft.cli.silence import Silence
 

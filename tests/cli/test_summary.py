@@ -16,14 +16,14 @@ from promptgraft.cli.outcome import print_outcome
 from promptgraft.cli.output import Screen
 from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.runs import RunFolder
 from promptgraft.search import OptimizationContext, OptimizationJob, StopReason
 
 RUN = "20260131-120405-words"
 
 
-def outcome(*, dry: bool = False, kept: bool = True, **changes: Any) -> Outcome:
+def outcome(*, dry: bool = False, kept: bool = True, **changes: Any) -> RunOutcome:
     """Return what came of a run with held-out examples, kept in `runs`."""
     context = OptimizationContext(
         ScriptedAdapter(answer, identity="task"),
@@ -32,7 +32,7 @@ def outcome(*, dry: bool = False, kept: bool = True, **changes: Any) -> Outcome:
     )
     settings = {"rollout_budget": 60, "held_out": examples(6, first=20), "persist": False}
     job = OptimizationJob(PROMPT, context, config(**{**settings, **changes}))
-    return Outcome(
+    return RunOutcome(
         job=job,
         dry=dry,
         result=job.run(),
@@ -42,7 +42,7 @@ def outcome(*, dry: bool = False, kept: bool = True, **changes: Any) -> Outcome:
     )
 
 
-def summary(told: Outcome, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def summary(told: RunOutcome, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return the lines that are printed, of which there must be no more than a screen has."""
     print_outcome(Screen(), told, Runs(Path("runs"), "--runs runs"))
     lines = capsys.readouterr().out.splitlines()

@@ -18,7 +18,7 @@ from cli.console import read_terminal
 
 SCRIPT = """
 import json, subprocess, sys
-from promptgraft.cli.progress import progress_for
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.output import spell_for_encoding
 from promptgraft.runs.event_file import decoded
 

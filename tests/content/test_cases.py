@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Message, Speaker
-from promptgraft.project.project import load_project
+from promptgraft.project import load_project
 from promptgraft.search.targets import example_digest
 from promptgraft.targets.formatting import default_example_formatter
 
@@ -281,6 +282,27 @@ def test_a_column_that_is_not_there_is_named(folder: Path) -> None:
         Dataset.load(folder / "cases.csv", images=["foto"])
     with pytest.raises(ConfigError, match="images: expected a list of columns, found 'photo'"):
         Dataset.load(folder / "cases.csv", images="photo")
+
+
+@pytest.mark.parametrize(
+    ("row", "option", "fault"),
+    [
+        ({"input": {"photo": "photos/a.png"}, "expected": "x"}, "images", "no case has the column"),
+        ({"foto": "photos/a.png", "expected": "x"}, "images", "did you mean `foto`?"),
+        ({"input": "a", "expected": "x"}, "files", "columns: `input`, `expected`"),
+    ],
+)
+def test_a_column_that_no_line_has_is_named(
+    folder: Path, row: dict[str, object], option: str, fault: str
+) -> None:
+    with pytest.raises(DataFormatError, match=re.escape(fault)) as raised:
+        loaded(folder, row, {**row, "expected": "y"}, **{option: ["photo"]})
+    assert len(raised.value.faults) == 1
+
+
+def test_one_line_with_a_named_column_is_enough(folder: Path) -> None:
+    rows = ({"photo": "photos/a.png", "text": "a"}, {"photo": None, "text": "b"}, {"text": "c"})
+    assert len(loaded(folder, *rows, images=["photo"])) == 3
 
 
 def test_content_decides_digests_and_ids_and_not_its_place(folder: Path) -> None:

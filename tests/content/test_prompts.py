@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import attrs
@@ -124,7 +125,9 @@ def test_values_with_a_text_are_shown_as_ever(value: object) -> None:
 
 
 def test_a_value_that_no_placeholder_shows_may_be_anything() -> None:
-    prompt("{% if user.name %}x{% endif %}", "jinja").bind({"user": object(), "more": b"x"})
+    user = SimpleNamespace(name="Ann", photo=b"x")
+    bound = prompt("{% if user.name %}shown{% endif %}", "jinja").bind({"user": user, "more": b"x"})
+    assert "shown" in bound.render().text
 
 
 def test_bytes_inside_of_a_jinja_block_are_refused() -> None:

@@ -123,6 +123,18 @@ def test_every_ticket_renders_and_the_ticket_section_is_not_overridable() -> Non
     assert overridable == ["role", "queues", "conventions"]
 
 
+def test_a_search_hides_the_worked_tickets_that_mislead(tmp_path: Path, programs: Programs) -> None:
+    said = programs.output(FOLDER / "shown.py", folder=tmp_path)
+    held_out = re.search(r"held-out: +(\d\.\d+) -> (\d\.\d+) on", said)
+    characters = re.search(r"characters: ([\d,]+) -> ([\d,]+)", said)
+    assert held_out is not None
+    assert characters is not None
+    assert float(held_out[2]) - float(held_out[1]) >= 0.15
+    before, after = (int(figure.replace(",", "")) for figure in characters.groups())
+    assert after < before / 2
+    assert "last-year: no longer shown" in said
+
+
 def test_optimizing_helps_on_unseen_tickets_and_another_process_uses_the_winner(
     tmp_path: Path, programs: Programs
 ) -> None:

@@ -114,18 +114,6 @@ def rules() -> list[Combination]:
             {**RACE},
         ),
         Combination(
-            "shared-reflections",
-            World(
-                parts=("rules", "notes"), words=12, needs=2, validation=8, learning=12, mood="lines"
-            ),
-            {
-                "reflections_per_module": 3,
-                "minibatch_size": 6,
-                "pareto_set_size": 8,
-                "rollout_budget": 200,
-            },
-        ),
-        Combination(
             "blamed-modules",
             World(
                 parts=("rules", "notes", "style", "tone"),

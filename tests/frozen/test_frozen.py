@@ -131,7 +131,6 @@ def test_winners_are_measured(racing: bool) -> None:
         "max_prompt_chars",
         "max_rollout_cost",
         "pick",
-        "reflections_per_module",
         "required_objectives",
         "shuffle_examples",
         "weights",
@@ -209,6 +208,8 @@ def test_random_worlds_end_for_several_reasons_and_in_either_way_of_tracing_back
 EARLIER: dict[str, dict[str, Any]] = {
     "paper": {"strategy": {"preset": "paper"}},
     "history": {"strategy": {"preset": "paper"}, "additions": [History(most=2)]},
+}
+DIVIDED: dict[str, dict[str, Any]] = {
     "turns": {"strategy": {"module_choice": "turns"}},
     "single": {"additions": ["blame"]},
 }
@@ -229,6 +230,20 @@ def test_a_run_of_an_earlier_version_is_continued_without_a_call(name: str, tmp_
     assert file.read_bytes() == (JOURNALS / f"{name}.jsonl").read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore:there are only")
+@pytest.mark.parametrize("name", DIVIDED)
+def test_a_run_that_divided_failures_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    shutil.copy(JOURNALS / f"{name}.jsonl", file)
+    settings = dict(DIVIDED[name])
+    strategy = Strategy(**{"published_question": False, **settings.pop("strategy", {})})
+    with FileJournal(file) as journal:
+        run = run_of(journal, strategy=strategy, **settings)
+        with pytest.raises(JournalMismatchError, match=r"^strategy\.reflections_per_module: .* 2,"):
+            run.start()
+    assert file.read_bytes() == (JOURNALS / f"{name}.jsonl").read_bytes()
+
+
 def test_a_run_whose_additions_decided_otherwise_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     shutil.copy(JOURNALS / "lean.jsonl", file)
@@ -241,6 +256,7 @@ def test_a_run_whose_additions_decided_otherwise_is_refused_by_name(tmp_path: Pa
 
 def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
-    shutil.copy(JOURNALS / "lean.jsonl", file)
+    shutil.copy(JOURNALS / "paper.jsonl", file)
+    strategy = Strategy(preset="paper", published_question=False)
     with FileJournal(file) as journal, pytest.raises(JournalMismatchError, match="`additions` is"):
-        run_of(journal, additions=["blame"]).start()
+        run_of(journal, strategy=strategy, additions=["blame"]).start()

@@ -19,7 +19,7 @@ from promptgraft import (
     feedback_from,
 )
 from promptgraft.algorithms.gradient import GradientConfig, GradientOptimizer
-from promptgraft.algorithms.gradient.config import Attribution
+from promptgraft.algorithms.gradient.settings import Attribution
 from promptgraft.evals.metrics import Exact
 
 

@@ -11,7 +11,7 @@ from gradient.words_world import PATCH, Run, block, reply, settings
 from optimizers.worlds import PROMPT, bound, current_text, examples, twin
 from promptgraft import GepaExample
 from promptgraft.algorithms.gradient import GradientOptimizer, GradientResult
-from promptgraft.algorithms.gradient.config import Attribution
+from promptgraft.algorithms.gradient.settings import Attribution
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt

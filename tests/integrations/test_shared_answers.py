@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.bridges.pytest_plugin_reports import Answers
+from promptgraft.bridges.pytest_plugin_reports import CollectedAnswers
 from promptgraft.errors import TransientProviderError
 from promptgraft.evals.gate import Subject
 from promptgraft.evals.metrics import Exact
@@ -39,7 +39,7 @@ def subject() -> tuple[Subject, ScriptedAdapter]:
 
 def test_another_process_finds_what_was_answered_and_answers_the_rest(tmp_path: Path) -> None:
     mine, adapter = subject()
-    first, second = (Answers(tmp_path / "shelf") for _ in range(2))
+    first, second = (CollectedAnswers(tmp_path / "shelf") for _ in range(2))
 
     some = first.of(mine, CASES[:36], identity="a", workers=3)
     assert adapter.calls == 36
@@ -55,14 +55,14 @@ def test_other_texts_have_answers_of_their_own(tmp_path: Path) -> None:
     mine, adapter = subject()
     shelf = tmp_path / "shelf"
 
-    Answers(shelf).of(mine, CASES[:2], identity="a")
-    Answers(shelf).of(mine, CASES[:2], identity="b")
+    CollectedAnswers(shelf).of(mine, CASES[:2], identity="a")
+    CollectedAnswers(shelf).of(mine, CASES[:2], identity="b")
     assert adapter.calls == 4
 
 
 def test_one_process_answers_each_case_once() -> None:
     mine, adapter = subject()
-    answers = Answers()
+    answers = CollectedAnswers()
 
     assert answers.of(mine, CASES, identity="a") == answers.of(mine, CASES, identity="a")
     assert adapter.calls == 40

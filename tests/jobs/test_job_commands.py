@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -84,7 +85,8 @@ def test_a_winner_is_promoted_from_the_shell(
     assert f"promptgraft jobs apply {job[:8]}" in said(capsys, "jobs", "show", job)
     told = said(capsys, "jobs", "apply", job, "--json")
     (revision,) = json.loads(told)["revisions"].values()
-    assert revision[:8] in said(capsys, "history", "support/triage", "--tag", "night")
+    history = ("history", "support/triage", "--store", os.environ["PROMPTGRAFT_JOBS"])
+    assert revision[:8] in said(capsys, *history, "--tag", "night")
     refused = said(capsys, "jobs", "apply", job, code=2)
     assert f"expected revision none, found {revision[:12]}" in refused
     assert "tag canary of support/triage points at" in said(
@@ -98,7 +100,7 @@ def test_a_winner_is_promoted_from_the_shell(
     told = said(capsys, *promote, "--expected", "support/triage=", "--json")
     (revision,) = json.loads(told)["revisions"].values()
     assert f"points at {revision[:12]}" in said(capsys, *promote)
-    assert revision[:8] in said(capsys, "history", "support/triage", "--tag", "prod")
+    assert revision[:8] in said(capsys, *history, "--tag", "prod")
 
 
 def test_values_that_are_nothing_are_values(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +188,7 @@ def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
         (["submit", "triage", "--budget", "2"], "rollout_budget"),
         (["submit", "triage", "--project", "a=x.yaml"], "x.yaml"),
         (["list", "--state", "asleep"], "state: expected one of queued, running"),
-        (["prune"], "jobs prune: JOB... is missing"),
+        (["prune"], "prune: name jobs, or give --older-than; not both"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -229,5 +231,5 @@ def test_a_worker_ends_when_it_is_asked() -> None:
 
 def test_the_sql_of_the_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "jobs", "schema")
-    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 9
-    assert told.rstrip().endswith("VALUES (1, '');")
+    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 12
+    assert told.rstrip().endswith("VALUES (2, '');")

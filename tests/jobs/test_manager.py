@@ -12,9 +12,11 @@ from sqlalchemy import select
 
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
 from promptgraft.errors import ConfigError, LeaseLostError, OverrideConflictError
+from promptgraft.ground.serde import digest_text
+from promptgraft.journal.records import LOST, SENT, Record
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
-from promptgraft.service.database import Database
+from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs import (
     Job,
     JobConflictError,
@@ -172,7 +174,7 @@ def test_a_dry_run_stores_nothing(database: Database, tmp_path: Path) -> None:
     job = manager.create("support", "triage", {"dry_run": True, "budget": 90})
     work_off(manager)
     assert manager.get(job.id).state is JobState.COMPLETED
-    assert load_project(path).store().addresses() == ()
+    assert manager.projects["support"].store().addresses() == ()
 
 
 def test_a_job_waits_for_a_worker_with_the_project_that_was_submitted(
@@ -299,6 +301,27 @@ def test_five_attempts_without_an_answer_fail_a_job(manager: JobManager) -> None
         "5 attempts in a row without a new answer; the last: its worker dies was lost"
     )
     assert [one.error for one in manager.attempts(job.id)] == ["its worker dies was lost"] * 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(SENT, JobState.FAILED), (LOST, JobState.FAILED), ("call", None)]
+)
+def test_a_request_that_was_sent_is_no_answer(
+    manager: JobManager, kind: str, expected: JobState | None
+) -> None:
+    job = submit(manager)
+    worker, database = Worker(manager, name="dies"), manager.database
+    jobs = database.tables.jobs
+    for attempt in range(6):  # in the first of them the run begins
+        claim = worker.claim()
+        assert claim is not None, attempt
+        with SqlJournal(database, claim.job.number, fence=claim.fence) as journal:
+            journal.begin({})
+            key = f"baseline/1/call/{attempt}"
+            journal.append_all([Record(key, digest_text(key), kind, [])])
+        database.write(lambda connection: connection.execute(jobs.update().values(lease=1.0)))
+    again = worker.claim()
+    assert (manager.get(job.id).state if again is None else None) is expected
 
 
 def test_what_was_wished_is_granted_when_the_worker_is_lost(manager: JobManager) -> None:

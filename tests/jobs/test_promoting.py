@@ -17,7 +17,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.base_store import Change
 from promptgraft.project import load_project
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.service.jobs.promoting import promoted
 from promptgraft.testing.prompts import bodies

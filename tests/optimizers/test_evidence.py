@@ -13,7 +13,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.edits import Edit, edits_in
-from promptgraft.targets.evidence import MOST_FAILURES, Evidence, Tried, tried_before
+from promptgraft.targets.evidence import MOST_FAILURES, Evidence, TriedChild, tried_before
 from promptgraft.targets.types import Candidate
 
 MARKS = {"section rules": "P1", "section notes/tone": "P2", "tool look_up": "P3"}
@@ -116,8 +116,8 @@ PARENT = Candidate(changes={})
 OLD, NEW = "Queues:\n- billing: money", "Queues:\n- billing: money, refunds"
 
 
-def attempt(*, is_better: bool, failed: str = "e1", mended: str = "") -> Tried:
-    return Tried(
+def attempt(*, is_better: bool, failed: str = "e1", mended: str = "") -> TriedChild:
+    return TriedChild(
         parent="another",
         scores=(0.25, 0.5),
         failed=frozenset({failed}),
@@ -136,7 +136,7 @@ def attempt(*, is_better: bool, failed: str = "e1", mended: str = "") -> Tried:
         (attempt(is_better=True, mended="e1"), NEW, "1 case failed again: `e1`"),
     ],
 )
-def test_what_became_of_an_attempt_is_told(tried: Tried, text: str, said: str) -> None:
+def test_what_became_of_an_attempt_is_told(tried: TriedChild, text: str, said: str) -> None:
     told = tried_before([tried], WRONG[:3], PARENT, {"section queues": text})
     assert said in told
     assert "(0.25 before, 0.50 after)" in told

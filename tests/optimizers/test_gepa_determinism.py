@@ -56,7 +56,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import EventBus, Session, SessionProtocol
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -31,6 +31,7 @@ from promptgraft import (
     Prompt,
     PromptResponse,
     RenderedPrompt,
+    SectionVisibility,
     Session,
     StopReason,
 )
@@ -42,6 +43,7 @@ from promptgraft.algorithms.gepa import (
     ToolExampleTarget,
 )
 from promptgraft.errors import UnknownPartError
+from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import BasePromptOverridesStore
 from promptgraft.prompt import (
     MarkdownSection,
@@ -78,6 +80,10 @@ def in_summary(rendered: RenderedPrompt[object]) -> bool:
     return any(section.summarized and WORD in section.text for section in rendered.sections)
 
 
+def without_example(rendered: RenderedPrompt[object]) -> bool:
+    return ("examples", "first") not in [section.path for section in rendered.sections]
+
+
 def in_output_field(rendered: RenderedPrompt[object]) -> bool:
     return WORD in str(rendered.output_schema)
 
@@ -90,6 +96,7 @@ CASES: list[tuple[Look, dict[str, Any]]] = [
     (in_new_example, {"enable_example_generation": True}),
     (in_output_field, {"output_fields": ("Finding.severity",)}),
     (in_summary, {"summaries": (("notes",),)}),
+    (without_example, {"visibility": (("examples",), ("rules",))}),
 ]
 
 
@@ -127,9 +134,29 @@ def test_the_result_holds_each_kind_under_its_name() -> None:
     summary = run(in_summary, summaries=(("notes",),))
     [best] = summary.result.best_override.summaries.values()
     assert (best.path, best.summary) == (("notes",), f"Be exact: {WORD}.")
+    choice = run(without_example, visibility=(("examples",),))
+    [hidden] = choice.result.best_override.visibilities.values()
+    assert (hidden.path, hidden.visibility) == (("examples", "first"), SectionVisibility.HIDDEN)
+    assert choice.result.gains == {"visibility": 1.0}
+    [question, *_] = choice.reflection.requests
+    assert '"section examples": "full"' in question.text
+    assert "section examples: full or summary or hidden" in question.text
+    assert "Find the entry point." in question.text
     [question, *_] = summary.reflection.requests
     assert "Notes are kept." in question.text
     assert "All notes since 2019." in question.text
+
+
+def test_a_run_that_hides_parts_is_resumed_with_the_same_result() -> None:
+    settings: dict[str, Any] = {**SECTIONS, "visibility": (("examples",),)}
+    whole = run(without_example, **settings).result
+    assert len(whole.candidates) > 1
+    for budget in (12, 20, 30):
+        journal = MemoryJournal()
+        run(without_example, journal=journal, **settings, rollout_budget=budget)
+        resumed = run(without_example, journal=journal, **settings).result
+        assert resumed.candidates == whole.candidates
+        assert resumed.scores_matrix == whole.scores_matrix
 
 
 def test_a_summary_that_no_answer_was_shown_is_not_mutated() -> None:

@@ -266,7 +266,7 @@ def test_reflections_of_different_proposals_are_made_side_by_side(k: int, g: int
             together.wait()
         return propose(rendered)
 
-    settings = config(proposals_per_step=k, steps_at_once=g, reflections_per_module=1)
+    settings = config(proposals_per_step=k, steps_at_once=g)
     with workers(2) as executor:
         assert optimize(settings, reflection=reply, executor=executor).found_better
 

@@ -46,7 +46,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 
 OutputT = TypeVar("OutputT")
 

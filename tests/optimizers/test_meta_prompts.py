@@ -24,9 +24,9 @@ from promptgraft.algorithms.gepa.prompts import (
 from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search import meta_prompt
-from promptgraft.search.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.formatting import in_one_line
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.targets.replies import (
     JSON_TAG,
     parse_reply,

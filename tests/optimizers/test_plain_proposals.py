@@ -12,9 +12,9 @@ from plain_texts import QUERY, plain_texts
 from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.search import RejectionReason
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.replies import parse_reply
 from promptgraft.targets.types import Candidate

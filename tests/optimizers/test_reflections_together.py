@@ -22,7 +22,7 @@ from promptgraft.search import RejectionReason, StopReason
 
 LONG_ENOUGH = 60  # seconds until a test that hangs is given up
 
-FIRST, SECOND = "step/1/reflect/0", "step/1/reflect/8"
+FIRST, SECOND = "step/1/reflect/0", "step/1/reflect/2"
 
 
 def note(rendered: Rendered) -> str:
@@ -34,12 +34,12 @@ def note(rendered: Rendered) -> str:
 def shared(
     reply: Callable[[Rendered], str] = note,
     *,
-    names: tuple[str, ...] = NAMES[:1],
+    names: tuple[str, ...] = NAMES[:2],
     context: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Run:
-    """Return a run whose first step reflects twice on each section that it changes."""
-    return search(names, reply, context=context, minibatch_size=6, **changes)
+    """Return a run whose steps reflect on each section."""
+    return search(names, reply, context=context, minibatch_size=6, module_choice="all", **changes)
 
 
 @contextmanager
@@ -84,10 +84,10 @@ def two_questions() -> list[str]:
     return seen[:2]
 
 
-def test_those_of_several_parts_and_modules_are_asked_at_the_same_time() -> None:
-    whole = shared(names=NAMES[:2]).start()
+def test_those_of_several_parts_are_asked_at_the_same_time() -> None:
+    whole = shared(names=NAMES[:4]).start()
     with workers(1) as context:
-        run = shared(Meeting(range(4)), names=NAMES[:2], context=context)
+        run = shared(Meeting(range(4)), names=NAMES[:4], context=context)
         assert run.start() == whole
 
 
@@ -195,9 +195,9 @@ def test_they_are_used_up_exactly_by_several_proposals(k: int, g: int) -> None:
     for limit in (3, 6, 11):
         changes: dict[str, Any] = {"max_reflections": limit}
         changes |= {"proposals_per_step": k, "steps_at_once": g}
-        whole = shared(names=NAMES[:2], **changes).start()
+        whole = shared(**changes).start()
         with workers(4) as context:
-            run = shared(names=NAMES[:2], context=context, **changes)
+            run = shared(context=context, **changes)
             result = run.start()
         assert result == whole
         assert run.reflection.calls == result.total_reflections == limit

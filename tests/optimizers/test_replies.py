@@ -737,7 +737,7 @@ def test_replies_are_accepted_only_when_they_fit_the_types_of_the_prompt() -> No
 
 def try_reply(module: PromptModule, text: str) -> str:
     try:
-        entry = module.edit(VIEW, text)
+        [entry] = module.edits(VIEW, text)
     except InvalidProposalError as error:
         unfit = error.reason is RejectionReason.DOES_NOT_FIT
         check_refusal(error, {RejectionReason.DOES_NOT_FIT} if unfit else UNREADABLE)

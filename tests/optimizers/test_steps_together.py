@@ -70,7 +70,6 @@ def together(k: int, g: int = 1, **changes: Any) -> GepaConfig:
         "proposals_per_step": k,
         "steps_at_once": g,
         "target_section_paths": (RULES,),
-        "reflections_per_module": 1,
         "minibatch_size": 2,
         "exploration": 0,
         "max_idle_steps": 1,

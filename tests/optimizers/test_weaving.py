@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.targets.merge3 import merge3, merge3_onto
+from promptgraft.targets.merge3 import merge3_onto
 
 texts = st.lists(st.sampled_from(["a", "b", "c", "d", "", "e"]), max_size=8).map("\n".join)
 RULES = "Rules:\n- be short\n- be kind\n\nAnswer with a word."
@@ -32,13 +32,7 @@ RULES = "Rules:\n- be short\n- be kind\n\nAnswer with a word."
     ],
 )
 def test_both_sides_have_their_way(first: str, second: str, expected: str) -> None:
-    assert merge3(RULES, first, second) == expected
-
-
-def test_two_sides_that_change_one_line_in_two_ways_cannot_be_put_together() -> None:
-    polite, rude = (RULES.replace("kind", word) for word in ("polite", "rude"))
-    assert merge3(RULES, polite, rude) is None
-    assert merge3(RULES, polite, polite) == polite
+    assert merge3_onto(RULES, first, second) == expected
 
 
 def test_woven_in_the_first_side_has_its_way_where_both_change_one_line() -> None:
@@ -79,8 +73,7 @@ def test_added_words_are_neither_lost_nor_torn(
 
 @given(texts, texts)
 def test_a_side_that_changed_nothing_lets_the_other_have_its_way(base: str, side: str) -> None:
-    for weave in (merge3, merge3_onto):
-        assert weave(base, base, side) == weave(base, side, base) == side
+    assert merge3_onto(base, base, side) == merge3_onto(base, side, base) == side
 
 
 @given(texts, texts, texts)
@@ -96,7 +89,7 @@ def test_no_line_comes_from_nowhere_and_none_of_the_first_is_lost(
 
 @given(texts, texts, texts)
 def test_lines_that_both_only_add_are_all_there(base: str, first: str, second: str) -> None:
-    found = merge3(base, f"{base}\n{first}", f"{second}\n{base}")
+    found = merge3_onto(base, f"{base}\n{first}", f"{second}\n{base}")
     assert found is not None
     assert set(found.split("\n")) >= {*base.split("\n"), *first.split("\n"), *second.split("\n")}
 
@@ -104,10 +97,10 @@ def test_lines_that_both_only_add_are_all_there(base: str, first: str, second: s
 @given(texts, texts)
 def test_the_same_change_on_both_sides_is_made_once(base: str, side: str) -> None:
     distinct = "\n".join(dict.fromkeys(side.split("\n")))
-    assert merge3(base, distinct, distinct) == distinct
+    assert merge3_onto(base, distinct, distinct) == distinct
 
 
 def test_texts_of_more_lines_than_a_prompt_has_are_not_woven() -> None:
     long = "\n" * 1_000
-    assert merge3("a", "a\nb", long) is merge3(long, "a", "b") is None
-    assert merge3("a", "a\nb", "\n" * 900 + "a") is not None
+    assert merge3_onto("a", "a\nb", long) is merge3_onto(long, "a", "b") is None
+    assert merge3_onto("a", "a\nb", "\n" * 900 + "a") is not None

@@ -27,9 +27,9 @@ from promptgraft.overrides.codec import (
     decode_revision,
     encode_revision,
     make_revision,
-    plain_entries,
     read_entries,
 )
+from promptgraft.overrides.parts import plain_lists
 
 SAMPLE = """\
 {
@@ -112,7 +112,7 @@ def test_what_is_written_is_what_is_read(revision: Revision) -> None:
 @given(revisions)
 def test_entries_alone_are_read_as_they_were_written(revision: Revision) -> None:
     address = address_of(revision).empty()
-    plain = json.loads(json.dumps(plain_entries(revision.override)))
+    plain = json.loads(json.dumps(plain_lists(revision.override.entries())))
 
     assert read_entries(plain, address, where="base") == revision.override
 

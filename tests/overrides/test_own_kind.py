@@ -22,9 +22,15 @@ from promptgraft.overrides import (
     SkipReason,
     diff_override,
 )
-from promptgraft.overrides.codec import plain_entries, read_entries
-from promptgraft.overrides.parts import KINDS
-from promptgraft.overrides.parts.entry import UNBOUND, EffectiveParts, Entry, LabelledTexts, Source
+from promptgraft.overrides.codec import read_entries
+from promptgraft.overrides.parts import KINDS, plain_lists
+from promptgraft.overrides.parts.entry import (
+    UNBOUND,
+    EffectiveParts,
+    Entry,
+    LabelledTexts,
+    SourcePart,
+)
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -54,7 +60,7 @@ class Signature(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return SectionOverride.known(descriptor)
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         return descriptor.section(self.path)
 
     @classmethod
@@ -130,7 +136,7 @@ def test_it_is_stored_and_rendered(tmp_path: Path) -> None:
 
 
 def test_its_plain_form_is_read_back() -> None:
-    plain = plain_entries(signed("Ada"))
+    plain = plain_lists(signed("Ada").entries())
     assert list(plain) == ["signatures"]
     assert read_entries({**plain}, EMPTY, where="here") == signed("Ada")
 

@@ -17,7 +17,8 @@ from promptgraft.overrides import (
     SkipReason,
     diff_override,
 )
-from promptgraft.overrides.codec import plain_entries, read_entries
+from promptgraft.overrides.codec import read_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.prompt import (
     MarkdownSection,
     Prompt,
@@ -202,7 +203,11 @@ def test_a_section_without_a_summary_is_not_shown_as_one() -> None:
 def test_a_diff_says_it_in_words() -> None:
     override = store_of((("cases", "bad"), HIDDEN)).resolve(Prompt(template()).descriptor)
     [part] = diff_override(Prompt(template()), override)
-    assert (part.part, part.before, part.after) == ("visibility cases/bad", "shown", "not shown")
+    assert (part.part, part.before, part.after) == (
+        "visibility cases/bad",
+        "shown",
+        "no longer shown",
+    )
 
 
 PATHS = [("style",), ("style", "tone"), ("cases",), ("cases", "good"), ("cases", "bad")]
@@ -217,7 +222,7 @@ def test_every_choice_survives_documents_and_hides_what_is_below(
     empty = PromptOverride(ns="tests/shown", prompt_key="desk", tag="latest")
     override = kept or empty
     assert PromptOverride.from_json(override.to_json()) == override
-    assert read_entries(plain_entries(override), empty, where="here") == override
+    assert read_entries(plain_lists(override.entries()), empty, where="here") == override
 
     store = InMemoryPromptOverridesStore([override])
     paths = {

@@ -14,12 +14,13 @@ from typing import Any
 import attrs
 import pytest
 
+from promptgraft.adapters.openai import ChatWire, OpenAIProfile
 from promptgraft.bridges.promptfoo.code import python_prompt
 from promptgraft.bridges.promptfoo.conditions import conditions_of
 from promptgraft.bridges.promptfoo.configuration import import_promptfoo
 from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import DataFormatError
-from promptgraft.project.checking import check_project
+from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.foreign import Foreign
 from promptgraft.project.imported import ImportedProject
 
@@ -33,6 +34,7 @@ tests:
 """
 NO_ASSERTS = "tests: [{vars: {note: maps}}, {vars: {note: odes}}]\n"
 SHELF = "prompts: ['Name the shelf of {{note}}.']\n"
+EQUALS = "assert: [{type: equals, value: travel}]"
 NEVER = "raise SystemExit('code of a configuration was run')\n"
 JS_NEVER = "throw new Error('code of a configuration was run')\n"
 
@@ -356,7 +358,7 @@ def test_every_form_is_a_project_that_runs_or_names_what_is_to_be_written(
         assert prompt.bind(case["input"]).render().text == form.first
     else:
         # What is missing is named, with the file in which it is to be written.
-        told = " ".join(checked.faults)
+        told = " ".join((*checked.faults, *checked.warnings))
         for what in imported.unwritten or ("cases.jsonl",):
             assert (what in told) or ("write_this_prompt" in told and what.startswith("prompts/"))
 
@@ -597,3 +599,74 @@ def test_messages_of_the_system_stay_open_to_change(tmp_path: Path) -> None:
         ("user", False),
     ]
     assert imported.unwritten == ()
+    assert sent(checked, {"note": "maps", "reader": "me"}) == [
+        {"role": "system", "content": "Name the shelf for me."},
+        {"role": "user", "content": "maps"},
+    ]
+
+
+def sent(checked: Checked, values: dict[str, str]) -> list[dict[str, str]]:
+    """Return the messages that a provider gets."""
+    assert checked.project is not None, checked.faults
+    rendered = checked.project.prompt().prompt.bind(values).render()
+    wire = ChatWire(model="m", profile=OpenAIProfile(), options={})
+    return wire.open(rendered)["messages"]  # type: ignore[return-value]  # what `open` declares is wider
+
+
+@pytest.mark.parametrize(
+    ("chat", "roles", "note"),
+    [
+        ([("system", "Be {{tone}}."), ("user", "{{note}}")], "system user", ""),
+        ([("user", "hi"), ("assistant", "yes"), ("user", "{{note}}")], "user", "by `assistant`"),
+        ([("user", "{{note}}"), ("system", "Be {{tone}}.")], "system user", ""),
+        ([("system", "Shelve {{note}}.")], "user", "by `system` alone is sent as the user's"),
+    ],
+)
+def test_messages_keep_their_roles(
+    tmp_path: Path, chat: list[tuple[str, str]], roles: str, note: str
+) -> None:
+    messages = [{"role": role, "content": text} for role, text in chat]
+    form = Form(
+        config=f"{HEAD}prompts: [file://c.json]\n{TESTS}defaultTest: {{vars: {{tone: kind}}}}\n",
+        files={"c.json": json.dumps(messages)},
+    )
+    imported = written(tmp_path, form)
+    checked = check_project(tmp_path / "promptgraft.yaml")
+    messages_sent = sent(checked, {"note": "n", "tone": "kind"})
+    assert " ".join(message["role"] for message in messages_sent) == roles
+    assert note in "\n".join(imported.notes)
+
+
+def test_a_list_of_objects_is_one_value_and_a_list_of_texts_is_a_test_each(tmp_path: Path) -> None:
+    form = Form(
+        config=HEAD
+        + "prompts: ['{% for turn in turns %}{{turn.user}} {% endfor %}{{note}}']\n"
+        + "tests:\n- vars: {turns: [{user: a}, {user: b}], note: [x, y]}\n"
+        + "  assert: [{type: contains, value: a}]\n"
+    )
+    written(tmp_path, form)
+    lines = (tmp_path / "cases.jsonl").read_text("utf-8").splitlines()
+    turns = [{"user": "a"}, {"user": "b"}]
+    assert [json.loads(line)["input"] for line in lines] == [
+        {"turns": turns, "note": note} for note in ("x", "y")
+    ]
+
+
+def test_a_single_test_can_be_checked_rendered_and_evaluated(tmp_path: Path) -> None:
+    written(tmp_path, Form(config=f"{SHELF}{HEAD}tests: [{{vars: {{note: maps}}, {EQUALS}}}]\n"))
+    checked = check_project(tmp_path / "promptgraft.yaml")
+    assert checked.faults == ()
+    assert any("a run needs them" in line for line in checked.warnings)
+    assert checked.project is not None
+    assert [case.input for part in checked.project.parts.values() for case in part] == [
+        {"note": "maps"}
+    ]
+    with pytest.raises(DataFormatError, match="no cases for train"):
+        checked.project.job()
+
+
+def test_a_single_test_that_does_not_fit_its_prompt_is_a_fault(tmp_path: Path) -> None:
+    written(tmp_path, Form(config=f"{SHELF}{HEAD}tests: [{{vars: {{note: maps}}, {EQUALS}}}]\n"))
+    (tmp_path / "cases.jsonl").write_text('{"input": {"text": "maps"}, "expected": "travel"}\n')
+    (fault,) = check_project(tmp_path / "promptgraft.yaml").faults
+    assert "no placeholder `text`; open placeholders: `note`" in fault

@@ -48,14 +48,14 @@ def kept(project: Path, runs: str, budget: int) -> RunFolder:
 
 
 def test_a_resumed_run_is_the_one_with_the_larger_budget(project: Path) -> None:
-    folder, whole = kept(project, "runs", 30), kept(project, "others", 60)
+    folder, whole = kept(project, "runs", 36), kept(project, "others", 60)
     before = json.loads(folder.config.read_text())
 
     with loaded_again(folder, Changes(budget=60)) as source:
         outcome = keep(folder, source.job, config=source.config)
 
     after = json.loads(folder.config.read_text())
-    assert (before["options"], after["options"]) == ({"budget": 30}, {"budget": 60})
+    assert (before["options"], after["options"]) == ({"budget": 36}, {"budget": 60})
     assert [before[name] for name in ("id", "created", "origin")] == [
         after[name] for name in ("id", "created", "origin")
     ]

@@ -147,9 +147,15 @@ def config(base_url: str) -> GepaConfig:
 
 
 def run(
-    base_url: str, journal: Journal | None, *, cancellation: Cancellation | None = None
+    base_url: str,
+    journal: Journal | None,
+    *,
+    cancellation: Cancellation | None = None,
+    max_cost: Decimal | None = None,
 ) -> GepaResult:
     """Run or resume."""
+    settings = config(base_url)
+    limits = attrs.evolve(settings.limits, max_cost=max_cost)
     with ThreadPoolExecutor(WORKERS) as executor:
         context = OptimizationContext(
             adapter(TASK, base_url),
@@ -158,7 +164,7 @@ def run(
             journal=journal,
             cancellation=cancellation,
         )
-        return GepaOptimizer(context, config(base_url)).optimize(GRAPH)
+        return GepaOptimizer(context, attrs.evolve(settings, limits=limits)).optimize(GRAPH)
 
 
 def requests_of(result: GepaResult, *, answered: bool = True) -> int:

@@ -19,8 +19,12 @@ import pytest
 from calls_world import CASES, JUDGE, MODELS, WORKERS, brain, requests_of, run, told
 
 from promptgraft import Cancellation, GepaResult, MemoryJournal
+from promptgraft.evals.spending import Role
+from promptgraft.ground.serde import digest_text
 from promptgraft.journal import Journal
+from promptgraft.runtime.calls import Bound
 from promptgraft.search import StopReason
+from promptgraft.search.call_log import CallLog
 from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -212,3 +216,22 @@ def test_another_answer_of_a_tool_is_another_question(
     # What follows the tool is asked again: its step, the next one, and the judge.
     assert made == needed + 3 * WORKERS
     assert requests_of(result) == made
+
+
+def test_max_cost_counts_requests_that_were_sent_and_not_answered(
+    server: LoopbackServer, patience: Patience
+) -> None:
+    journal = MemoryJournal()
+    stopped(server, patience, journal, calls=13)
+    lost = Bound(model=calls_world.TASK, input_tokens=1, output_tokens=1, cost=Decimal(3))
+    # As a process that is killed leaves it.
+    CallLog(journal).places("baseline/9").kept.sent("9", digest_text("lost"), lost)
+    before = server.counts.requests
+    result = run(server.base_url, journal, max_cost=Decimal(2))
+    assert (result.stop_reason, result.total_rollouts) == (StopReason.COST, 0)
+    assert server.counts.requests == before
+    assert [entry.cost for entry in result.ledger if entry.role is Role.UNANSWERED] == [3]
+    # More money is a limit, which may change; what was lost is paid for once.
+    result = run(server.base_url, journal, max_cost=Decimal(50))
+    assert result.stop_reason is not StopReason.COST
+    assert [entry.cost for entry in result.ledger if entry.role is Role.UNANSWERED] == [3]

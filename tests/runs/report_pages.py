@@ -16,8 +16,8 @@ from promptgraft.runs.reading import summarize
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import comparison_page, history_page
 from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
-from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 

@@ -40,7 +40,6 @@ from promptgraft.search.events import (
     RunEvent,
     RunStarted,
 )
-from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -64,6 +63,7 @@ from promptgraft.search.round_events import (
     Severity,
     StepBlamed,
 )
+from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 from runs.toy_runs import carry_out, make_job, new_folder, sulky

@@ -39,9 +39,9 @@ from promptgraft.runs.report.drawings import (
 )
 from promptgraft.runs.report.page import comparison_page, history_page, render, write_report
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, breakdown, frontier_rows, heat_map
-from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size
+from promptgraft.runs.report.texts import PageLimits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import HeldOut, RunVerdict
+from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.types import RolloutFeedback
 from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, said, small_run
 from runs.toy_runs import kept_run, make_job, sulky
@@ -430,7 +430,7 @@ def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
     )
     merge = replace(run.candidates[3], texts={"section tone": "Be brief."})
     run = attrs.evolve(run, candidates=(run.candidates[0], other, better, merge))
-    row = next(view for view in candidate_views(run, Limits()) if view.value.candidate == 3)
+    row = next(view for view in candidate_views(run, PageLimits()) if view.value.candidate == 3)
     assert [(change.part, change.origin) for change in row.changes or ()] == [("section tone", 1)]
     assert "section tone taken from #1" in section(render(run), "every")
 

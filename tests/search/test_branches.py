@@ -28,7 +28,7 @@ from promptgraft.search import (
 )
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import GiveUp, Release
-from promptgraft.search.batches import Books, Sources
+from promptgraft.search.batches import AnswerSources, Books
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import RolloutCompleted
@@ -66,7 +66,7 @@ class World:
         whole = Ledger(budget)
         self.books = Books(Answers(self.journal), whole.part())
         self.driver = Driver(
-            sources=Sources(
+            sources=AnswerSources(
                 rollout=self._rollout,
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),

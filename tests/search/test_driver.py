@@ -23,7 +23,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers, record_from_json, record_to_json
 from promptgraft.search.asks import Outlook, Records, Rollouts, Together
-from promptgraft.search.batches import Books, Sources
+from promptgraft.search.batches import AnswerSources, Books
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
@@ -94,7 +94,7 @@ class Bench:
 
     def _driver(self) -> Driver:
         return Driver(
-            sources=Sources(
+            sources=AnswerSources(
                 rollout=self._rollout,
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),

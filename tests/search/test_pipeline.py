@@ -31,7 +31,7 @@ from promptgraft.search import (
     Stepping,
     StopReason,
 )
-from promptgraft.search.validation import Entry, Validator
+from promptgraft.search.validation import PoolEntry, Validator
 from promptgraft.targets.types import Candidate
 
 WORDS = 8
@@ -49,6 +49,9 @@ class Guess:
     @property
     def score(self) -> float:
         return sum(record.score or 0.0 for record in self.records)
+
+    def amended(self, event: object) -> object:
+        return event
 
 
 class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
@@ -71,7 +74,7 @@ class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
         ).run()
 
     @property
-    def pending(self) -> Entry | None:
+    def pending(self) -> PoolEntry | None:
         return None if self.better is None else self.better[0].entry
 
     def begin(self, number: int, *, ahead: int) -> Step[Guess]:

@@ -14,8 +14,8 @@ from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Case
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.events import RolloutCompleted
-from promptgraft.search.fresh import HeldOut
-from promptgraft.search.remarks import Remarks
+from promptgraft.search.run_phases import Remarks
+from promptgraft.search.verdict import HeldOut
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.types import RolloutRecord
 

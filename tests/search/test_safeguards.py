@@ -43,7 +43,7 @@ from promptgraft.search import (
 from promptgraft.search.acceptance import Comparer, Strict
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Checkpoint, GiveUp, Join, Standing
-from promptgraft.search.batches import Books, Sources
+from promptgraft.search.batches import AnswerSources, Books
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger
@@ -116,7 +116,7 @@ class World:
         self.seconds = 0
         self.clock = FakeClock()
         self.driver = Driver(
-            sources=Sources(
+            sources=AnswerSources(
                 rollout=self._rollout,
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),

@@ -21,7 +21,7 @@ from promptgraft.search.events import (
 )
 from promptgraft.search.notices import Event, RunPlanned
 from promptgraft.service.jobs import Job, JobManager
-from promptgraft.service.jobs.lines import OF_THE_RUN, Line, LineKind
+from promptgraft.service.jobs.lines import OF_THE_RUN, JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.targets.base import RejectionReason
 
@@ -100,7 +100,7 @@ def large_job(
     work_off(manager)
     rows, table = JobRows(manager.database), manager.database.tables.events
     lines = [
-        Line(
+        JobLine(
             LineKind.PASSING if isinstance(event, RunPlanned) else LineKind.NUMBERED,
             encoded(replace(event, number=n, time=MOMENT)).encode(),
         )

@@ -18,7 +18,7 @@ from jobs.job_world import work_off
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Scope, TokenStore
 from promptgraft.service.server.api import ROUTES
@@ -192,6 +192,18 @@ def test_projects_structures_and_plans(client: Client) -> None:
     plan = client.post("/plans", {"project": "support", "prompt": "triage"}).document
     assert "150" in str(plan["line"])
     assert plan["rollouts"]
+
+
+@pytest.mark.parametrize("path", ["rules", "ticket"])
+def test_what_is_shown_may_be_opened_in_a_request(client: Client, path: str) -> None:
+    tuning = {"targets": {"visibility": [path]}}
+    sent = {"project": "support", "prompt": "triage", "changes": {"tuning": tuning}}
+    answer = client.post("/plans", sent)
+    if path == "rules":
+        assert answer.document["rollouts"]
+    else:
+        assert answer.status == 422
+        assert "`ticket` cannot be hidden, because it has the placeholder `$text`" in answer.detail
 
 
 def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) -> None:
@@ -433,7 +445,7 @@ def test_a_damaged_event_is_one_of_the_events_and_a_line_of_the_page(
     work_off(manager)
     rows = JobRows(manager.database)
     number = manager.get(job).number
-    damaged = [Line(LineKind.JOB, b"\xff{")]
+    damaged = [JobLine(LineKind.JOB, b"\xff{")]
     manager.database.write(lambda connection: rows.append(connection, number, damaged))
     last = client.get(f"/jobs/{job}/events", limit=500).rows("events")[-1]
     assert last["event"] == "damaged"

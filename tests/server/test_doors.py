@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy
-from sqlalchemy import event
 
 from jobs.job_world import work_off, write_project
 from promptgraft.service.jobs import JobManager
@@ -17,7 +15,6 @@ from promptgraft.service.server import Scope, TokenStore
 from server.serving import Client, served
 
 MOST_AT_ONCE = 40
-LARGE = ("jobs", "answers", "events", "attempts")
 
 
 def test_readiness_tells_strangers_nothing_of_the_database(client: Client) -> None:
@@ -98,43 +95,11 @@ def test_the_page_of_a_job_that_has_ended_asks_for_nothing(client: Client) -> No
         assert "data-ended" in browser.get(f"/jobs/{job.id}/live").text
 
 
-@pytest.fixture
-def statements(manager: JobManager) -> Iterator[set[str]]:
-    """Collect the statements on the database, with placeholders."""
-    engine = manager.database._engine
-    found = set[str]()
-
-    @event.listens_for(engine, "before_cursor_execute")
-    def note(*arguments: object) -> None:
-        found.add(str(arguments[2]))
-
-    yield found
-    event.remove(engine, "before_cursor_execute", note)
-
-
-def test_no_statement_reads_all_rows_of_a_large_table(
-    manager: JobManager, client: Client, statements: set[str]
-) -> None:
-    job = client.manager.create("support", "triage", {"dry_run": True, "budget": 60}, key="k")
-    work_off(client.manager)
-    for path in ("", "/events", "/result", "/candidates", "/rollouts", "/archive"):
-        assert client.get(f"/jobs/{job.id[:8]}{path}").status == 200
-    client.get("/jobs", limit=5)
-    client.post(f"/jobs/{job.id}/fork", {})
-    client.manager.delete(job.id)
-    plans = {}
-    with manager.database.reading() as connection:
-        for text in [one for one in statements if one.startswith(("SELECT", "UPDATE", "DELETE"))]:
-            count = text.count("?")
-            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", (1,) * count).all()
-            plans[text] = [str(row[-1]) for row in rows]
-    assert len(plans) > 20
-    scanned = {
-        text: step
-        for text, steps in plans.items()
-        for step in steps
-        if re.match(rf"SCAN promptgraft_({'|'.join(LARGE)})\b", step)
-        # A page of a list reads rows by their numbers until it is full.
-        and "ORDER BY promptgraft_jobs.number DESC" not in text
-    }
-    assert scanned == {}
+def test_a_list_without_jobs_says_what_to_do_next(client: Client) -> None:
+    with closing(client.browser()) as browser:
+        assert "Submit the first one." in browser.get("/").text
+        assert "A tag appears when the winner" in browser.get("/tags").text
+        client.manager.create("support", "triage")
+        none = browser.get("/?state=failed").text
+        assert "No job matches." in none
+        assert "Submit the first one." not in none

@@ -20,12 +20,12 @@ from sqlalchemy import Connection, insert, select
 
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
-from promptgraft.service.server import Access, TokenStore
+from promptgraft.service.server import Access, Limits, TokenStore
 from promptgraft.service.server.access import Visit
-from promptgraft.service.server.problems import Problem
-from promptgraft.service.server.tokens import Caller, Scope
+from promptgraft.service.server.problems import ApiProblem
+from promptgraft.service.server.tokens import ApiCaller, Scope
 from server.serving import Client, served
 
 WAITING = 42
@@ -36,7 +36,7 @@ CUTS = int(os.environ.get("PROMPTGRAFT_CUTS", "20"))
 def told(manager: JobManager, number: int, *lines: bytes) -> None:
     """Add events to a job."""
     rows = JobRows(manager.database)
-    found = [Line(LineKind.JOB, line) for line in lines]
+    found = [JobLine(LineKind.JOB, line) for line in lines]
     manager.database.write(lambda at: rows.append(at, number, found))
 
 
@@ -101,7 +101,7 @@ def test_a_token_has_ten_streams_and_then_waits(client: Client, manager: JobMana
 
 def test_there_are_two_hundred_streams_in_all(manager: JobManager) -> None:
     access = Access(TokenStore(manager.database), hosts=[])
-    callers = [Caller(name=f"t{n}", scopes=frozenset(Scope)) for n in range(21)]
+    callers = [ApiCaller(name=f"t{n}", scopes=frozenset(Scope)) for n in range(21)]
     with ExitStack() as held:
         for caller in callers[:-1]:
             closing = ExitStack()
@@ -109,7 +109,7 @@ def test_there_are_two_hundred_streams_in_all(manager: JobManager) -> None:
             for _ in range(10):
                 closing.enter_context(access.streaming(caller))
         with (
-            pytest.raises(Problem, match="200 in total") as refused,
+            pytest.raises(ApiProblem, match="200 in total") as refused,
             access.streaming(callers[-1]),
         ):
             pass
@@ -127,7 +127,7 @@ def test_forty_requests_at_once_are_the_most_however_long_a_token_was_silent(
     for now[0] in (0.0, 3600.0):
         for _ in range(40):
             assert access.caller(headers, {}, Visit()).name == "quick"
-        with pytest.raises(Problem, match="more than 20 requests a second") as refused:
+        with pytest.raises(ApiProblem, match="more than 20 requests a second") as refused:
             access.caller(headers, {}, Visit())
         assert refused.value.status == 429
     now[0] += 0.1
@@ -207,6 +207,13 @@ def test_who_waits_keeps_nobody_waiting(manager: JobManager, tmp_path: Path) -> 
         finally:
             manager.cancel(job)
         assert {one.result().document["state"] for one in found} == {"cancelled"}
+
+
+def test_the_length_of_the_queue_is_a_limit(manager: JobManager, tmp_path: Path) -> None:
+    with served(manager, tmp_path / "mirrors", limits=Limits(queued_jobs=2)) as client:
+        body: Json = {"project": "support", "prompt": "triage"}
+        statuses = [client.post("/jobs", body).status for _ in range(3)]
+        assert statuses == [201, 201, 429]
 
 
 def test_a_thousand_jobs_may_wait(client: Client, manager: JobManager) -> None:

@@ -170,7 +170,7 @@ def test_pages_work_without_a_script(browser: Browser, client: Client, manager: 
     page.reload()
     expect(page.locator(".badge").first).to_have_text(re.compile("improved|better"))
     page.get_by_role("link", name="Workers").click()
-    expect(page.get_by_text("No worker is running a job.")).to_be_visible()
+    expect(page.get_by_text("No worker is running.")).to_be_visible()
     page.context.close()
 
 

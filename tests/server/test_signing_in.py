@@ -20,9 +20,13 @@ from starlette.types import ASGIApp
 from jobs.job_world import work_off, write_project
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError
-from promptgraft.service.jobs import JobManager
+from promptgraft.service.database import Database
+from promptgraft.service.jobs import JobClient, JobManager
+from promptgraft.service.jobs.presence import Presence, worker_rows
 from promptgraft.service.server import Limits, Proxy, Scope, TokenStore, pages, signing_in
 from promptgraft.service.server.api import ROUTES
+from promptgraft.service.server.problems import ApiProblem
+from promptgraft.service.server.sessions import SessionStore
 from server.serving import Client, asking, served
 
 HTML = {"Accept": "text/html"}
@@ -317,6 +321,8 @@ def test_mounted_in_another_application_every_link_form_and_stream_works(
         assert made.headers["location"] == f"/pg/api/v1/jobs/{made.document['id']}"
         document = client.ask("GET", "/pg/api/openapi.json").document
         assert document["servers"] == [{"url": "/pg"}]
+        with JobClient(f"{client.url}/pg", token=client.token) as jobs:
+            assert jobs.get(job.id).id == job.id
         refused = client.http.get(f"{client.url}/pg/jobs/{job.id}", headers=HTML)
         assert f'name="wanted" value="/jobs/{job.id}"' in refused.text
 
@@ -356,3 +362,38 @@ def test_no_page_gauge_or_count_tells_of_a_project_that_a_token_may_not_see(
                 others = template.format(**{**values, "job": hidden.id, "project": "secret"})
                 if others != template.format(**values):
                     assert client.ask("GET", others, token=token).status in (404, 422), others
+
+
+def test_sessions_links_and_workers_are_the_same_on_every_database(database: Database) -> None:
+    tokens = TokenStore(database)
+    sessions = SessionStore(database, Limits())
+    token = tokens.find(tokens.create("ana", [Scope.READ]))
+    assert token is not None
+    cookies = [sessions.open(token.token, "Firefox \u2713"), sessions.open(token.token, "")]
+    found = [sessions.find(cookie) for cookie in cookies]
+    assert [caller and caller.name for caller in found] == ["ana", "ana"]
+    assert {session.browser for session in sessions.list(token.token)} == {"Firefox ?", ""}
+    code = tokens.new_link("ana", seconds=60)
+    third = sessions.redeem(code, "x")
+    with pytest.raises(ApiProblem, match="was used before"):
+        sessions.redeem(code, "x")
+    change = sqlalchemy.update(database.tables.sessions).values(
+        seen=database.tables.sessions.c.seen - 120
+    )
+    database.write(lambda connection: connection.execute(change))
+    assert sessions.find(third) is not None  # which notes the use
+    seen = sorted(session.seen for session in sessions.list(token.token))
+    assert seen[-1] - seen[0] > 60
+    sessions.end(token.token, [session.id for session in sessions.list(token.token)][:1])
+    assert len(sessions.list(token.token)) == 2
+    tokens.revoke("ana")
+    assert [sessions.find(cookie) for cookie in [*cookies, third]] == [None] * 3
+    presence = Presence(database, name="w", processes=1)
+    for avoids in ({}, {"support": "no key \u2713"}):
+        presence.show(["support"], avoids)
+        (worker,) = worker_rows(database)
+        assert (worker.is_alive, dict(worker.avoids)) == (True, avoids)
+    presence.end()
+    assert worker_rows(database) == []
+    manager = JobManager(database)
+    assert (manager.totals(), manager.totals(projects=["support"])) == ([], [])

@@ -13,7 +13,7 @@ from jobs.job_world import work_off
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
 from promptgraft.service.jobs import JobManager, Worker
-from promptgraft.service.jobs.lines import Line, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server.views import JobViews
 
@@ -86,7 +86,7 @@ def test_what_a_replay_takes_back_is_gone(manager: JobManager) -> None:
     def rewind(connection: Connection) -> None:
         rows.retract(connection, job.number, at)
         told = [(LineKind.REWOUND, b'{"event":"rewound"}'), (LineKind.NUMBERED, line)]
-        rows.append(connection, job.number, [Line(*one) for one in told])
+        rows.append(connection, job.number, [JobLine(*one) for one in told])
 
     manager.database.write(rewind)
     for view in (views.of(manager, job), JobViews().of(manager, job)):
@@ -112,7 +112,7 @@ def test_a_damaged_event_is_one_line_among_those_that_can_be_read(
     work_off(manager)
     whole = JobViews().of(manager, job)
     rows = JobRows(manager.database)
-    manager.database.write(lambda at: rows.append(at, job.number, [Line(LineKind.JOB, line)]))
+    manager.database.write(lambda at: rows.append(at, job.number, [JobLine(LineKind.JOB, line)]))
     for view in (JobViews().of(manager, job), JobViews().of(manager, job)):
         assert view.candidates == whole.candidates
         assert view.acts == whole.acts

@@ -209,7 +209,7 @@ class AnthropicWire:
                 reasoning=(usage.output_tokens_details or _Thought()).thinking_tokens or 0,
             ),
             cache_write_tokens=written,
-            model=answer.model,
+            model=answer.model or self.model,
             messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
 
@@ -235,8 +235,8 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     type: str
-    model: str
     content: list[dict[str, Any]]
+    model: str | None = None
     stop_reason: str | None = None
     usage: Any = None
 
@@ -353,7 +353,7 @@ class AnthropicAdapter(ModelAdapter):
     def longest_answer(self) -> int:
         return self.max_output_tokens or self._known.max_output_tokens
 
-    @property
+    @cached_property
     def _known(self) -> AnthropicProfile:
         return (self.profile or profile_of(self.model)).seeing(self.vision)
 

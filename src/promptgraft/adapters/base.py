@@ -26,8 +26,8 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.content import File, Image
 from promptgraft.ground.folders import temporary_folder
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
-from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt

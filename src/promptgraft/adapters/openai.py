@@ -420,7 +420,7 @@ class OpenAIAdapter(ModelAdapter):
         values_set = {name: value for name, value in options.items() if value is not None}
         return {**values_set, **self._further_fields}
 
-    @property
+    @cached_property
     def _known(self) -> OpenAIProfile:
         if self.profile is not None:
             return self.profile.seeing(self.vision)
@@ -438,7 +438,12 @@ class OpenAIAdapter(ModelAdapter):
     def _api(self) -> Api:
         if not self._uses_responses:
             return self.service
-        return attrs.evolve(self.service, path=responses.PATH, taken=responses.TAKEN)
+        return attrs.evolve(
+            self.service,
+            path=responses.PATH,
+            taken=responses.TAKEN,
+            if_absent=responses.IF_ABSENT,
+        )
 
     @property
     def _uses_responses(self) -> bool:

@@ -31,6 +31,8 @@ from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 
 PATH = "/responses"
+IF_ABSENT = "set `api: chat` for this model, or check base_url"
+"""The advice for a server without this path, as most compatible ones are."""
 
 TAKEN = {
     "model": "model",

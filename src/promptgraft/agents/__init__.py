@@ -7,18 +7,13 @@ from promptgraft.ground.lazy import lazy_exports
 if TYPE_CHECKING:
     from promptgraft.agents.adapter import BlackBox
     from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+    from promptgraft.agents.callbacks import CallbackSource
     from promptgraft.agents.command import CommandAgent
     from promptgraft.agents.delivery import FolderCopy, InCall
     from promptgraft.agents.http import HttpAgent
     from promptgraft.agents.live import LiveFiles
     from promptgraft.agents.python import PythonAgent
-    from promptgraft.agents.sources import (
-        CallbackSource,
-        FileSource,
-        Sources,
-        TextFile,
-        read_sources,
-    )
+    from promptgraft.agents.sources import FileSource, Sources, TextFile, read_sources
 
 __all__ = [
     "Agent",
@@ -48,7 +43,8 @@ _NAMES = {
     "agents.http": "HttpAgent",
     "agents.live": "LiveFiles",
     "agents.python": "PythonAgent",
-    "agents.sources": "CallbackSource FileSource Sources TextFile read_sources",
+    "agents.callbacks": "CallbackSource",
+    "agents.sources": "FileSource Sources TextFile read_sources",
 }
 
 if not TYPE_CHECKING:

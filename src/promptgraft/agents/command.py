@@ -22,7 +22,7 @@ from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
-from promptgraft.errors import AgentFaultError, ConfigError
+from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import digest, digest_text, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
@@ -73,6 +73,18 @@ def _as_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(names)
 
 
+def _an_environment(_: object, __: object, variables: object) -> None:
+    """Refuse what no process can be started with; values may hold secrets and are not shown."""
+    if not isinstance(variables, Mapping):
+        raise ConfigError(f"env: expected variables by name, found {shown(variables)}")
+    for name, value in variables.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            what = "the name of an environment variable such as HOME"
+            raise ConfigError(f"env: expected {what}, found {shown(name)}")
+        if not isinstance(value, str) or "\0" in value:
+            raise ConfigError(f"env.{name}: expected a text without NUL characters as its value")
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class CommandAgent(Templated):
     """An agent that is a command, started for each query without a shell.
@@ -103,7 +115,7 @@ class CommandAgent(Templated):
     """
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
-    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    env: Mapping[str, str] = attrs.field(factory=dict, validator=_an_environment, repr=False)
     only: tuple[str, ...] | None = attrs.field(default=None, converter=_as_names)
     timeout: float = attrs.field(default=600.0, validator=SECONDS)
     answer: str | None = attrs.field(default=None, validator=a_path)
@@ -173,7 +185,7 @@ class CommandAgent(Templated):
         program = self.command[0]
         where = self.cwd / program if os.sep in program else program
         if shutil.which(where) is None:
-            raise ConfigError(
+            raise MissingHereError(
                 f"command: there is no program `{program}`; install it, or give its path"
             )
 

@@ -30,7 +30,7 @@ _Status = tuple[int, ...]
 
 
 @attrs.frozen
-class Tree:
+class FolderTree:
     """A folder that promptgraft filled, with the status of every entry.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tree:
     entries: Mapping[str, _Status]
 
     @classmethod
-    def of(cls, folder: OwnFolder) -> Tree:
+    def of(cls, folder: OwnFolder) -> FolderTree:
         """Return a folder with what is in it now."""
         entries: dict[str, _Status] = {}
         tree = cls(folder, entries)
@@ -108,9 +108,9 @@ class Copies:
 
     def __init__(self, folder: OwnFolder) -> None:
         self._folder = folder
-        self._pattern = Tree(folder, {})
+        self._pattern = FolderTree(folder, {})
         self._numbers = itertools.count(1)
-        self._spare: list[Tree] = []
+        self._spare: list[FolderTree] = []
         self._has_told = False
 
     def begin(self, make: Callable[[Path], None]) -> None:
@@ -120,10 +120,10 @@ class Copies:
         """
         pattern = self._folder.subfolder("pattern")
         make(pattern.path)
-        self._pattern = Tree.of(pattern)
+        self._pattern = FolderTree.of(pattern)
         self._spare.append(self._new())
 
-    def take(self, fill: Callable[[Tree], None]) -> Tree:
+    def take(self, fill: Callable[[FolderTree], None]) -> FolderTree:
         """Return a copy for exclusive use, after ``fill`` has written the texts to it."""
         while True:
             try:
@@ -140,12 +140,12 @@ class Copies:
         fill(fresh)
         return fresh
 
-    def _new(self) -> Tree:
+    def _new(self) -> FolderTree:
         with self._folder.opened() as within:
             folder = OwnFolder.create(self._new_path(), within=within)
-        return self._restored(Tree(folder, {}), used_at=0)
+        return self._restored(FolderTree(folder, {}), used_at=0)
 
-    def give_back(self, copy: Tree, *, used_at: int) -> None:
+    def give_back(self, copy: FolderTree, *, used_at: int) -> None:
         """Restore a copy and keep it for another rollout."""
         try:
             restored = self._restored(copy, used_at=used_at)
@@ -159,7 +159,7 @@ class Copies:
             folder = attrs.evolve(copy.folder, path=path)
             self._spare.append(attrs.evolve(restored, folder=folder))
 
-    def drop(self, copy: Tree) -> None:
+    def drop(self, copy: FolderTree) -> None:
         """Remove a copy; of something else in its place only a link."""
         try:
             copy.folder.remove()
@@ -192,7 +192,7 @@ class Copies:
                 path,
             )
 
-    def _restored(self, copy: Tree, *, used_at: int) -> Tree:
+    def _restored(self, copy: FolderTree, *, used_at: int) -> FolderTree:
         """Return the copy restored: new entries removed, changed or removed ones replaced."""
         statuses: dict[str, _Status] = {}
         restored = attrs.evolve(copy, entries=statuses)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import attrs
 
-from promptgraft.agents.copies import Copies, Tree
+from promptgraft.agents.copies import Copies, FolderTree
 from promptgraft.agents.sources import Sources
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import OwnFolder, remove_tree, temporary_folder
@@ -169,7 +169,7 @@ class FolderCopy:
         finally:
             copies.close()
 
-    def _fill(self, texts: Mapping[str, str], copy: Tree) -> None:
+    def _fill(self, texts: Mapping[str, str], copy: FolderTree) -> None:
         for name, file in self._sources.files.items():
             path = file.path.relative_to(self._folder).as_posix()
             copy.write(path, file.holding(texts[name]), file.mode)

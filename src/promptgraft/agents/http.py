@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import socket
 import threading
 from collections.abc import Collection, Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _KINDS = {"Content-Type": "application/json", "Accept": "application/json"}
 _OK, _REDIRECT = 200, 300
 
@@ -52,6 +54,25 @@ def _an_address(_: object, field: attrs.Attribute[str], value: str) -> None:
 
 def _default_body() -> Json:
     return {"query": "{query}"}
+
+
+def _some_headers(_: object, __: object, headers: object) -> None:
+    """Refuse what no request can carry; values may hold secrets and are not shown."""
+    if not isinstance(headers, Mapping):
+        raise ConfigError(f"headers: expected values by name, found {shown(headers)}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(
+                f"headers: expected the name of a header such as X-Team, found {shown(name)}"
+            )
+        if not isinstance(value, str) or not _is_sendable(value):
+            raise ConfigError(
+                f"headers.{name}: expected printable ASCII characters, found others (not shown)"
+            )
+
+
+def _is_sendable(value: str) -> bool:
+    return value.isprintable() and value.isascii()
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -82,7 +103,7 @@ class HttpAgent(Templated):
 
     url: str = attrs.field(validator=_an_address)
     json: Json = attrs.field(factory=_default_body, hash=False)
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict, validator=_some_headers, repr=False)
     answer: str | None = attrs.field(default=None, validator=a_path)
     tools: str | None = attrs.field(default=None, validator=a_path)
     timeout: float = attrs.field(default=120.0, validator=SECONDS)
@@ -135,7 +156,7 @@ class HttpAgent(Templated):
         if not is_unicode(body):
             raise AgentFaultError("a request cannot contain a lone surrogate")
         for name, value in headers.items():
-            if not (value.isprintable() and value.isascii()):
+            if not _is_sendable(value):
                 raise AgentFaultError(
                     f"the header `{name}` may contain only printable ASCII characters"
                 )

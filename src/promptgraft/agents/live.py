@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.agents.delivery import RunScope
 from promptgraft.agents.sources import Sources
-from promptgraft.agents.writing import LEFT, Record, difference, why_not
+from promptgraft.agents.writing import LEFT, WriteRecord, difference, why_not
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.files import make_folder, write_atomically
 from promptgraft.ground.folders import remove_tree
@@ -208,7 +208,7 @@ class LiveFiles:
             )
             for name, before, after in zip(self._held, self._key, key, strict=True)
         )
-        self._writer.begin(Record(by=self._by, goal="old", texts=texts))
+        self._writer.begin(WriteRecord(by=self._by, goal="old", texts=texts))
 
     def _check(self, names: Iterable[str]) -> None:
         """Set the failure if something else has written a source; the lock is held."""

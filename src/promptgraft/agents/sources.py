@@ -6,25 +6,23 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import attrs
 
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.writing import SourceWriter, WrittenText, may_be_run, settle_left_over
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
     InvalidIdentifierError,
-    user_errors,
 )
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import is_unicode, shown
+from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.nodes import decoded, raise_lines
-from promptgraft.ground.text import raised
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.runtime.event_loop import awaited
 
 _logger = logging.getLogger("promptgraft")
 
@@ -55,54 +53,6 @@ class FileSource:
             raise ConfigError(
                 f"frozen: expected `front_matter` or `none`, found {shown(self.frozen)}"
             )
-
-
-@attrs.frozen
-class CallbackSource:
-    """One text that functions of the user read and write, plain or ``async``.
-
-    Attributes:
-        read: returns the text.
-        write: replaces the text.
-
-    Raises:
-        ConfigError: one of them is not a function.
-    """
-
-    read: Callable[[], str | Awaitable[str]]
-    write: Callable[[str], object]
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("read", "write"):
-            function: object = getattr(self, name)
-            if not callable(function):
-                raise ConfigError(f"{name}: expected a function, found {shown(function)}")
-
-    def text(self) -> str:
-        """Return the stored text.
-
-        Raises:
-            ConfigError: ``read`` raised an exception or did not return a text.
-        """
-        text_object: object = _called("read", self.read)
-        if not isinstance(text_object, str) or not is_unicode(text_object):
-            raise ConfigError(f"read: expected a text, found {shown(text_object)}")
-        return text_object
-
-    def put(self, text: str) -> None:
-        """Store a text.
-
-        Raises:
-            ConfigError: ``write`` raised an exception.
-        """
-        _called("write", self.write, text)
-
-
-def _called(name: str, function: Callable[..., object], *args: str) -> object:
-    try:
-        return awaited(function(*args))
-    except user_errors() as error:
-        raise ConfigError(f"{name} raised {' '.join(raised(error).split())}") from error
 
 
 Source = FileSource | CallbackSource

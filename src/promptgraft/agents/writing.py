@@ -13,10 +13,11 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.seals import is_sealed, seal_of
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.ground.files import (
@@ -29,9 +30,6 @@ from promptgraft.ground.files import (
 )
 from promptgraft.ground.serde import Json, parse_json, shown, unstructure
 from promptgraft.ground.strict import structure
-
-if TYPE_CHECKING:
-    from promptgraft.agents.sources import CallbackSource
 
 RECORD = Path(".promptgraft", "sources.json")
 
@@ -76,7 +74,7 @@ class WrittenText:
 
 
 @attrs.frozen(kw_only=True)
-class Record:
+class WriteRecord:
     """A write in progress.
 
     Attributes:
@@ -92,7 +90,7 @@ class Record:
     version: Literal[1] = 1
     seal: str = ""
 
-    def sealed(self, folder: Path) -> Record:
+    def sealed(self, folder: Path) -> WriteRecord:
         """Return the record with its seal for ``folder``."""
         return attrs.evolve(self, seal=seal_of(folder, self._signed()))
 
@@ -204,7 +202,7 @@ class SourceWriter:
             raise ConfigError("may be run, and is never written; write the text yourself")
         return path
 
-    def begin(self, record: Record) -> None:
+    def begin(self, record: WriteRecord) -> None:
         """Write a record durably."""
         self._check_folder()
         sealed = record.sealed(self._folder)
@@ -217,7 +215,7 @@ class SourceWriter:
         self._record.unlink(missing_ok=True)
         sync_folder(self._record.parent)
 
-    def recorded(self) -> Record | None:
+    def recorded(self) -> WriteRecord | None:
         """Return the record of an unfinished write; None if there is none.
 
         Raises:
@@ -230,7 +228,7 @@ class SourceWriter:
         where = str(self._record)
         mend = "; see that every text is as you want it, then delete the file"
         try:
-            return structure(parse_json(data, where=where), Record, where=where)
+            return structure(parse_json(data, where=where), WriteRecord, where=where)
         except DataFormatError as error:
             raise DataFormatError(f"{error}{mend}") from None
 
@@ -250,7 +248,7 @@ class SourceWriter:
         if record is not None and faults:
             raise ConfigError(f"{record.by} was interrupted: {'; '.join(faults)}")
 
-    def _settled(self, record: Record, *, overwrite: bool = False) -> list[str]:
+    def _settled(self, record: WriteRecord, *, overwrite: bool = False) -> list[str]:
         """Settle what is possible, keep a record of the rest, and return the reasons."""
         faults: list[str] = []
         unsettled: list[WrittenText] = []
@@ -309,7 +307,7 @@ class SourceWriter:
                 those that the message lists as not put back.
         """
         self.check_unchanged(texts)
-        record = Record(by=by, goal="new", texts=tuple(texts))
+        record = WriteRecord(by=by, goal="new", texts=tuple(texts))
         begun: list[WrittenText] = []
         try:
             # Durable before the first text changes: a kill at any later point can be completed.
@@ -328,7 +326,7 @@ class SourceWriter:
             self._take_back(record)
             raise
 
-    def _take_back(self, record: Record) -> str:
+    def _take_back(self, record: WriteRecord) -> str:
         """Restore the old content of every text, and return which could not be, and why."""
         back = attrs.evolve(record, goal="old")
         try:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from promptgraft.ground.entry_points import Group
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.config import RunConfig
+from promptgraft.targets.visibility import VISIBILITY_QUESTION
 
 DEFAULT = "gepa"
 """The algorithm of those who name none."""
@@ -41,8 +42,10 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
 
 
 def shipped_questions() -> Mapping[str, PromptTemplate[object]]:
-    """Return the questions of the algorithms that promptgraft brings, by their keys."""
-    return {key: question for name in _OWN for key, question in algorithm(name).questions.items()}
+    """Return the questions of promptgraft's own algorithms and kinds of parts, by their keys."""
+    of_algorithms = [algorithm(name).questions for name in _OWN]
+    questions = {key: each for own in of_algorithms for key, each in own.items()}
+    return {**questions, VISIBILITY_QUESTION.key: VISIBILITY_QUESTION}
 
 
 __all__ = ["DEFAULT", "algorithm", "shipped_questions"]

@@ -36,10 +36,10 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.ground.environment import check_package
-from promptgraft.ground.functions import is_own
+from promptgraft.ground.functions import is_own, raised_at
 from promptgraft.ground.strict.checks import Check, Kind, check
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.ground.text import raised, raised_at
+from promptgraft.ground.text import raised
 from promptgraft.project.adding import Workers
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import GRACE, Deadline
@@ -75,7 +75,7 @@ def _check(worker: str, found: str, needed: str) -> None:
 
 
 @attrs.frozen(repr=False)
-class _Task:
+class _DaskTask:
     """A call: function, arguments and keyword arguments, pickled, or the digest of a large part.
 
     dask logs its ``repr``, which therefore shows nothing. ``sent`` are large parts by digest.
@@ -92,7 +92,7 @@ def _place_of(_digest: str) -> list[object]:
     return []
 
 
-def _executed(task: _Task) -> bytes | tuple[str, list[str]]:
+def _executed(task: _DaskTask) -> bytes | tuple[str, list[str]]:
     """Make a call on a worker; return a pickled pair of value and error, one of them None.
 
     A worker that lacks large parts returns its address and their digests instead.
@@ -248,7 +248,7 @@ class DaskExecutor(Executor):
         call.add_done_callback(self._calls.pop)
         return future
 
-    def _packed(self, call: partial[T]) -> tuple[_Task, dict[str, bytes]]:
+    def _packed(self, call: partial[T]) -> tuple[_DaskTask, dict[str, bytes]]:
         """Return a call in the form that is sent, and its large parts by digest."""
         # Before every call, because modules may have been imported since the last.
         self._register_code()
@@ -265,7 +265,7 @@ class DaskExecutor(Executor):
         # Parts are put back whenever they are used, so the first were used longest ago.
         for oldest in list(self._large)[:-_KEPT]:
             del self._large[oldest]
-        return _Task(versions(), tuple(parts)), large
+        return _DaskTask(versions(), tuple(parts)), large
 
     def _register_code(self) -> None:
         for module in list(sys.modules.values()) if self._code else ():
@@ -294,7 +294,7 @@ class DaskExecutor(Executor):
             else:
                 future.set_result(value) if error is None else future.set_exception(error)
 
-    async def _answer(self, task: _Task, worker: str | None) -> bytes | tuple[str, list[str]]:
+    async def _answer(self, task: _DaskTask, worker: str | None) -> bytes | tuple[str, list[str]]:
         # A key of its own: by default dask answers calls with equal arguments once.
         key = f"promptgraft-{uuid.uuid4().hex}"
         self._keys.add(key)

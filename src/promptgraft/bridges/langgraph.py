@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from promptgraft.graphs.graph import Graph, Node, NotAsked
-from promptgraft.graphs.run import Outcome, Run
+from promptgraft.graphs.run import BranchOutcome, Run
 from promptgraft.prompt.texts import Placeholders, single_texts
 
 _ENDS = ("__start__", "__end__")
@@ -116,7 +116,7 @@ class LangGraphFlow:
                 step.output = task.output
             ended[task.node] = step.id
         if branches != [run]:
-            run.join(branches, [Outcome()] * len(branches))
+            run.join(branches, [BranchOutcome()] * len(branches))
         waiting |= {edge: ended[edge[0]] for edge in self.edges if edge[0] in ended}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.bridges.trackers import Figures
+from promptgraft.bridges.trackers import TrackedFigures
 from promptgraft.errors import ConfigError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import digest_text, shown
@@ -121,7 +121,7 @@ def tracked(
         raise ConfigError(
             f"MLflow cannot open the experiment `{experiment}`: {message}; check the tracking URI"
         ) from None
-    run = _TrackedRun(mlflow=mlflow, client=client, experiment=number, key=key)
+    run = _MlflowRun(mlflow=mlflow, client=client, experiment=number, key=key)
     stop = bus.subscribe(object, run.on_event)
     try:
         yield
@@ -131,7 +131,7 @@ def tracked(
 
 
 @attrs.define(eq=False, kw_only=True)
-class _TrackedRun:
+class _MlflowRun:
     """An MLflow run; untyped, because MLflow need not be installed."""
 
     mlflow: Any
@@ -143,7 +143,7 @@ class _TrackedRun:
     ended: bool = False
     logged: int = 0  # candidates that an earlier process has logged
     tags: Mapping[str, str] = attrs.field(factory=dict)
-    figures: Figures = attrs.field(factory=Figures)
+    figures: TrackedFigures = attrs.field(factory=TrackedFigures)
     texts: dict[int, Mapping[str, str]] = attrs.field(factory=dict)
 
     def on_event(self, event: object) -> None:

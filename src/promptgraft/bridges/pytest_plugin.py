@@ -157,13 +157,13 @@ def _scored(found: ReportOfTests) -> ReportOfTests:
 
 def _run_of(config: pytest.Config) -> TestRun:
     if _RUN not in config.stash:
-        from promptgraft.bridges.pytest_plugin_reports import Answers, TestRun, file_of
+        from promptgraft.bridges.pytest_plugin_reports import CollectedAnswers, TestRun, file_of
 
         option = config.getoption("--promptgraft-project")
         config.stash[_RUN] = TestRun(
             project=None if option is None else file_of(_started_in(config) / option),
             tag=config.getoption("--promptgraft-tag"),
-            answers=Answers(_shared_folder(config)),
+            answers=CollectedAnswers(_shared_folder(config)),
         )
     return config.stash[_RUN]
 

@@ -171,7 +171,7 @@ class ReportOfTests:
         return [self.report.line(), *lines, *([f"and {more} more"] if more > 0 else [])]
 
 
-class Answers:
+class CollectedAnswers:
     """Answers each case on first use, and remembers the answers.
 
     Args:
@@ -282,7 +282,7 @@ class TestRun:
 
     _project: Path | None
     _tag: str | None
-    _answers: Answers
+    _answers: CollectedAnswers
     _projects: dict[Path, Project] = attrs.field(factory=dict, init=False)
     _subjects: dict[tuple[Path, Choice], gate.Subject | PromptgraftError] = attrs.field(
         factory=dict, init=False

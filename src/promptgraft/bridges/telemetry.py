@@ -173,7 +173,7 @@ def exported(
 
 
 @attrs.define(eq=False)
-class _Open:
+class _OpenSpan:
     """An open span, and the end of the latest call inside it, in nanoseconds."""
 
     span: Span
@@ -183,7 +183,7 @@ class _Open:
 
 
 # The call of this thread or task; threads that a rollout starts have a copy of its context.
-_under_way: ContextVar[_Open | None] = ContextVar("promptgraft_span", default=None)
+_under_way: ContextVar[_OpenSpan | None] = ContextVar("promptgraft_span", default=None)
 
 
 class _Spans:
@@ -194,7 +194,7 @@ class _Spans:
         self._content = content
         self._lock = threading.Lock()
         self._run: Span | None = None
-        self._steps: dict[int, _Open] = {}
+        self._steps: dict[int, _OpenSpan] = {}
 
     def on_event(self, event: object) -> None:
         if isinstance(event, PromptAsked):
@@ -267,19 +267,19 @@ class _Spans:
             above = self._step(step).span if step else self._run
         attributes = {"promptgraft.position": position} if position else {}
         inside = None if above is None else trace.set_span_in_context(above)
-        opened = _Open(self._tracer.start_span(name, context=inside, attributes=attributes))
+        opened = _OpenSpan(self._tracer.start_span(name, context=inside, attributes=attributes))
         # Attached, so that spans of instrumented clients inside the call hang below it.
         opened.token = context.attach(trace.set_span_in_context(opened.span))
         _under_way.set(opened)
 
-    def _step(self, number: int) -> _Open:
+    def _step(self, number: int) -> _OpenSpan:
         from opentelemetry import trace
 
         if number not in self._steps:
             inside = None if self._run is None else trace.set_span_in_context(self._run)
             attributes = {"promptgraft.step": number}
             span = self._tracer.start_span(f"step {number}", context=inside, attributes=attributes)
-            self._steps[number] = _Open(span)
+            self._steps[number] = _OpenSpan(span)
         return self._steps[number]
 
     def _end_call(self, event: CallsInFlight) -> None:

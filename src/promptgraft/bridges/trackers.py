@@ -9,7 +9,7 @@ from promptgraft.search.scores import Score
 
 
 @attrs.define
-class Figures:
+class TrackedFigures:
     """Turns the events of a run into figures by name; unknown figures are left out."""
 
     _means: dict[int, Score] = attrs.field(factory=dict)

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.bridges.trackers import Figures
+from promptgraft.bridges.trackers import TrackedFigures
 from promptgraft.errors import ConfigError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.strict.checks import TEXT, Kind
@@ -106,7 +106,7 @@ class _TrackedRun:
 
     run: Any
     ended: bool = False
-    figures: Figures = attrs.field(factory=Figures)
+    figures: TrackedFigures = attrs.field(factory=TrackedFigures)
 
     def on_event(self, event: object) -> None:
         if isinstance(event, RunStarted):

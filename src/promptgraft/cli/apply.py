@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import click
 
-from promptgraft.agents.sources import CallbackSource
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.writing import RECORD, SourceWriter, settle_left_over
 from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs, in_project, opened_project
@@ -27,10 +27,10 @@ from promptgraft.project.applying.storing import store_winners
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, choose, winners_of
 from promptgraft.project.files import FileChange
 from promptgraft.project.format_agents import TextsConfig
-from promptgraft.project.origins import Target, files_folder, found_target, project_of
+from promptgraft.project.origins import RunTarget, files_folder, found_target, project_of
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder, RunRecord, read_run
-from promptgraft.search.fresh import RunVerdict
+from promptgraft.search.verdict import RunVerdict
 
 
 @options.command(
@@ -98,7 +98,7 @@ def apply_command(
     if choice.candidate is None:
         _report_no_improvement(record, choice.why_not, as_json=as_json)
         return ExitCode.NOT_IMPROVED
-    request = _Request(
+    request = _ApplyRequest(
         run=record, candidate=choice.candidate, tag=tag, dry=dry_run, as_json=as_json
     )
     way = _write_to_source if to_source else _make_patch if patch else _apply_to_store
@@ -113,7 +113,7 @@ def apply_command(
 
 
 def _carry_out(
-    request: _Request, way: _Way, project: Project | None, *, store: str | None
+    request: _ApplyRequest, way: _Way, project: Project | None, *, store: str | None
 ) -> Answer:
     folder = files_folder(request.run, project)
     # Before the prompt is read: its files are inconsistent while a write is half done.
@@ -159,7 +159,7 @@ _ALREADY_APPLIED = "already applied: the source has this text"
 
 
 @attrs.frozen(kw_only=True)
-class _Request:
+class _ApplyRequest:
     """The arguments of the command that every way of applying needs."""
 
     run: RunRecord
@@ -204,10 +204,10 @@ def _figures(scores: Mapping[str, float]) -> str:
     )
 
 
-_Way = Callable[[_Request, Target], Answer]
+_Way = Callable[[_ApplyRequest, RunTarget], Answer]
 
 
-def _apply_to_store(request: _Request, target: Target) -> Answer:
+def _apply_to_store(request: _ApplyRequest, target: RunTarget) -> Answer:
     """Write the candidate to ``--tag``, or to the tag that the run started from."""
     winners, store = winners_of(request.run, request.candidate, target.addresses), target.store
     sourced = list(zip(winners, target.prompts, strict=True))
@@ -263,7 +263,7 @@ def _apply_to_store(request: _Request, target: Target) -> Answer:
     )
 
 
-def _write_to_source(request: _Request, target: Target) -> Answer:
+def _write_to_source(request: _ApplyRequest, target: RunTarget) -> Answer:
     """Write the candidate to the files of its prompts, all or none."""
     rewritten = Rewritten.of(request.run, request.candidate, target)
     parts, stale = rewritten.parts, rewritten.left_behind(target)
@@ -294,14 +294,14 @@ def _write_to_source(request: _Request, target: Target) -> Answer:
     )
 
 
-def _print_files(screen: Screen, request: _Request, paths: Sequence[str]) -> None:
+def _print_files(screen: Screen, request: _ApplyRequest, paths: Sequence[str]) -> None:
     if request.dry:
         screen.line("a dry run: nothing was written")
     verb = "would be written" if request.dry else "written"
     screen.fields([(verb, path) for path in paths])
 
 
-def _make_patch(request: _Request, target: Target) -> Answer:
+def _make_patch(request: _ApplyRequest, target: RunTarget) -> Answer:
     """Make a patch of the files that turns them into the candidate; write nothing."""
     rewritten = Rewritten.of(request.run, request.candidate, target)
     winner, root = rewritten.winner, patch_root(target.folder)

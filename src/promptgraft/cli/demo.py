@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import click
 
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
+    DemoOptions,
     at_least,
     command,
     json_option,
@@ -15,17 +16,6 @@ from promptgraft.cli.options import (
     tag,
     workers_option,
 )
-
-
-class DemoOptions(TypedDict):
-    """The options of the demo."""
-
-    seed: int
-    budget: int | None
-    workers: int | None
-    store: str | None
-    tag: str
-    journal: str | None
 
 
 @command("demo", "demo", "demo --seed 7 --store /tmp/demo", "demo --json --quiet")

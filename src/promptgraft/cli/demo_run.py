@@ -12,8 +12,9 @@ from promptgraft.adapters.base import adapter_identity
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import shipped
-from promptgraft.cli.demo import DemoOptions
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.options import DemoOptions
 from promptgraft.cli.outcome import (
     FIELD,
     MODEL,
@@ -23,7 +24,6 @@ from promptgraft.cli.outcome import (
     print_verdict,
 )
 from promptgraft.cli.output import Screen, print_json, relative
-from promptgraft.cli.progress import progress_for
 from promptgraft.cli.show import entry_json, shown_entries
 from promptgraft.cli.summary import exit_code_for, print_next
 from promptgraft.errors import (

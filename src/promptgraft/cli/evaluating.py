@@ -2,85 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import ParamSpec, Self, TypeVar
+from typing import ParamSpec, TypeVar
 
 from promptgraft.adapters.base import CallWaiting, is_in_batches
 from promptgraft.adapters.calling.gathering import AT_ONCE, BatchExecutor
+from promptgraft.cli.eval_progress import EvalProgress
 from promptgraft.cli.exits import cancelled_by_signals
-from promptgraft.cli.output import echo, is_plain_terminal
-from promptgraft.cli.progress import waiting
-from promptgraft.cli.silence import SECONDS, Silence
+from promptgraft.cli.output import is_plain_terminal
 from promptgraft.evals import gate
-from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.evals.judges.panel import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import digest
-from promptgraft.ground.text import counted, visible_line
 from promptgraft.journal import FileJournal
 from promptgraft.journal.base import Journal
 from promptgraft.runtime import Deadline, EventBus, Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class EvalProgress:
-    """Progress of an evaluation that reports only waits. Safe to share between threads.
-
-    Args:
-        total: the number of answers; None if that is not known.
-        quiet: whether it reports nothing.
-        silence: seconds without an answer after which it says what it waits for.
-    """
-
-    def __init__(
-        self, total: int | None = None, *, quiet: bool = False, silence: float = SECONDS
-    ) -> None:
-        self._quiet = quiet
-        self._expected = total
-        self._asked = self._answered = 0
-        self._counts = threading.Lock()
-        self._silence = Silence(self._say, self._awaited, seconds=silence)
-
-    def __enter__(self) -> Self:
-        self._silence.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._silence.__exit__(*error)
-
-    def begun(self) -> None:
-        """Record that an answer was requested."""
-        with self._counts:
-            self._asked += 1
-
-    def ended(self, attempt: Attempt | None) -> None:
-        """Record a finished attempt; None for one that raised."""
-        del attempt
-        with self._counts:
-            self._answered += 1
-        self._silence.stir()
-
-    def waits(self, notice: CallWaiting) -> None:
-        """Report that a call is waiting, and why."""
-        self._silence.stir()
-        self._say(waiting(notice.model, notice.seconds, notice.reason))
-
-    def _awaited(self) -> str:
-        in_flight = self._asked - self._answered
-        of = "" if self._expected is None else f" of {self._expected:,}"
-        return f"{counted(in_flight, 'answer')}, {self._answered:,}{of} are there"
-
-    def _say(self, what: str) -> None:
-        if not self._quiet:
-            with contextlib.suppress(OSError):
-                echo(visible_line(what), error=True)
 
 
 class _WatchedExecutor(BatchExecutor):
@@ -101,10 +44,10 @@ class _WatchedExecutor(BatchExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         def work() -> T:
             self._progress.begun()
-            attempt: Attempt | None = None
+            attempt: CaseAttempt | None = None
             try:
                 answer = fn(*args, **kwargs)
-                attempt = answer if isinstance(answer, Attempt) else None
+                attempt = answer if isinstance(answer, CaseAttempt) else None
                 return answer
             finally:
                 self._progress.ended(attempt)

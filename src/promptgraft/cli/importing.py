@@ -191,7 +191,9 @@ def _print(
     if faults or checked is None:
         steps = ["promptgraft check"]
     else:
-        steps = [f"promptgraft optimize {_first_prompt(imported.document)}"]
+        # Without plans, the cases are too few for a search.
+        command = "optimize" if checked.plans else "eval"
+        steps = [f"promptgraft {command} {_first_prompt(imported.document)}"]
     screen.body("\n".join([*enter, *steps]))
 
 

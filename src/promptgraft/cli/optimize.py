@@ -15,19 +15,20 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import MODEL, Runner, conclude_run
-from promptgraft.cli.progress import Progress, progress_for
+from promptgraft.cli.progress import Progress
 from promptgraft.project.adding import cluster, executor_named
 from promptgraft.project.files import ProjectFile
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.parts import DEFAULT_REFLECTION, FORMATS, FormatOptions, named_options
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.runs import RunFolder
 from promptgraft.search.settings import Size
 
 
-class Limits(TypedDict):
+class LimitOptions(TypedDict):
     """The limits of a run that the command line gives."""
 
     budget: int | None
@@ -36,7 +37,7 @@ class Limits(TypedDict):
     timeout: float | None
 
 
-class _OptimizeOptions(Limits, FormatOptions):
+class _OptimizeOptions(LimitOptions, FormatOptions):
     """The options of ``optimize`` that are passed on together."""
 
     auto: Size | None
@@ -274,7 +275,7 @@ def _runner(
         )
 
 
-def _refuse_ignored_options(limits: Limits, runs: str | None, dask: str | None) -> None:
+def _refuse_ignored_options(limits: LimitOptions, runs: str | None, dask: str | None) -> None:
     """Refuse options that a dry run, which is free and not kept, would ignore."""
     for name, value in (("max-cost", limits["max_cost"]), ("max-tokens", limits["max_tokens"])):
         if value is not None:
@@ -313,7 +314,7 @@ def resume_command(
     dask: str | None,
     as_json: bool,
     quiet: bool,
-    **limits: Unpack[Limits],
+    **limits: Unpack[LimitOptions],
 ) -> ExitCode:
     """Resume a run that was interrupted, or that has ended.
 
@@ -335,7 +336,9 @@ def resume_command(
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 
-def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source: bool) -> ExitCode:
+def _concluded(
+    outcome: RunOutcome, runs: Runs, *, stream: TextIO | None, to_source: bool
+) -> ExitCode:
     """Print the outcome of a run, and write its winner to the source if the project asks for it."""
     code = conclude_run(outcome, runs, stream=stream)
     if not to_source or outcome.folder is None or outcome.error is not None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import click
 
@@ -34,6 +34,17 @@ class PromptName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ns}/{self.key}"
+
+
+class DemoOptions(TypedDict):
+    """The options of the demo."""
+
+    seed: int
+    budget: int | None
+    workers: int | None
+    store: str | None
+    tag: str
+    journal: str | None
 
 
 def examples(*commands: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -24,14 +24,14 @@ from promptgraft.ground.text import counted, dollars, duration, fewer_tokens
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.adding import Tracker, traced, tracking
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.running import keep, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
-from promptgraft.search import OptimizationJob, RunResult, StopReason
+from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
-from promptgraft.search.result_card import rewrites_of
+from promptgraft.search.result import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
 from promptgraft.targets.base import Target
 
@@ -93,7 +93,7 @@ class Runner:
 
     def run_in(
         self, folder: RunFolder, job: OptimizationJob, *, config: Mapping[str, Json] | None = None
-    ) -> Outcome:
+    ) -> RunOutcome:
         """Run a job in its folder; see :func:`keep`."""
         say = [f"run {folder.id} is kept in {relative(folder.path)}"]
         if job.context.journal is not None:
@@ -112,7 +112,7 @@ class Runner:
         return tracking(self.trackers, bus, key=key, folder=folder.path)
 
 
-def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
+def conclude_run(outcome: RunOutcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
     """Print the outcome of a run and what to do next, and return the exit code."""
     folder = outcome.folder
     if stream is not None:
@@ -139,7 +139,7 @@ def early_stop(result: RunResult) -> str:
     return f"{'the provider failed' if failed else 'stopped early'}: {result.stop_detail}"
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Json]:
+def outcome_json(outcome: RunOutcome) -> dict[str, Json]:
     """Return the outcome as plain data; money is a decimal number as text."""
     store, address = outcome.store, outcome.address
     stored_json: dict[str, Json] = {
@@ -175,13 +175,14 @@ def print_found(
     ``noun`` is the word for an example.
     """
     held_out = result.held_out.gain if result.held_out else None
-    longer = result.held_out.answer_length if result.held_out else ""
+    longer, wear = result.held_out.answer_length if result.held_out else "", result.wear
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
     if held_out is not None:
         unseen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen before"
         rows.insert(0, ("test", *means_row(held_out.mean_before, held_out.mean_after), unseen))
+    rows += _hidden_rows(result.held_out)
     screen.line()
     screen.table([(f"{'':{FIELD}}", "before", "after", "gain", ""), *rows])
     if any(figure.startswith("~") for figure in means):
@@ -194,6 +195,8 @@ def print_found(
         [
             *([("cases", held_out.details)] if held_out and held_out.cases else []),
             *([("answers", longer)] if longer else []),
+            # From some runs on it is a warning.
+            *([("test set", wear.line)] if wear is not None and not wear.is_worn else []),
             *more,
             *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
             ("cost", f"{dollars(result.total_cost)}, {calls}, {rewrites}{time}"),
@@ -209,6 +212,15 @@ def print_found(
 
         if why := nothing_learned(rejection.text for rejection in result.rejections):
             screen.line(why, color="yellow")
+
+
+def _hidden_rows(held_out: HeldOut | None) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield the means of each hidden metric on the held-out examples."""
+    if held_out is None:
+        return
+    for hidden in held_out.hidden:
+        gain = held_out.hidden_gain(hidden)
+        yield hidden.metric, *means_row(gain.mean_before, gain.mean_after), "hidden metric"
 
 
 def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:
@@ -268,7 +280,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
     )
 
 
-def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
+def print_outcome(screen: Screen, outcome: RunOutcome, runs: Runs) -> None:
     """Print the outcome as text, with the next command; ``runs`` is the folder of the run."""
     result, held_out = outcome.result, outcome.result.held_out
     print_verdict(screen, outcome.job.name, result)
@@ -294,7 +306,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
         print_next(screen, command)
 
 
-def _print_kept(screen: Screen, outcome: Outcome) -> None:
+def _print_kept(screen: Screen, outcome: RunOutcome) -> None:
     rows = []
     address, store = outcome.address, outcome.store
     if store is not None and address is not None:
@@ -318,7 +330,7 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
     screen.fields(rows, width=FIELD)
 
 
-def _next(outcome: Outcome, runs: Runs) -> str:
+def _next(outcome: RunOutcome, runs: Runs) -> str:
     """Return the command that most people want next; empty if there is none."""
     result, folder = outcome.result, outcome.folder
     if outcome.store is not None and outcome.address is not None:

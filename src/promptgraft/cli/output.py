@@ -173,9 +173,9 @@ class Screen:
         Removed words are red and added words green; without colours they stand in ``[-...-]`` and
         ``{+...+}``.
         """
-        from promptgraft.runs.report.word_diff import Kind, word_diff
+        from promptgraft.runs.report.word_diff import DiffKind, word_diff
 
-        marks = {Kind.REMOVED: ("red", "[-", "-]"), Kind.ADDED: ("green", "{+", "+}")}
+        marks = {DiffKind.REMOVED: ("red", "[-", "-]"), DiffKind.ADDED: ("green", "{+", "+}")}
         lines: list[list[_Piece]] = [[]]
         for piece in word_diff(part.before or "", part.after or ""):
             color, before, after = marks.get(piece.kind, (None, "", ""))

@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.cli.evaluating import EvalProgress
+from promptgraft.cli.eval_progress import EvalProgress
 from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, waiting, warnings
-from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.text import (
     difference,
@@ -262,7 +262,7 @@ class EvalPanel(LivePanel, EvalProgress):
             self._in_flight += 1
             self.draw_if_due()
 
-    def ended(self, attempt: Attempt | None) -> None:
+    def ended(self, attempt: CaseAttempt | None) -> None:
         with self._lock:
             self._in_flight -= 1
             self._done += 1
@@ -271,7 +271,7 @@ class EvalPanel(LivePanel, EvalProgress):
                 self._record(attempt)
             self.draw_if_due()
 
-    def _record(self, attempt: Attempt) -> None:
+    def _record(self, attempt: CaseAttempt) -> None:
         for call in (*attempt.task_calls, *attempt.judge_calls):
             self._tokens += call.usage.input_tokens + call.usage.output_tokens
             if self._cost is not None:

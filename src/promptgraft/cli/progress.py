@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -12,7 +10,7 @@ from urllib.parse import unquote
 
 import click
 
-from promptgraft.cli.output import echo, is_plain_terminal
+from promptgraft.cli.output import echo
 from promptgraft.cli.silence import SECONDS, Silence
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.serde import Json
@@ -149,27 +147,6 @@ class PlainProgress(Progress):
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return []
         return [*self._held_back(), f"step {run.steps}: best so far {best(run)}, {used(run)}"]
-
-
-def progress_for(
-    title: str,
-    *,
-    quiet: bool,
-    stream: TextIO | None = None,
-    environment: Mapping[str, str] = os.environ,
-) -> Progress:
-    """Return a panel on a terminal, plain lines elsewhere, and no progress if ``quiet``.
-
-    If ``stream``, which gets the events as JSON, is a terminal, they are the progress.
-    """
-    # Two outputs on one terminal would write into each other.
-    if quiet or (stream is not None and stream.isatty()):
-        return Progress()
-    if sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal(environment):
-        return PlainProgress(title)
-    from promptgraft.cli.panel import PanelProgress
-
-    return PanelProgress(title)
 
 
 class EventStream(Progress):

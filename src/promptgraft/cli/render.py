@@ -16,7 +16,7 @@ from promptgraft.evals.attempt import params_of_cases
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import visible, visible_line
 from promptgraft.project.exporting import ENDING
-from promptgraft.project.gate import Choice, Tried, tried_prompt
+from promptgraft.project.gate import Choice, TriedVersion, tried_prompt
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.parts import ForeignSource
 from promptgraft.prompt import RenderedPrompt
@@ -82,7 +82,9 @@ def render_command(
     )
 
 
-def _sent(source: ForeignSource, tried: Tried, case: str, protocol: str | None) -> dict[str, Json]:
+def _sent(
+    source: ForeignSource, tried: TriedVersion, case: str, protocol: str | None
+) -> dict[str, Json]:
     """Return the messages that BAML sends for a case: its texts are templates of its own."""
     provider = _BAML_PROVIDERS[protocol or "openai"]
     return source.messages(tried.prompt, case, provider=provider)
@@ -138,7 +140,7 @@ def export_command(
 
 
 def _print(
-    tried: Tried,
+    tried: TriedVersion,
     rendered: RenderedPrompt[object],
     *,
     case: str | None = None,

@@ -11,9 +11,10 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_options
+from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
-from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
+from promptgraft.cli.progress import ESTIMATED, PlainProgress
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import ConfigError
 from promptgraft.evals.gains import Gain
@@ -33,9 +34,9 @@ from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import write_text
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import follow, summarize
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.search.stopping import may_be_resumed
+from promptgraft.search.verdict import RunVerdict
 
 html_option = click.option(
     "--html",
@@ -218,7 +219,7 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
         title, piped = f"run {folder.id}", sys.stdout is None or not sys.stdout.isatty()
         # `promptgraft watch > file` is expected to write the lines to the file.
         is_answer = piped and not quiet
-        with _Lines(title) if is_answer else progress_for(title, quiet=quiet) as progress:
+        with _RunLines(title) if is_answer else progress_for(title, quiet=quiet) as progress:
             for _, event in lines:
                 progress.on_line(event)
         summary = summarize(folder)
@@ -230,7 +231,7 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
     return exit_code_for(summary.stop_reason, improved=improved)
 
 
-class _Lines(PlainProgress):
+class _RunLines(PlainProgress):
     """Progress on standard output: in a pipe it is the answer of the command."""
 
     def say(self, what: str) -> None:

@@ -23,13 +23,14 @@ from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
+from promptgraft.targets.visibility import changes_in_words
 
 _MOST_CANDIDATES = 20
 _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")
 
 
 @attrs.frozen(kw_only=True)
-class Shown:
+class ShownRun:
     """The view of a run that was asked for; with nothing set, the overview."""
 
     candidate: int | None = None
@@ -38,7 +39,7 @@ class Shown:
     step: int | None = None
 
 
-def show_run(runs: Runs, name: str, asked: Shown, *, as_json: bool) -> None:
+def show_run(runs: Runs, name: str, asked: ShownRun, *, as_json: bool) -> None:
     """Print one view of a run."""
     record = read_run(runs.find(name))
     if asked.step is not None:
@@ -158,7 +159,8 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
             if before != text:
                 screen.line()
                 screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
-                screen.body(diff_bodies(before, text, part=name).removesuffix("\n"))
+                words = changes_in_words(name, before, text)
+                screen.body(words or diff_bodies(before, text, part=name).removesuffix("\n"))
     for name, text in candidate_record.texts.items():
         screen.line()
         screen.line(name, bold=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import ends_case, is_required, node_of
+from promptgraft.evals.metrics.base import ends_case, is_hidden, is_required, node_of
 from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
@@ -36,7 +36,7 @@ class Aggregation(Protocol):
 
 
 def check_aggregation(aggregation: Aggregation, known: Collection[str]) -> None:
-    """Raise a ``ConfigError`` if an aggregation names unknown metrics."""
+    """Raise a ``ConfigError`` if an aggregation names unknown or hidden metrics."""
     for name in aggregation.names:
         if name not in known:
             near = did_you_mean(name, sorted(known))
@@ -113,8 +113,13 @@ def metrics_identity(
     whole = (tuple(metrics), aggregation)
     # Addresses in memory, as in the `repr` of a function, differ from process to process.
     description = described(whole) if code else without_address(repr(whole))
-    named = [(metric.name, node_of(metric)) for metric in metrics]
-    names = ",".join(f"{name}@{node}" if node else name for name, node in named)
+    # Options that came later and are not in the `repr`, so that earlier identities stay valid.
+    names = ",".join(
+        metric.name
+        + (f"@{node}" if (node := node_of(metric)) else "")
+        + (" (hidden)" if is_hidden(metric) else "")
+        for metric in metrics
+    )
     return f"metrics {names} {digest_text(description)[:_DIGITS]}"
 
 
@@ -250,7 +255,7 @@ def judged(
     A case passes if it passes every required metric, or all metrics if none is required. Its score
     is that of the aggregation; without one, the mean of the required metrics. It is unscored if a
     metric is unscored that is required or counts in the score. It scores 0 if a metric that ends
-    cases fails.
+    cases fails. Hidden metrics count in none of this.
 
     Raises:
         ConfigError: the verdicts are not one of each metric, in their order.
@@ -269,9 +274,10 @@ def judged(
             case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=verdicts_kept
         )
     # Without a required metric, a case would otherwise pass whatever its answer is.
-    required = {metric.name for metric in metrics if is_required(metric)} or set(by_metric)
+    countable = [metric.name for metric in metrics if not is_hidden(metric)]
+    required = {metric.name for metric in metrics if is_required(metric)} or {*countable}
     chosen = aggregation or WeightedMean(dict.fromkeys(required, 1.0))
-    check_aggregation(chosen, by_metric)
+    check_aggregation(chosen, countable)
     scores = {
         name: verdict.score for name, verdict in by_metric.items() if verdict.score is not None
     }

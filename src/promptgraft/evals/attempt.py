@@ -249,7 +249,7 @@ class AsideSession(Session):
 
 
 @attrs.frozen(kw_only=True)
-class Attempt:
+class CaseAttempt:
     """One answer to a case, with its outcome.
 
     Attributes:
@@ -279,7 +279,7 @@ def attempted(
     aggregation: Aggregation | None,
     whole: SessionProtocol | None,
     deadline: Deadline | None,
-) -> Attempt:
+) -> CaseAttempt:
     """Answer a case once, unless its answer is recorded, and judge the answer.
 
     ``whole`` is the session of the evaluation: it pays for calls and receives an event for each.
@@ -317,7 +317,7 @@ def attempted(
             executed = session.latest(PromptExecuted)
             answer = None if executed is None else answer_of(executed.response, session)
     calls = session.select_all(ModelCalled)
-    return Attempt(
+    return CaseAttempt(
         case_id=case.id,
         run=run,
         outcome=outcome,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from promptgraft.evals.case_files import CaseFiles
-from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.plain import PlainReader
+from promptgraft.evals.plain import PlainReader, listed_keys
 from promptgraft.evals.rows import Row
 from promptgraft.evals.types import Case
-from promptgraft.ground.serde import HexDigest, Json, digest, shown
+from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, shown
 from promptgraft.ground.strict.checks import INTEGER
 from promptgraft.ground.strict.nodes import Node, Source
 
@@ -40,6 +39,9 @@ class CaseReader:
     ) -> None:
         self._plain = plain
         self._files = files
+        # The columns of images and files that no row has had so far.
+        self._absent = {*files.images, *files.files}
+        self._keys: dict[str, None] = {}
         self._is_table = is_table
         self._drops = drops_duplicates
         self.dropped = 0
@@ -56,6 +58,12 @@ class CaseReader:
         cases = tuple(case for case in read if case is not None)
         for line, fault, case_id in self._plain.mixed():
             self.faults.add(line, fault, case_id)
+        # The columns of a table are checked with its first row.
+        for name in () if self._is_table or not cases else sorted(self._absent):
+            near = did_you_mean(name, list(self._keys))
+            columns = f"; columns: {listed_keys(self._keys)}"
+            mend = 'an image within `input` is `{"type": "image", "path": ...}`'
+            self.faults.add(1, f"no case has the column {shown(name)}{near}{columns}; {mend}", "")
         self.faults.raise_all()
         return cases
 
@@ -104,12 +112,18 @@ class CaseReader:
         if not isinstance(value, dict):
             self.faults.add(line, f"expected an object, found {shown(value)}")
             return None
+        if self._absent:
+            self._absent -= value.keys()
+            self._keys |= dict.fromkeys(value)
         value = self._files.in_row(value, self._noted)
         if self._drops and self._is_dropped(value):
             return None
         node = Node(value, (), self._noted)
         origin = f"{self._source}:{line}"
         if in_eval_set or (self._finds and is_eval_case(value)):
+            # Most files hold no EvalSet.
+            from promptgraft.evals.evalset import read_eval_case
+
             case_id = self._id(eval_case_id(value), node, line)
             case = read_eval_case(node, case_id=case_id, origin=origin)
         else:
@@ -140,3 +154,15 @@ def _is_object(row: Row, others: list[Row]) -> bool:
     if not isinstance(row.value, dict):
         others.append(row)
     return isinstance(row.value, dict)
+
+
+def is_eval_case(value: Json) -> bool:
+    """Return whether plain data looks like a case of an EvalSet."""
+    if not isinstance(value, dict):
+        return False
+    return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
+
+
+def eval_case_id(value: Mapping[str, Json]) -> Json:
+    """Return the id of a case, if it has one."""
+    return value.get("evalId", value.get("eval_id"))

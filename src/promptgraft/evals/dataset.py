@@ -12,7 +12,6 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_files import CaseFiles
 from promptgraft.evals.case_reader import CaseReader
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.parquet import parquet_rows
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import (
     Row,
@@ -31,12 +30,20 @@ from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, show
 from promptgraft.ground.strict.checks import one_of
 from promptgraft.ground.text import counted
 
+
+def _parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
+    # Few data sets are Parquet files, and reading them takes an extra.
+    from promptgraft.evals.parquet import parquet_rows
+
+    return parquet_rows(path, faults)
+
+
 FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
     "jsonl": jsonl_rows,
     "json": json_rows,
     "csv": csv_rows,
     "yaml": yaml_rows,
-    "parquet": parquet_rows,
+    "parquet": _parquet_rows,
 }
 REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)

@@ -153,18 +153,6 @@ _CASE = record_of(
 )
 
 
-def is_eval_case(value: Json) -> bool:
-    """Return whether plain data looks like a case of an EvalSet."""
-    if not isinstance(value, dict):
-        return False
-    return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
-
-
-def eval_case_id(value: Mapping[str, Json]) -> Json:
-    """Return the id of a case, if it has one."""
-    return value.get("evalId", value.get("eval_id"))
-
-
 def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
     """Return a case, or note its faults and return None."""
     eval_case = _CASE.read(node)

@@ -30,7 +30,7 @@ from promptgraft.evals.aggregate import (
     summarize_case,
     unscored,
 )
-from promptgraft.evals.attempt import Attempt, ParamsOf, attempted, params_of_cases
+from promptgraft.evals.attempt import CaseAttempt, ParamsOf, attempted, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.content import kinds_of_files
@@ -66,7 +66,7 @@ class Evaluation(Shown):
     runs: tuple[EvaluationReport, ...]
     cases: tuple[CaseSummary, ...]
     score: Spread
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[CaseAttempt, ...]
     stopped: str = ""
 
     @property
@@ -180,7 +180,8 @@ def evaluate(
     stopped = _stopped(all_attempts, len(plan), deadline)
     why = f"not tried: {stopped}"
     attempts = [
-        all_attempts.get(place) or Attempt(case_id=case.id, run=run, outcome=unscored(case.id, why))
+        all_attempts.get(place)
+        or CaseAttempt(case_id=case.id, run=run, outcome=unscored(case.id, why))
         for place, (case, _, run) in enumerate(plan)
     ]
     return _evaluation(len(chosen), metrics, attempts, stopped)
@@ -213,7 +214,7 @@ def _checked(
 
 
 def _evaluation(
-    size: int, metrics: Sequence[Metric], attempts: Sequence[Attempt], stopped: str
+    size: int, metrics: Sequence[Metric], attempts: Sequence[CaseAttempt], stopped: str
 ) -> Evaluation:
     """Return the result of attempts that are ordered run by run."""
     by_run = [attempts[begin : begin + size] for begin in range(0, len(attempts), size)]
@@ -236,9 +237,9 @@ def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]
     return own_case, attrs.evolve(prompt, params=params)
 
 
-def _in_turn(attempt: Callable[..., Attempt], plan: Plan) -> dict[int, Attempt]:
+def _in_turn(attempt: Callable[..., CaseAttempt], plan: Plan) -> dict[int, CaseAttempt]:
     """Make attempts one by one until a limit is reached; return them by position in the plan."""
-    attempts_by_place: dict[int, Attempt] = {}
+    attempts_by_place: dict[int, CaseAttempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
         attempts_by_place[place] = attempt(case, prompt, run)
         if attempts_by_place[place].stopped:
@@ -247,13 +248,13 @@ def _in_turn(attempt: Callable[..., Attempt], plan: Plan) -> dict[int, Attempt]:
 
 
 def _at_once(
-    attempt: Callable[..., Attempt], plan: Plan, executor: Executor, ends: Deadline | None
-) -> dict[int, Attempt]:
+    attempt: Callable[..., CaseAttempt], plan: Plan, executor: Executor, ends: Deadline | None
+) -> dict[int, CaseAttempt]:
     """Make attempts concurrently; raise the error of the first in the plan that failed."""
     # Held, so that no batch is sent before all attempts have been submitted.
     with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
         futures = {executor.submit(attempt, *planned): at for at, planned in enumerate(plan)}
-    attempts_by_place: dict[int, Attempt] = {}
+    attempts_by_place: dict[int, CaseAttempt] = {}
     failures: dict[int, BaseException] = {}
     try:
         for future in as_ended(futures, ends):
@@ -274,12 +275,12 @@ def _at_once(
     return attempts_by_place
 
 
-def _cancel(futures: Iterable[Future[Attempt]]) -> None:
+def _cancel(futures: Iterable[Future[CaseAttempt]]) -> None:
     for future in futures:
         future.cancel()
 
 
-def _stopped(found: Mapping[int, Attempt], planned: int, ends: Deadline | None) -> str:
+def _stopped(found: Mapping[int, CaseAttempt], planned: int, ends: Deadline | None) -> str:
     """Return why the plan was not completed; empty if it was."""
     for place in sorted(found):
         if found[place].stopped:

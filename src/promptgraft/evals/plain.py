@@ -163,7 +163,7 @@ class PlainReader:
         """Note the columns that are named and do not exist in a table with these columns."""
         for name in sorted(self._named - value.keys()):
             near = did_you_mean(name, list(value))
-            columns = f"; columns: {_listed(value)}; name one of them in `fields` or `keep`"
+            columns = f"; columns: {listed_keys(value)}; name one of them in `fields` or `keep`"
             node.fault(f"there is no column {shown(name)}{near}{columns}")
 
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
@@ -282,14 +282,14 @@ class PlainReader:
             for key in self._parameters:
                 if key not in value and not self._cells:
                     near = did_you_mean(key, list(value)[:_MOST_KEYS])
-                    node.fault(f"expected the key `{key}`{near}, found {_listed(value)}")
+                    node.fault(f"expected the key `{key}`{near}, found {listed_keys(value)}")
             return {key: value[key] for key in self._parameters if key in value}
         if "input" not in found:
             column = self._input_column
             if column in value:
                 node.member(column).fault("expected a text, found nothing")
             elif not self._cells:
-                node.fault(f"expected the key `{column}`, found {_listed(value)}")
+                node.fault(f"expected the key `{column}`, found {listed_keys(value)}")
             return None
         return _INPUT.read(found["input"])
 
@@ -308,7 +308,8 @@ class PlainReader:
         return "" if key in self._read or key == near else near
 
 
-def _listed(value: Mapping[str, Json]) -> str:
+def listed_keys(value: Collection[str]) -> str:
+    """Return the first ten keys for messages, and how many more there are."""
     names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
     more = len(value) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "") or "none"

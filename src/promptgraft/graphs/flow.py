@@ -1,17 +1,16 @@
-"""Answering with a graph: its flow, and the prompt and adapter that stand for it."""
+"""Answering with a graph: running its flow, plain or ``async``."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import attrs
 
 from promptgraft.adapters.base import (
     PromptResponse,
     ProviderAdapter,
-    adapter_identity,
     check_serves,
 )
 from promptgraft.errors import (
@@ -22,26 +21,20 @@ from promptgraft.errors import (
     PromptgraftError,
     user_errors,
 )
-from promptgraft.graphs.describing import source_view
-from promptgraft.graphs.run import Bound, Outcome, Run, RunSettings, under_way
+from promptgraft.graphs.run import BoundNode, BranchOutcome, Run, RunSettings, under_way
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.functions import call_fault, function_identity
-from promptgraft.ground.serde import HexDigest, digest, digest_text, shown
+from promptgraft.ground.functions import call_fault
+from promptgraft.ground.serde import HexDigest, digest_text
 from promptgraft.ground.text import raised
-from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
-from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.targets.part import PartOf
+from promptgraft.targets.part import PartOf, View
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.texts import response_with
 from promptgraft.targets.types import GepaExample
-
-if TYPE_CHECKING:
-    from promptgraft.graphs.graph import Graph
 
 
 class _PartDigests:
@@ -61,7 +54,7 @@ class _PartDigests:
         recent_flow = self._recent.get(address)
         # No lock: the pair is immutable, and threads replace it as a whole.
         if recent_flow is None or recent_flow[0] is not resolved:
-            view = attrs.evolve(source_view(prompt.template), parts=resolved.parts)
+            view = attrs.evolve(View.of_source(prompt.template), parts=resolved.parts)
             own_parts = [part for part in parts if part.address == address and not part.is_new]
             texts = ((part.name, digest_text(part.part.text(view))) for part in own_parts)
             recent_flow = self._recent[address] = resolved, FrozenMap(texts)
@@ -144,7 +137,7 @@ class GraphRunner:
         settings = RunSettings(
             graph=self.graph,
             nodes={
-                name: Bound(
+                name: BoundNode(
                     prompt=prompts[address],
                     adapter=adapter,
                     parts=self._digests.of(prompts[address], self.parts),
@@ -190,112 +183,6 @@ class GraphRunner:
             raise run.failed(str(error)) from None
 
 
-@attrs.frozen
-class GraphPrompt(TextsPrompt):
-    """Stands for the prompts of a graph: one prompt with the texts of all nodes.
-
-    Attributes:
-        graph: the graph.
-    """
-
-    graph: Graph = attrs.field(kw_only=True)
-
-    @classmethod
-    def standing_for(cls, graph: Graph) -> GraphPrompt:
-        """Return the prompt that stands for a graph; it is bound to the input of a case."""
-        template = _texts_of(graph, graph.by_address).template
-        return cls(template, takes_inputs=True, graph=graph)
-
-    @property
-    def prompts(self) -> Mapping[str, Prompt[object]]:
-        """The prompts of the graph with the overrides of this one, by ``namespace/key``."""
-        if self.overrides_store is None:
-            return self.graph.by_address
-        return {
-            at: attrs.evolve(
-                prompt, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
-            )
-            for at, prompt in self.graph.by_address.items()
-        }
-
-    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
-        return _texts_of(self.graph, self.prompts).render(session)
-
-    def with_placeholders(self) -> RenderedPrompt[object]:
-        return _texts_of(self.graph, self.prompts).with_placeholders()
-
-
-def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPrompt:
-    """Return the texts of a graph's nodes as one prompt; ``prompts`` are by their addresses."""
-    ns, _, key = graph.name.rpartition("/")
-    texts = {
-        node: prompts[address_of(source)].with_placeholders().text
-        for node, source in graph.prompts.items()
-    }
-    return TextsPrompt.of(texts, ns=ns or key, key=key)
-
-
-@attrs.frozen
-class GraphAdapter:
-    """Answers a :class:`GraphPrompt`; picklable if its flow and its adapters are.
-
-    Attributes:
-        graph: the graph.
-        adapter: answers the nodes that have no adapter of their own; None if all have one.
-    """
-
-    kept_whole: ClassVar[bool] = False
-
-    graph: Graph
-    adapter: ProviderAdapter | None
-    _flow: GraphRunner = attrs.field(init=False, repr=False, eq=False)
-
-    @_flow.default
-    def _flow_of_graph(self) -> GraphRunner:
-        return self.graph.flow_on(self.adapter)
-
-    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
-        """Raise a ``ConfigError`` if the adapter of a node cannot answer its prompt."""
-        del rendered  # the texts of all nodes
-        self._flow.check_nodes(self.graph.by_address)
-
-    @property
-    def identity(self) -> str:
-        """The graph, with everything that determines its answers."""
-        models = [
-            adapter
-            for adapter in (self.adapter, *self.graph.adapters.values())
-            if adapter is not None
-        ]
-        names = ", ".join(dict.fromkeys(map(adapter_identity, models)))
-        graph_digest = digest([dict(self.graph.details), function_identity(self.graph.flow)])
-        return f"graph {self.graph.name} {graph_digest[:12]} on {names}"
-
-    def evaluate(
-        self,
-        prompt: Prompt[Any],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
-    ) -> PromptResponse[Any]:
-        """Answer with the graph.
-
-        Raises:
-            ConfigError: ``prompt`` is not a :class:`GraphPrompt`.
-            FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
-        """
-        if not isinstance(prompt, GraphPrompt):
-            raise ConfigError(f"{self.identity}: expected a GraphPrompt, found {shown(prompt)}")
-        tags = session.tags
-        return self._flow.answer(
-            prompt.prompts,
-            prompt.params,
-            case=tags.get("case") or tags.get("example", ""),
-            session=session,
-            deadline=deadline,
-        )
-
-
 class AsyncRun:
     """One answer of a graph in progress, as passed to an ``async`` flow.
 
@@ -337,12 +224,12 @@ class AsyncRun:
 
         runs = self._run.fork(len(branches))
 
-        async def take(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> Outcome:
+        async def take(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> BranchOutcome:
             under_way.set(run)
             try:
-                return Outcome(value=await branch(AsyncRun(run)))
+                return BranchOutcome(value=await branch(AsyncRun(run)))
             except BaseException as error:  # noqa: BLE001 - raised again by join
-                return Outcome(error=error)
+                return BranchOutcome(error=error)
 
         answers_taken = (take(run, branch) for run, branch in zip(runs, branches, strict=True))
         return self._run.join(runs, await asyncio.gather(*answers_taken))

@@ -16,20 +16,27 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.evals.types import Step
-from promptgraft.graphs.describing import Edge, GraphDescription, describe
+from promptgraft.graphs.describing import (
+    Edge,
+    GraphDescription,
+    NodeDescription,
+    PartDescription,
+    edges_of,
+)
 from promptgraft.graphs.flow import GraphRunner
 from promptgraft.graphs.run import Opened, Run, under_way
 from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT, integer
 from promptgraft.ground.text import listed
+from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import Placeholders, single_texts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part import PartOf, PromptPart, View, named_in
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import PromptSet, address_of, no_adapter, parts_of
 from promptgraft.targets.texts import as_errors
@@ -62,7 +69,7 @@ class Node:
     name: str
     prompt: Prompt[Any] | None = attrs.field(default=None, converter=_as_prompt)
     adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
-    parts: Sequence[PromptModule] | None = attrs.field(default=None, kw_only=True)
+    parts: Sequence[PromptPart] | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_key(self.name, "node")
@@ -204,7 +211,7 @@ class Graph(PromptSet):
     @property
     def parts(self) -> tuple[PartOf, ...]:
         # Nodes with the same prompt share its parts; the last one that selects parts decides.
-        named: dict[str, Sequence[PromptModule] | None] = {}
+        named: dict[str, Sequence[PromptPart] | None] = {}
         for node in self.nodes:
             if node.prompt is not None:
                 address = address_of(node.prompt)
@@ -255,7 +262,7 @@ class Graph(PromptSet):
             traces: steps of answers, for example from records. If no edges are declared, the edges
                 taken in them are returned, and nodes that occur only there are included.
         """
-        return describe(self, traces)
+        return _described(self, traces)
 
     def answer(
         self,
@@ -395,3 +402,48 @@ class NotAsked:
         """
         del prompt, session, deadline
         raise ConfigError(f"{self.identity} reads its texts itself; call `text`, not `run.ask`")
+
+
+def _described(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
+    """Return the description of a graph; see :meth:`Graph.describe`."""
+    edges = edges_of(traces) if graph.edges is None else graph.edges
+    unknown = [name for edge in edges for name in edge if name not in graph.node_names]
+    return GraphDescription(
+        name=graph.name,
+        nodes=(
+            *(_node(graph, node) for node in graph.nodes),
+            *(
+                NodeDescription(
+                    id=f"{graph.name}/{name}", kind="function", prompt="", model="", parts=()
+                )
+                for name in dict.fromkeys(unknown)
+            ),
+        ),
+        edges=tuple((f"{graph.name}/{start}", f"{graph.name}/{end}") for start, end in edges),
+        declared=graph.edges is not None,
+    )
+
+
+def _node(graph: Graph, node: Node) -> NodeDescription:
+    prompt = node.prompt
+    return NodeDescription(
+        id=f"{graph.name}/{node.name}",
+        kind="function" if prompt is None else "prompt",
+        prompt="" if prompt is None else address_of(prompt),
+        model="" if node.adapter is None else adapter_identity(node.adapter),
+        parts=() if prompt is None else tuple(_parts(graph, prompt)),
+    )
+
+
+def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
+    address, view = address_of(prompt), View.of_source(prompt.template)
+    own_parts = [part for part in graph.parts if part.address == address]
+    for part in own_parts:
+        text = "" if part.is_new else part.part.text(view)
+        yield PartDescription(id=part.name, chars=len(text), may_change=True)
+    changing = {part.part for part in own_parts}
+    for section in prompt.descriptor.sections:
+        module = SectionModule(section.path)
+        if module not in changing and (text := module.text(view)):
+            name = named_in(address, section_part(section.path))
+            yield PartDescription(id=name, chars=len(text), may_change=False)

@@ -35,7 +35,7 @@ _NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
 
 
 @attrs.frozen(kw_only=True)
-class Bound:
+class BoundNode:
     """A node with a prompt, for one candidate.
 
     Attributes:
@@ -63,7 +63,7 @@ class RunSettings:
     """
 
     graph: str
-    nodes: Mapping[str, Bound]
+    nodes: Mapping[str, BoundNode]
     edges: frozenset[tuple[str, str]] | None
     max_steps: int
     case: str
@@ -71,7 +71,7 @@ class RunSettings:
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class BranchOutcome:
     """The result of a branch.
 
     Attributes:
@@ -196,7 +196,7 @@ class Run:
             for number in range(1, count + 1)
         ]
 
-    def join(self, runs: Sequence[Run], outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
+    def join(self, runs: Sequence[Run], outcomes: Sequence[BranchOutcome]) -> tuple[Any, ...]:
         """Merge branches in order; return their values, or raise the first error.
 
         Args:
@@ -237,7 +237,7 @@ class Run:
         rendered = prompt.render(self.session)
         return rendered.sections[0].text if isinstance(prompt, TextsPrompt) else rendered.text
 
-    def find(self, node: str) -> Bound:
+    def find(self, node: str) -> BoundNode:
         """Return a node with a prompt.
 
         Raises:
@@ -366,17 +366,17 @@ under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
 """The run of the current branch in this thread or task."""
 
 
-def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[Outcome]:
+def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[BranchOutcome]:
     """Run branches in threads, each in its own context."""
-    outcomes = [Outcome() for _ in taken]
+    outcomes = [BranchOutcome() for _ in taken]
 
     def take(number: int) -> None:
         run, branch = taken[number]
         under_way.set(run)
         try:
-            outcomes[number] = Outcome(value=branch(run))
+            outcomes[number] = BranchOutcome(value=branch(run))
         except BaseException as error:  # noqa: BLE001 - raised again by join
-            outcomes[number] = Outcome(error=error)
+            outcomes[number] = BranchOutcome(error=error)
 
     # Not a pool: its threads would keep an interrupted process alive until all branches have ended.
     threads = [

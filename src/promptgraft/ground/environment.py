@@ -7,14 +7,14 @@ import re
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import MissingHereError
 
 
 def check_package(package: str, at_least: str, *, extra: str, what: str) -> None:
     """Check that ``package`` is installed in version ``at_least`` or newer.
 
     Raises:
-        ConfigError: it is not; the message says what needs it and how to install it.
+        MissingHereError: it is not; the message says what needs it and how to install it.
     """
     from importlib import metadata  # loads much of the standard library, for few runs
 
@@ -23,7 +23,7 @@ def check_package(package: str, at_least: str, *, extra: str, what: str) -> None
     except metadata.PackageNotFoundError:
         version = "none"
     if version == "none" or _numbers(version) < _numbers(at_least):
-        raise ConfigError(
+        raise MissingHereError(
             f"{what} needs `{package}` {at_least} or newer, found {version}; "
             f'run `pip install --upgrade "promptgraft[{extra}]"`'
         )
@@ -55,5 +55,7 @@ class Secret:
     def reveal(self) -> str:
         """Return the text with the values of the variables."""
         if missing := self.missing():
-            raise ConfigError(f"the environment variable {missing[0]} is not set; export it first")
+            raise MissingHereError(
+                f"the environment variable {missing[0]} is not set; export it first"
+            )
         return REFERENCE.sub(lambda match: os.environ[match[1]], self.written)

@@ -20,15 +20,16 @@ from decimal import Decimal
 from enum import Enum
 from importlib.util import resolve_name
 from pathlib import Path
-from types import FunctionType, MethodType, NoneType
+from types import CodeType, FunctionType, MethodType, NoneType
 from typing import Any
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground import python_code
-from promptgraft.ground.python_code import Import, Source
+from promptgraft.ground.python_code import CodeSource, Import
 from promptgraft.ground.serde import digest, shown
+from promptgraft.ground.text import raised
 
 _DIGITS = 12
 _OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
@@ -125,6 +126,12 @@ def without_address(text: str) -> str:
     return _ADDRESS.sub("", _OBJECT.sub(r"<\1 object>", text))
 
 
+def raised_at(error: BaseException) -> str:
+    """Return type and message of an exception, with file and line of the user's code if any."""
+    place = place_of(error)
+    return f"{raised(error)}{f' ({place})' if place else ''}"
+
+
 def place_of(error: BaseException, *, innermost: bool = False) -> str:
     """Return file and line of the user's code that raised an exception; empty if there is none.
 
@@ -147,6 +154,30 @@ def code_digest(value: object) -> str:
     """Return a digest of 12 digits of the user's code in a value; empty if it has none."""
     texts = _Walk().follow(value)
     return digest(sorted(texts))[:_DIGITS] if texts else ""
+
+
+def texts_in_code(function: object) -> tuple[str, ...]:
+    """Return the texts that a function holds, and those of the module's constants that it uses.
+
+    Its docstring is left out. Empty for what is not a plain function.
+    """
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return ()
+    texts: list[str] = []
+    pending: list[CodeType] = [function.__code__]
+    while pending:
+        code = pending.pop()
+        used = (function.__globals__.get(name) for name in code.co_names)
+        for value in (*code.co_consts, *used):
+            if isinstance(value, CodeType):
+                pending.append(value)
+            elif isinstance(value, (tuple, list, set, frozenset)):
+                texts += [item for item in value if isinstance(item, str)]
+            elif isinstance(value, str):
+                texts.append(value)
+    return tuple(dict.fromkeys(text for text in texts if text != function.__doc__))
 
 
 def _home(value: object) -> str:
@@ -188,7 +219,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, CodeSource] = {}
         self._seen: dict[int, object] = {}  # keeps the objects alive, because ids are reused
         self._used: set[tuple[str, tuple[str, ...], int]] = set()
         # A worklist instead of recursion, which deeply nested values could exhaust.
@@ -332,7 +363,7 @@ class _Walk:
             holds = vars(sys.modules[module]) if module in sys.modules else {}
             self._later("", _Use(file, holds, path))
 
-    def _source(self, file: str) -> Source:
+    def _source(self, file: str) -> CodeSource:
         if file not in self._sources:
             self._sources[file] = python_code.source_of(file)
         return self._sources[file]

@@ -101,8 +101,8 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
 def _webp_size(data: bytes) -> tuple[int, int] | None:
     match data[12:16]:
         case b"VP8X":
-            sides = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
-            return next(sides), next(sides)
+            width, wide, height, high = struct.unpack_from("<HBHB", data, 24)
+            return width + (wide << 16) + 1, height + (high << 16) + 1
         case b"VP8L":
             (bits,) = struct.unpack_from("<I", data, 21)
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1

@@ -28,7 +28,7 @@ _PARSING = threading.Lock()
 
 
 @attrs.frozen(eq=False)
-class Source:
+class CodeSource:
     """A parsed file: the statements that bind or change each name, and its functions."""
 
     bound: dict[str, list[ast.stmt]] = attrs.field(factory=dict)
@@ -36,7 +36,7 @@ class Source:
     codes: dict[Place, list[CodeType]] = attrs.field(factory=dict)
 
 
-def source_of(file: str) -> Source:
+def source_of(file: str) -> CodeSource:
     """Parse the current content of a file; empty if it is not readable Python."""
     try:
         with tokenize.open(file) as opened:
@@ -48,8 +48,8 @@ def source_of(file: str) -> Source:
 
 # By text too, because a file may be edited while the process runs.
 @functools.lru_cache(maxsize=64)
-def _parsed(file: str, text: str) -> Source:
-    source = Source()
+def _parsed(file: str, text: str) -> CodeSource:
+    source = CodeSource()
     try:
         # `dont_inherit`, or the `annotations` import of this module would apply to the source.
         with _PARSING:

@@ -58,10 +58,11 @@ def canonical_json(value: object) -> str:
 
     Raises as :func:`unstructure` does.
     """
-    return _canonical(unstructure(value))
+    return plain_json(unstructure(value))
 
 
-def _canonical(plain: Json) -> str:
+def plain_json(plain: Json) -> str:
+    """Like :func:`canonical_json`, for data that is plain already."""
     try:
         return _CANONICAL.encode(plain)
     except ValueError as error:  # an integer of absurd length
@@ -75,7 +76,7 @@ def digest(value: object) -> HexDigest:
 
 def digest_json(plain: Json) -> HexDigest:
     """Like :func:`digest`, for data that is plain already."""
-    return digest_text(_canonical(plain))
+    return digest_text(plain_json(plain))
 
 
 def digest_text(text: str) -> HexDigest:

@@ -175,16 +175,6 @@ def raised(error: BaseException) -> str:
     return f"{type(error).__name__}: {message_of(error)}"
 
 
-def raised_at(error: BaseException) -> str:
-    """Like :func:`raised`, with file and line of the user's code that raised it."""
-    from promptgraft.ground.functions import (
-        place_of,  # imported late: it loads ast, dis and inspect
-    )
-
-    place = place_of(error)
-    return f"{raised(error)}{f' ({place})' if place else ''}"
-
-
 def fenced(text: str) -> str:
     """Return ``text`` in a code fence longer than any run of backticks in it."""
     longest = max(map(len, re.findall(r"`+", text))) if "`" in text else 0

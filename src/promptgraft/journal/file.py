@@ -50,7 +50,7 @@ class FileJournal(Journal):
         with contextlib.ExitStack() as stack:
             # First, so that the file is checked under the lock and closed before its release.
             self._lock_in(stack)
-            self._descriptor, contents = self._open(), _Scanner(self._path)
+            self._descriptor, contents = self._open(), _LineScanner(self._path)
             stack.callback(os.close, self._descriptor)
             try:
                 with os.fdopen(self._descriptor, "rb", _BUFFER_BYTES, closefd=False) as file:
@@ -232,7 +232,7 @@ _Spans = dict[str, tuple[int, int]]
 _BUFFER_BYTES = 1 << 20
 
 
-class _Scanner:
+class _LineScanner:
     """Reads a file once, verifies every line and locates each record.
 
     Afterwards ``header`` is the first line, if complete, ``offset`` the end of the last complete

@@ -18,6 +18,7 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.ground.serde import shown
+from promptgraft.overrides.looks import Look, is_known, record_of
 from promptgraft.overrides.parts import KINDS
 from promptgraft.overrides.parts.added_example import RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
@@ -305,6 +306,16 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
             for override in kept
         }
         self._lock = threading.Lock()
+        self._looks: list[Look] = []
+
+    def looks(self) -> Sequence[Look]:
+        with self._lock:
+            return tuple(self._looks)
+
+    def remember_look(self, look: Look) -> None:
+        with self._lock:
+            if not is_known(look, self._looks):
+                self._looks.append(look)
 
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
@@ -358,6 +369,14 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         if not isinstance(overlay, BasePromptOverridesStore):
             overlay = InMemoryPromptOverridesStore(overlay)
         self._overlay = overlay
+        self._record = record_of(base, overlay)
+
+    def looks(self) -> Sequence[Look]:
+        return () if self._record is None else self._record.looks()
+
+    def remember_look(self, look: Look) -> None:
+        if self._record is not None:
+            self._record.remember_look(look)
 
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG

@@ -11,28 +11,28 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import resources
-from types import GenericAlias
-from typing import Any, TypeVar
 
 import attrs
 
 from promptgraft.errors import (
     DataFormatError,
-    InvalidIdentifierError,
     InvalidOverrideError,
     StoreError,
 )
 from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.parts import KINDS, in_order
-from promptgraft.overrides.parts.entry import Entry, check_hash
+from promptgraft.overrides.documents import VERSION, check_version, document_class
+from promptgraft.overrides.parts import plain_lists
+from promptgraft.overrides.parts.entry import check_hash
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
-
-T = TypeVar("T")
-
-VERSION = 1
+from promptgraft.overrides.types import (
+    PromptOverride,
+    Provenance,
+    Revision,
+    check_provenance,
+    override_of,
+)
 
 _MEND = (
     "restore the file from version control, or remove it and roll back to an archived revision; "
@@ -40,100 +40,10 @@ _MEND = (
 )
 _SCHEMA = "revision.schema.json"
 
-# Cached, because the converter caches a hook for every class that it sees.
-_DOCUMENTS: dict[tuple[type, ...], Any] = {}
-
-
-def plain_entries(override: PromptOverride) -> dict[str, Json]:
-    """Return the entries of an override as plain data, in canonical order."""
-    lists: dict[str, list[Json]] = {}
-    for entry in in_order(override.entries()):
-        lists.setdefault(entry.listed, []).append(entry.plain())
-    return {**lists}
-
 
 def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
     """Return the override that ``data`` holds, for the prompt and tag of ``address``."""
-    return entries_of(structure(data, document_class(object), where=where), address, where=where)
-
-
-def document_class(base: type[T]) -> type[T]:
-    """Return a subclass of ``base`` with a list for each kind of entry."""
-    # The kinds belong to the key, because third parties may register more.
-    key = (base, *KINDS.values())
-    if key not in _DOCUMENTS:
-        lists: dict[str, Any] = {}
-        for kind in KINDS.values():
-            listed: Any = GenericAlias(tuple, (kind.document or kind, ...))
-            lists[kind.listed] = attrs.field(type=listed, default=())
-        _DOCUMENTS[key] = attrs.make_class(
-            "EntriesDocument", lists, bases=(base,), frozen=True, kw_only=True
-        )
-    document_type: type[T] = _DOCUMENTS[key]
-    return document_type
-
-
-def entries_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
-    """Return the override that a document holds, for the prompt and tag of ``address``."""
-    entries = [
-        kind.read(entry, where=where)
-        for kind in KINDS.values()
-        for entry in getattr(document, kind.listed)
-    ]
-    for entry in entries:
-        _check_entry(entry, where)
-    override = address.holding(entries)
-    if len(override.entries()) != len(entries):
-        raise DataFormatError(f"{where}: one part occurs twice")
-    return override
-
-
-def _check_entry(entry: Entry, where: str) -> None:
-    try:
-        entry.check_address()
-        entry.check_texts()
-        entry.check_stored(f"{where}: {entry.part}")
-    except (InvalidOverrideError, InvalidIdentifierError) as error:
-        raise DataFormatError(f"{where}: {error}") from None
-
-
-@attrs.frozen(kw_only=True)
-class OverrideDocument:
-    """An override as a document holds it, without its entries."""
-
-    version: int
-    ns: str
-    prompt_key: str
-    tag: str
-
-
-def encode_override(override: PromptOverride) -> str:
-    """Return the document of an override alone: indented, entries sorted by kind and part."""
-    plain = {
-        "version": VERSION,
-        "ns": override.ns,
-        "prompt_key": override.prompt_key,
-        "tag": override.tag,
-        **plain_entries(override),
-    }
-    return json.dumps(plain, indent=2, ensure_ascii=False)
-
-
-def decode_override(text: str | bytes, *, where: str) -> PromptOverride:
-    """Return the override that a document holds.
-
-    Raises:
-        DataFormatError: naming ``where`` and the place in it.
-        StoreError: it has another version.
-    """
-    plain = parse_json(text, where=where)
-    _check_version(plain, where)
-    document = structure(plain, document_class(OverrideDocument), where=where)
-    try:
-        at = OverrideAddress(document.ns, document.prompt_key, document.tag)
-    except InvalidIdentifierError as error:
-        raise DataFormatError(f"{where}: {error}") from None
-    return entries_of(document, at.empty(), where=where)
+    return override_of(structure(data, document_class(object), where=where), address, where=where)
 
 
 @attrs.frozen(kw_only=True)
@@ -213,7 +123,7 @@ def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) 
     """Return the revision that ``data`` holds; without an address, for any address."""
     plain = parse_json(data, where=where)
     # First, because another version may have other keys.
-    _check_version(plain, where)
+    check_version(plain, where)
     document = structure(plain, document_class(RevisionDocument), where=where)
     _check_id(plain, document, where)
     if address is not None:
@@ -247,21 +157,12 @@ def _plain(revision: Revision) -> dict[str, Json]:
             # As floats, so that 1 and 1.0 give the same document and id.
             "scores": {name: float(score) for name, score in scores},
         },
-        **plain_entries(override),
+        **plain_lists(override.entries()),
     }
 
 
 def _content_id(plain: Mapping[str, Json]) -> HexDigest:
     return digest({key: value for key, value in plain.items() if key != "id"})
-
-
-def _check_version(plain: Json, where: str) -> None:
-    version = plain.get("version") if isinstance(plain, dict) else None
-    if type(version) is int and version != VERSION:
-        raise StoreError(
-            f"{where}: version: expected {VERSION}, found {shown(version)}; "
-            "read it with the promptgraft that wrote it, or a newer one"
-        )
 
 
 def _check_id(plain: Json, document: RevisionDocument, where: str) -> None:
@@ -330,7 +231,7 @@ def _revision(document: RevisionDocument, where: str) -> Revision:
         step=None if document.step is None else HexDigest(document.step),
         time=document.time,
         provenance=document.provenance,
-        override=entries_of(document, address, where=where),
+        override=override_of(document, address, where=where),
     )
 
 

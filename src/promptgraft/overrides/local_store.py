@@ -26,6 +26,7 @@ from promptgraft.overrides.codec import (
     make_revision,
     marked,
 )
+from promptgraft.overrides.looks import Look, LookFile
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.revision_files import (
     FOLDER,
@@ -114,6 +115,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         self._clock = clock
         self._lock_timeout_seconds = lock_timeout_seconds
         self._intent = IntentFile(self._root)
+        self._looks = LookFile(self._root)
         self._parsed: dict[OverrideAddress, _Parsed] = {}
 
     @property
@@ -124,6 +126,12 @@ class LocalPromptOverridesStore(RevisionedStore):
     @property
     def place(self) -> str:
         return str(self._root)
+
+    def looks(self) -> Sequence[Look]:
+        return self._looks.looks()
+
+    def remember_look(self, look: Look) -> None:
+        self._looks.remember_look(look)
 
     def file_of(self, address: OverrideAddress) -> Path:
         return RevisionFiles(self._root, address).document

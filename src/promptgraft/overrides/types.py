@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.ground.strict.checks import FINITE
+from promptgraft.overrides.documents import VERSION, entries_in, read_override
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
@@ -92,18 +95,19 @@ class PromptOverride:
     def __bool__(self) -> bool:
         return bool(self._index)
 
-    @property
-    def _address(self) -> tuple[str, str, str]:
-        return self.ns, self.prompt_key, self.tag
-
     def to_json(self) -> str:
         """Return the override as a JSON document: version, address, a list for each kind.
 
         :meth:`from_json` reads it back, so a store of your own can keep it as text.
         """
-        from promptgraft.overrides import codec  # it needs this class
-
-        return codec.encode_override(self)
+        plain = {
+            "version": VERSION,
+            "ns": self.ns,
+            "prompt_key": self.prompt_key,
+            "tag": self.tag,
+            **plain_lists(self.entries()),
+        }
+        return json.dumps(plain, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "override") -> PromptOverride:
@@ -115,9 +119,9 @@ class PromptOverride:
             DataFormatError: naming the place of the fault.
             StoreError: it was written by another version.
         """
-        from promptgraft.overrides import codec
-
-        return codec.decode_override(text, where=where)
+        document = read_override(text, where=where)
+        address = cls(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
+        return override_of(document, address, where=where)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""
@@ -149,7 +153,8 @@ class PromptOverride:
         if not newer:
             return self
         # Not copied: templates find what they have settled by the identity of the override.
-        if not self and self._address == newer._address:
+        of_one_tag = (self.ns, self.prompt_key, self.tag) == (newer.ns, newer.prompt_key, newer.tag)
+        if not self and of_one_tag:
             return newer
         return self.with_entries(newer.entries())
 
@@ -160,7 +165,7 @@ class PromptOverride:
             place = _place(entry)
             older = merged.get(place)
             merged[place] = entry if older is None else entry.over(older)
-            if undone := self.undone_by(entry):
+            if entry.undoes and (undone := self.undone_by(entry)):
                 merged.pop(_place(undone), None)
         return self.holding(merged.values())
 
@@ -259,3 +264,12 @@ def check_provenance(provenance: Provenance) -> None:
         if FINITE.fits(score) is None:
             fault = FINITE.fault(shown(score), score)
             raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
+
+
+def override_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that a document holds, for the prompt and tag of ``address``."""
+    entries = entries_in(document, where=where)
+    override = address.holding(entries)
+    if len(override.entries()) != len(entries):
+        raise DataFormatError(f"{where}: one part occurs twice")
+    return override

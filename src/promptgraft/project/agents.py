@@ -14,9 +14,9 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
 from promptgraft.agents.call import Delivery
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.delivery import FolderCopy, InCall
-from promptgraft.agents.live import LiveFiles
-from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
+from promptgraft.agents.sources import FileSource, Source, Sources, read_sources
 from promptgraft.agents.user import simulated_user
 from promptgraft.agents.writing import WrittenText, difference
 from promptgraft.errors import ConfigError
@@ -25,8 +25,9 @@ from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import AgentConfig, DeliveryConfig, FileConfig, TextsConfig
-from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import ObjectKind
+from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 
@@ -162,6 +163,9 @@ def delivery_of(
             f"expected `files` in `prompts.{prompt.name}`, found none to deliver; name them there",
         )
     if config == "live":
+        # Few agents cannot receive their texts in another way.
+        from promptgraft.agents.live import LiveFiles
+
         return LiveFiles(source.sources)
     with around.placed(("delivery",)):
         return FolderCopy(

@@ -12,40 +12,49 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import Dataset, file_and_case
-from promptgraft.evals.splits import Splits
+from promptgraft.evals.splits import Splits, question_digest
 from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
-from promptgraft.project.parts import Surroundings
+from promptgraft.project.surroundings import Surroundings
 
 _OF_A_LINE = re.compile(r".*?:[0-9]+: ")
 
 
-def load_splits(
+def load_whole(
+    dataset: DatasetConfig,
+    splits: SplitsConfig,
+    around: Surroundings,
+    *,
+    parameters: Collection[str] = (),
+) -> Dataset:
+    """Load the cases of one file that is to be split; the error lists all its faults.
+
+    ``parameters`` are the names that the prompts read, for columns that are called like fields.
+    """
+    if dataset.path is None:
+        raise around.refusal(
+            ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
+        )
+    keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
+    kept = attrs.evolve(dataset, keep=keep)
+    return _load(kept, dataset.path, ("dataset", "path"), around=around, parameters=parameters)
+
+
+def load_files(
     dataset: DatasetConfig,
     splits: SplitsConfig,
     around: Surroundings,
     *,
     parameters: Collection[str] = (),
 ) -> Splits:
-    """Load and split the cases; the error lists all faults of their files.
-
-    ``parameters`` are the names that the prompts read, for columns that are called like fields.
-    """
+    """Load the cases of a file for each set; the error lists all faults of all files."""
     load = functools.partial(_load, around=around, parameters=parameters)
-    if splits.files is not None:
-        return _narrowed(_of_files(dataset, splits.files, around, load), splits, around)
-    if dataset.path is None:
-        raise around.refusal(
-            ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
-        )
-    keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
-    whole = load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"))
-    return attrs.evolve(parted(whole, splits, around), dropped=whole.dropped)
+    return _narrowed(_of_files(dataset, splits.files or {}, around, load), splits, around)
 
 
 def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Split a data set as a project file says."""
+    """Split a data set as a project file says; the splits count what it left out."""
     with _placed_at(("splits",), around):
         if splits.field is not None:
             splits_found = Splits.by_field(whole, splits.field)
@@ -54,7 +63,12 @@ def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits
             splits_found = Splits.by_ratio(
                 whole, seed=splits.seed, stratify=splits.stratify, **shares
             )
-    return _narrowed(splits_found, splits, around)
+    return attrs.evolve(_narrowed(splits_found, splits, around), dropped=whole.dropped)
+
+
+def is_divisible(whole: Dataset) -> bool:
+    """Return whether cases ask more than one question, so that a search can learn and compare."""
+    return len({question_digest(case) for case in whole}) > 1
 
 
 def _narrowed(found: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:

@@ -20,9 +20,9 @@ from promptgraft.ground.text import counted
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
-from promptgraft.project.loading import faults_of
-from promptgraft.project.parts import ProjectPrompt
-from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.loading import faults_of, load_project
+from promptgraft.project.project import Project, open_project
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
 from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
@@ -101,9 +101,10 @@ def check_project(path: str | Path) -> Checked:
         faults.extend(error.faults)
     plans = {}
     # Without all models no job can be made.
-    for name in () if faults or project.unsplit else project.names:
+    for name in () if faults else project.names:
         if unserved := _unserved(project, name):
             faults.append(unserved)
+        if unserved or project.unsplit:
             continue
         try:
             plans[name] = project.job(name).plan()
@@ -279,7 +280,7 @@ def _about_cases(project: Project) -> Iterator[str]:
 def _unserved(project: Project, name: str) -> str:
     """Return why the task's model cannot answer a prompt, with its place; empty if it can."""
     prompt = project.prompt(name)
-    cases = project.splits.validation.cases[:1]
+    cases = project.parts["test" if project.unsplit else "validation"].cases[:1]
     bound = params_of_cases(prompt.prompt, cases, project.params).values()
     try:
         check_served(prompt.answered_by(project.adapter("task")), prompt.prompt, bound)

@@ -200,6 +200,7 @@ class TargetsConfig:
         output_fields: Fields of the answer, such as `Review.severity`.
         tool_examples: Examples of tools: `search/0`.
         task_examples: Task examples: `guide/sqli`.
+        visibility: Sections, with their task examples, and single ones that may be hidden.
     """
 
     sections: tuple[str, ...] = ()
@@ -208,6 +209,7 @@ class TargetsConfig:
     output_fields: tuple[str, ...] = ()
     tool_examples: tuple[str, ...] = ()
     task_examples: tuple[str, ...] = ()
+    visibility: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

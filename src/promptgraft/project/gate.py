@@ -77,7 +77,7 @@ def chosen_cases(parts: Mapping[str, Dataset], split: str) -> tuple[Case, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class Tried:
+class TriedVersion:
     """A version of a prompt: the prompt with its overrides, its name, and notes on it."""
 
     prompt: Prompt[object]
@@ -85,7 +85,7 @@ class Tried:
     notes: tuple[str, ...] = ()
 
 
-def tried_prompt(project: Project, choice: Choice) -> Tried:
+def tried_prompt(project: Project, choice: Choice) -> TriedVersion:
     """Return the chosen version of a prompt; a tag is read only once, here.
 
     Raises:
@@ -97,7 +97,7 @@ def tried_prompt(project: Project, choice: Choice) -> Tried:
         return _of_run(project, choice.prompt, choice.run, choice.candidate)
     prompt = project.prompt(choice.prompt)
     return (
-        Tried(prompt=prompt.prompt, name="the source")
+        TriedVersion(prompt=prompt.prompt, name="the source")
         if choice.source
         else _tagged(project, prompt, choice.tag)
     )
@@ -131,7 +131,7 @@ def subject_of(project: Project, choice: Choice) -> Subject:
     )
 
 
-def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Tried:
+def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> TriedVersion:
     """Return the prompt with the overrides of a tag, and a note on those that do not apply."""
     store, tag = project.store(), chosen or project.tag
     overrides = [
@@ -146,7 +146,7 @@ def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Trie
                 "`promptgraft show` lists what there is, `promptgraft apply --tag` writes it, and "
                 "the source is tried with `--source` (`source=True` in tests)"
             )
-        return Tried(prompt=prompt.prompt, name=f"the source (tag `{tag}` holds nothing)")
+        return TriedVersion(prompt=prompt.prompt, name=f"the source (tag `{tag}` holds nothing)")
     numbers = []
     for of, _ in present:
         revision = store.current(ns=of.ns, prompt_key=of.key, tag=tag)
@@ -160,14 +160,14 @@ def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Trie
         f"tag `{tag}` holds overrides that do not apply to today's source: "
         f"{', '.join(skipped[:_SHOWN_PARTS])}{more}; `promptgraft diff` says why"
     )
-    return Tried(
+    return TriedVersion(
         prompt=prompt.with_overrides([override for _, override in present]),
         name=f"tag `{tag}`{number}",
         notes=(note,) if skipped else (),
     )
 
 
-def _of_run(project: Project, name: str | None, run: str, candidate: int | None) -> Tried:
+def _of_run(project: Project, name: str | None, run: str, candidate: int | None) -> TriedVersion:
     record = read_run(find_run(project.runs_folder, run))
     number = _number(record, candidate)
     prompt = project.prompt(name or _name_of(project, record))
@@ -179,7 +179,9 @@ def _of_run(project: Project, name: str | None, run: str, candidate: int | None)
         # evaluated.
         if stale := check_source(prompt_of_run, whole).stale:
             raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
-    return Tried(prompt=prompt.with_overrides(wholes), name=f"run {record.id}, candidate {number}")
+    return TriedVersion(
+        prompt=prompt.with_overrides(wholes), name=f"run {record.id}, candidate {number}"
+    )
 
 
 def _number(record: RunRecord, candidate: int | None) -> int:

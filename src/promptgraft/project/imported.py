@@ -166,20 +166,28 @@ def texts_in(message: Node) -> list[str | None]:
 def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:
     """Return a prompt as a Markdown file.
 
-    If there are several messages, those of users with placeholders are frozen: they hold the input.
+    Several messages become sections with their roles. Those of users with placeholders are frozen:
+    they hold the input.
     """
-    choices_json = json.dumps(list(choices), ensure_ascii=False)
-    output = f"output:\n  choices: {choices_json}\n" if choices else ""
-    head = f"---\nns: imported\nkey: {key}\nsyntax: jinja\n{output}---\n"
-    if len(messages) == 1:
-        return f"{head}{escaped(messages[0][1])}\n"
-    parts, keys = [], list[str]()
-    for role, text in messages:
+    keys: list[str] = []
+    for role, _ in messages:
         keys.append(name_of(role, keys))
+    head = ["---", "ns: imported", f"key: {key}", "syntax: jinja"]
+    if choices:
+        head += ["output:", f"  choices: {json.dumps(list(choices), ensure_ascii=False)}"]
+    if len(messages) == 1:
+        return "\n".join([*head, "---", escaped(messages[0][1]), ""])
+    # A request needs a message of the user.
+    if any(role != "system" for role, _ in messages):
+        head.append("roles:")
+        for section, (role, _) in zip(keys, messages, strict=True):
+            head.append(f"  {section}: {'system' if role == 'system' else 'user'}")
+    parts = []
+    for section, (role, text) in zip(keys, messages, strict=True):
         # What holds the input is no instruction: a search would only learn to quote it.
         frozen = " .frozen" if role != "system" and placeholders(text) else ""
-        parts.append(f"# {{#{keys[-1]}{frozen}}}\n\n{escaped(text)}\n")
-    return head + "\n".join(parts)
+        parts.append(f"# {{#{section}{frozen}}}\n\n{escaped(text)}\n")
+    return "\n".join([*head, "---", "\n".join(parts)])
 
 
 def lines_of(cases: Sequence[Mapping[str, Json]]) -> str:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from promptgraft.errors import CallerError, DataFormatError
+from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.project.parts import load_teacher, twin_faults
+from promptgraft.project.project import Project, open_project
 from promptgraft.project.settings import target_faults
 
-if TYPE_CHECKING:
-    from promptgraft.project.project import Project
+
+def load_project(path: str | Path) -> Project:
+    """Read a project file and load all it names except models, so no secrets are needed.
+
+    Raises:
+        DataFormatError: the first 20 faults, one line each, and the number of the others.
+    """
+    project = open_project(path)
+    raise_lines(str(project.path), faults_of(project))
+    return project
 
 
 def faults_of(project: Project) -> Iterator[str]:
@@ -32,13 +42,14 @@ def faults_of(project: Project) -> Iterator[str]:
         return
     yield from _lines(lambda: project.aggregation)
     yield from twin_faults(map(project.prompt, project.names), around)
-    if (targets := config.optimizer.targets) is not None:
-        descriptors = [project.prompt(name).prompt.descriptor for name in config.prompts]
-        if missing := target_faults(targets, descriptors, around):
-            yield from missing
-            return
-    for name in () if project.unsplit else project.names:
-        yield from _lines(partial(project.run_config, name))
+    targets = config.optimizer.targets
+    missing = [] if targets is None else [*target_faults(targets, project.descriptors)]
+    if missing:
+        yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
+        return
+    check = project.check_cases if project.unsplit else project.run_config
+    for name in project.names:
+        yield from _lines(partial(check, name))
 
 
 def _lines(part: Callable[[], object]) -> tuple[str, ...]:

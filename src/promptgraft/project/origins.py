@@ -15,8 +15,9 @@ from promptgraft.ground.strict.checks import STRING
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import project_around, project_path, runs_folder_of
-from promptgraft.project.parts import ProjectPrompt
-from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.loading import load_project
+from promptgraft.project.project import Project, open_project
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import (
     ObjectKind,
     PythonSource,
@@ -151,7 +152,7 @@ class Origin:
 
 
 @attrs.frozen(kw_only=True)
-class Target:
+class RunTarget:
     """The current state of what a run was made from.
 
     Attributes:
@@ -213,7 +214,7 @@ def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...
 @contextlib.contextmanager
 def found_target(
     run: RunRecord, project: Project | None, store: str | None, *, to_files: bool
-) -> Iterator[Target]:
+) -> Iterator[RunTarget]:
     """Load what a run was made from; inside, its code can import its neighbours.
 
     Models of a project are not made, so no secrets are needed. ``to_files`` requests the files of
@@ -224,7 +225,7 @@ def found_target(
     if project is not None:
         with beside(project.folder):
             prompt = project.prompt(origin.name)
-            yield Target(
+            yield RunTarget(
                 name=origin.name,
                 prompts=prompt.prompts,
                 store=opened or project.store(),
@@ -245,7 +246,7 @@ def found_target(
             raise ConfigError(
                 f"run {run.id} improves `{job.name}`, which is no prompt: it keeps winners itself"
             )
-        yield Target(
+        yield RunTarget(
             name=job.name,
             prompts=tuple(job.prompts.values()),
             store=chosen_store,

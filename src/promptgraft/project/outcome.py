@@ -14,7 +14,7 @@ from promptgraft.search.result import RunResult
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class RunOutcome:
     """A job that was run.
 
     Attributes:

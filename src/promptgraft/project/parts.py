@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -15,7 +13,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
-from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
+from promptgraft.errors import CallerError, ConfigError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset
@@ -23,92 +21,29 @@ from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.types import Case, Metric, MetricKind
-from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.graphs.standing import GraphPrompt
 from promptgraft.ground.entry_points import Group
-from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.kinds import record_of
-from promptgraft.ground.strict.nodes import Node, Source, spelled
+from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed, raised
 from promptgraft.ground.yaml_text import YamlPath
-from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.project.files import FileChange, ProjectFile, PromptSource
+from promptgraft.project.agents import load_texts
+from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import BamlConfig, TextsConfig
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
-from promptgraft.prompt.rendering import values_of
+from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import TextsPrompt, takes_cases
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.search.settings import Size
-from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
 
 T = TypeVar("T")
-
-
-@attrs.frozen(kw_only=True)
-class ProjectPrompt:
-    """A prompt of a project, or a graph of prompts.
-
-    Attributes:
-        name: its name in the project file.
-        prompt: the source, without a store; for a graph, a prompt that stands for all of its
-            prompts.
-        source: the files that a winner can be written back to; None for a prompt in Python.
-        graph: the graph; None for a prompt.
-    """
-
-    name: str
-    prompt: Prompt[object]
-    source: PromptSource | None = None
-    graph: Graph | None = None
-
-    @property
-    def place(self) -> YamlPath:
-        """Its place in the project file."""
-        return ("prompts" if self.graph is None else "graphs", self.name)
-
-    @property
-    def subject(self) -> Prompt[object] | Graph:
-        """What a run improves."""
-        return self.graph or self.prompt
-
-    @property
-    def prompts(self) -> tuple[Prompt[object], ...]:
-        """The prompts whose parts may change, in the order of their addresses."""
-        return tuple(prompts_of(self.subject).values())
-
-    @property
-    def answers_itself(self) -> bool:
-        """Whether the prompt brings its own agent, as a BAML function does."""
-        return getattr(self.source, "agent", None) is not None
-
-    @property
-    def address(self) -> str:
-        """Its name in runs: ``namespace/key`` for a prompt."""
-        return name_of(self.subject)
-
-    def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
-        """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""
-        return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        """The names that the prompt reads from a case; none for graphs and agents."""
-        if self.graph is not None or takes_cases(self.prompt):
-            return frozenset()
-        walked = self.prompt.template.walked
-        bound = {name for param in self.prompt.params for name in values_of(param)}
-        reads = {name for _, section in walked for name in section.source.reads}
-        return frozenset(reads - bound)
-
-    def with_overrides(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
-        """Return :attr:`prompt` with overrides that share one tag."""
-        store = InMemoryPromptOverridesStore(overrides)
-        return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=overrides[0].tag)
 
 
 class Format:
@@ -210,66 +145,6 @@ class ForeignSource(abc.ABC):
         """Return how the scores of all metrics become one."""
 
 
-@attrs.frozen
-class Surroundings:
-    """Resolves names in a project file: against the file, its folder and its Python code."""
-
-    file: Source
-    folder: Path
-    python: PythonSource
-
-    def refusal(self, path: YamlPath, why: str | CallerError) -> DataFormatError:
-        """Return an error that names ``path`` and its line in the project file."""
-        line = self.file.line(path, str(why).removeprefix(f"{spelled(path)}: "))
-        return DataFormatError(line, (line,))
-
-    @contextlib.contextmanager
-    def placed(self, path: YamlPath) -> Iterator[None]:
-        """Raise the caller errors of a block as faults at ``path``.
-
-        A ``DataFormatError`` passes: it says itself where the fault is.
-        """
-        try:
-            yield
-        except DataFormatError:
-            raise
-        except CallerError as error:
-            raise self.refusal(path, error) from error
-
-    def existing(self, path: YamlPath, name: str) -> Path:
-        """Return the existing file that ``path`` names."""
-        place = self.folder / name
-        if not is_file(place):
-            raise self.refusal(
-                path,
-                f"expected a file, found none at {place}{_near_file(place)}; paths are relative to "
-                "the project file",
-            )
-        return place
-
-    def loaded(self, path: YamlPath, spec: str, wanted: ObjectKind[T]) -> T:
-        """Return the object that ``file.py:NAME`` or ``module:NAME`` at ``path`` names."""
-        with self.placed(path):
-            return self.python.load(spec, wanted, spelled(path))
-
-    def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
-        """Return the function that ``spec`` at ``path`` names; see :meth:`loaded`."""
-        return self.loaded(path, spec, FUNCTION)
-
-
-def _near_file(place: Path) -> str:
-    """Return the file in the same folder that is probably meant, in words; empty for none."""
-    try:
-        files = [
-            path for path in islice(place.parent.iterdir(), 500) if path.suffix == place.suffix
-        ]
-    except OSError:  # there is no folder
-        return ""
-    # Without the endings, which make all names alike.
-    near = difflib.get_close_matches(place.stem, [path.stem for path in files], n=1)
-    return f" (did you mean `{near[0]}{place.suffix}`?)" if near else ""
-
-
 def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
     """Return a user's function whose exceptions are raised as ``ConfigError`` with its name."""
 
@@ -318,8 +193,6 @@ def _load_prompt(
     if isinstance(spec, BamlConfig):
         return FORMATS.load("baml").loaded(name, spec, around)
     if isinstance(spec, TextsConfig):
-        from promptgraft.project.agents import load_texts
-
         return load_texts(name, spec, around)
     if spec.endswith(".md"):
         place = around.existing(path, spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,26 +24,32 @@ from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.project.agents import asking, check_fits, unset_variables
-from promptgraft.project.cases import load_splits, parted
+from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import tuned_settings
-from promptgraft.project.loading import faults_of
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
-    ProjectPrompt,
-    Surroundings,
     guarded,
     load_named,
     load_project_metrics,
     load_teacher,
     read_by,
 )
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import Judging, described, run_config
+from promptgraft.project.settings import (
+    Judging,
+    check_fit,
+    described,
+    run_config,
+    target_faults,
+)
+from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 
 # What makes runs is imported by those who ask for a job: most commands open a project for less.
@@ -62,12 +68,16 @@ class Project:
         folder: its absolute folder; paths in the file are relative to it.
         config: the settings as values.
         surroundings: resolves names in the settings.
+        default_store: the store of winners unless the file names one; None for a folder.
     """
 
-    def __init__(self, file: Source, config: ProjectConfig) -> None:
+    def __init__(
+        self, file: Source, config: ProjectConfig, *, default_store: RevisionedStore | None = None
+    ) -> None:
         self.path = Path(file.name)
         self.folder = self.path.absolute().parent
         self.config = config
+        self.default_store = default_store
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
@@ -114,34 +124,62 @@ class Project:
         return self._prompts[chosen]
 
     @cached_property
+    def _whole(self) -> Dataset:
+        """The cases before they are split."""
+        if self.baml is not None:
+            return self.baml.dataset
+        return load_whole(
+            self.config.dataset, self.config.splits, self.surroundings, parameters=self._read
+        )
+
+    @property
+    def _read(self) -> Collection[str]:
+        """The names that the prompts read, where cases become parameters by name."""
+        return () if self.config.params else read_by(self.prompt, self.config.prompts)
+
+    @cached_property
     def splits(self) -> Splits:
         """The cases, split into train, validation and optionally test."""
-        if self.baml is not None:
-            return parted(self.baml.dataset, self.config.splits, self.surroundings)
-        return load_splits(
-            self.config.dataset,
-            self.config.splits,
-            self.surroundings,
-            parameters=() if self.config.params else read_by(self.prompt, self.config.prompts),
-        )
+        config = self.config
+        if config.splits.files is not None:
+            return load_files(
+                config.dataset, config.splits, self.surroundings, parameters=self._read
+            )
+        return parted(self._whole, config.splits, self.surroundings)
 
     @cached_property
     def unsplit(self) -> str:
-        """Why the tests of a BAML function are too few for a search; empty if they are not."""
-        if self.baml is None:
+        """Why the cases are too few for a search; empty if they are not."""
+        splits = self.config.splits
+        if splits.files is not None or splits.field is not None:
+            return ""
+        if self.baml is None and is_divisible(self._whole):
             return ""
         try:
             self.splits  # noqa: B018 - a property that raises
         except DataFormatError as error:
-            return error.faults[0] if self.config.splits.field is None else ""
+            return error.faults[0]
         return ""
 
     @cached_property
     def parts(self) -> Mapping[str, Dataset]:
         """The cases by set; all are for testing if they are too few for a search."""
-        if self.baml is not None and self.unsplit:
-            return {"test": self.baml.dataset}
-        return self.splits.parts()
+        return {"test": self._whole} if self.unsplit else self.splits.parts()
+
+    def check_cases(self, name: str) -> None:
+        """Check that the cases suit a prompt and the metrics, where they are too few for a run.
+
+        Raises:
+            DataFormatError: a line for each case that does not.
+        """
+        check_fit(
+            self.prompt(name),
+            self.parts.values(),
+            self.surroundings,
+            metrics=self.metrics,
+            params=self.params,
+            taught=self.config.teacher is not None,
+        )
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -236,7 +274,21 @@ class Project:
         Raises:
             DataFormatError: its folder does not exist, or its URL is invalid.
         """
+        if self.default_store is not None and not self.names_store:
+            return self.default_store
         return project_store(self.config.store, self.folder, self.surroundings)
+
+    @property
+    def names_store(self) -> bool:
+        """Whether the file says where winners are, be it the default folder."""
+        document = self.surroundings.file.document.value
+        store = document.get("store") if isinstance(document, dict) else None
+        is_written = isinstance(store, dict) and "path" in store
+        return is_written or self.config.store.url is not None
+
+    def storing_in(self, store: RevisionedStore) -> Project:
+        """Return the project with another store, unless its file names one."""
+        return Project(self.surroundings.file, self.config, default_store=store)
 
     def run_config(self, name: str | None = None) -> RunConfig:
         """Return the run settings for a prompt, without making a model.
@@ -298,7 +350,16 @@ class Project:
         optimizer = tuned_settings(
             optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
         )
-        return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
+        if "targets" in settings and optimizer.targets is not None:
+            missing = target_faults(optimizer.targets, self.descriptors)
+            raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
+        config = attrs.evolve(self.config, optimizer=optimizer)
+        return Project(self.surroundings.file, config, default_store=self.default_store)
+
+    @property
+    def descriptors(self) -> tuple[PromptDescriptor, ...]:
+        """The descriptors of the prompts, in the order of the file; without those of graphs."""
+        return tuple(self.prompt(name).prompt.descriptor for name in self.config.prompts)
 
     def model(self, place: YamlPath) -> ProviderAdapter:
         """Return the model at a place in the file, such as ``("models", "task")``.
@@ -369,14 +430,3 @@ def open_project(path: str | Path) -> Project:
         DataFormatError: all faults of the file, one line each.
     """
     return Project(*read_project(as_path(path)))
-
-
-def load_project(path: str | Path) -> Project:
-    """Read a project file and load all it names except models, so no secrets are needed.
-
-    Raises:
-        DataFormatError: the first 20 faults, one line each, and the number of the others.
-    """
-    project = open_project(path)
-    raise_lines(str(project.path), faults_of(project))
-    return project

@@ -64,7 +64,7 @@ class ObjectKind(Generic[T]):
 
 
 @attrs.frozen
-class Place:
+class PythonPlace:
     """A name in a module or a file; ``where`` is relative to the folder ``base``."""
 
     where: str
@@ -83,14 +83,14 @@ class Place:
         return self.base.absolute() if self.file is None else self.file.resolve().parent
 
 
-def place_of(spec: str, what: str, *, base: Path = HERE) -> Place:
+def place_of(spec: str, what: str, *, base: Path = HERE) -> PythonPlace:
     """Return the place that ``module:NAME`` or ``file.py:NAME`` names."""
     where, _, attribute = spec.rpartition(":")
     if not where or not attribute:
         raise ConfigError(
             f"{what}: expected `module:ATTRIBUTE` or `file.py:ATTRIBUTE`, found {spec!r}"
         )
-    return Place(where, attribute, base)
+    return PythonPlace(where, attribute, base)
 
 
 class NotRunError(ConfigError):
@@ -128,7 +128,7 @@ def _stand_in(spec: str, name: str) -> Callable[..., object]:
     return function
 
 
-def _check_syntax(place: Place, what: str) -> None:
+def _check_syntax(place: PythonPlace, what: str) -> None:
     """Raise a ``ConfigError`` for a file that is missing or not Python, without running it."""
     if place.file is None:
         return
@@ -182,7 +182,7 @@ class PythonSource:
             node.fault(without_name(str(error), what))
             return None
 
-    def _module_at(self, place: Place, what: str) -> ModuleType:
+    def _module_at(self, place: PythonPlace, what: str) -> ModuleType:
         if place.file is None:
             with _imported_from(place.folder, f"{what}: module `{place.where}`"):
                 return importlib.import_module(place.where)
@@ -306,7 +306,7 @@ def class_shown(value: object) -> str:
     return f"an object of the class {type(value).__qualname__}"
 
 
-def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str) -> T:
+def _found_in(module: ModuleType, place: PythonPlace, wanted: ObjectKind[T], what: str) -> T:
     value: object = module
     for name in place.attribute.split("."):
         if not hasattr(value, name):

@@ -26,7 +26,7 @@ from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.project.sources import keep_sources
@@ -435,7 +435,7 @@ def keep(
     run: Run = run_job,
     *,
     config: Mapping[str, Json] | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Run a job in its folder, reusing the answers recorded there.
 
     Args:
@@ -458,7 +458,7 @@ def keep(
     return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)
 
 
-def run_dry(job: OptimizationJob, run: Run = run_job) -> Outcome:
+def run_dry(job: OptimizationJob, run: Run = run_job) -> RunOutcome:
     """Run a job on the embedded offline model without recording it.
 
     Raises:
@@ -470,7 +470,7 @@ def run_dry(job: OptimizationJob, run: Run = run_job) -> Outcome:
         raise ConfigError(f"--dry-run: {error}") from error
 
 
-def _run(job: OptimizationJob, run: Run) -> Outcome:
+def _run(job: OptimizationJob, run: Run) -> RunOutcome:
     error: PromptgraftError | None = None
     clock = SystemClock()
     began = clock.monotonic()
@@ -481,4 +481,4 @@ def _run(job: OptimizationJob, run: Run) -> Outcome:
         if not isinstance(run_error.result, RunResult) or run_error.result.best_pareto_mean is None:
             raise  # the run failed before it had a result
         result, error = run_error.result, run_error
-    return Outcome(job=job, result=result, error=error, seconds=clock.monotonic() - began)
+    return RunOutcome(job=job, result=result, error=error, seconds=clock.monotonic() - began)

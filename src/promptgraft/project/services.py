@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,10 +15,7 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-
-if TYPE_CHECKING:
-    from promptgraft.project.parts import Surroundings
-
+from promptgraft.project.surroundings import Surroundings
 
 # A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
@@ -49,7 +45,7 @@ class StoreConfig:
     """The store that winners are written to and searches start from.
 
     Attributes:
-        path: The folder that holds `.promptgraft`.
+        path: The folder that holds `.promptgraft`. If it is left out, jobs use their database.
         url: A database instead, such as `sqlite:///FILE` or `${DATABASE_URL}`.
         tag: The tag of winners.
     """

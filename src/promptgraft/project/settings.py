@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -11,13 +11,16 @@ from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf, params_of_cases
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.ground.yaml_text import YamlPath
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format import DEFAULT_WORKERS
@@ -28,7 +31,8 @@ from promptgraft.project.format_search import (
     OptimizerConfig,
     TargetsConfig,
 )
-from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.project.project_prompt import ProjectPrompt
+from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.search.config import RunConfig
@@ -100,9 +104,14 @@ def run_config(
     try:
         data = data_settings(prompt.prompt, judging)
     except ConfigError as error:
-        lines = tuple(_case_faults(prompt, judging, around))
-        if lines:
-            raise DataFormatError.of(lines) from error
+        check_fit(
+            prompt,
+            judging.splits.parts().values(),
+            around,
+            metrics=judging.metrics,
+            params=judging.params,
+            taught=judging.taught,
+        )
         raise around.refusal(prompt.place, error) from error
     try:
         check_nodes(prompt.subject, judging.metrics)
@@ -139,23 +148,38 @@ def num_runs_of(optimizer: OptimizerConfig) -> int:
     return objectives.num_runs if isinstance(objectives, Objectives) else 1
 
 
-def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) -> Iterator[str]:
-    """Yield a line for each case that does not suit the metrics or the prompt."""
-    cases = sorted((c for part in judging.splits.parts().values() for c in part), key=_place_of)
+def check_fit(
+    prompt: ProjectPrompt,
+    parts: Iterable[Dataset],
+    around: Surroundings,
+    *,
+    metrics: Sequence[Metric],
+    params: ParamsOf | None,
+    taught: bool,
+) -> None:
+    """Check that cases suit the metrics and the prompt; ``taught`` ones need no ``expected``.
+
+    Raises:
+        DataFormatError: a line for each case that does not.
+    """
+    cases = sorted((case for part in parts for case in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
     source = prompt.prompt
     check_cases(
-        judging.metrics,
-        known(cases) if judging.taught else cases,
+        metrics,
+        known(cases) if taught else cases,
         source.template.output_type,
         by_turn=takes_cases(source),
         noted=unjudged,
     )
-    params_of_cases(source, cases, judging.params, noted=unbound)
+    params_of_cases(source, cases, params, noted=unbound)
+    lines: list[str] = []
     for path, faults in ((("metrics",), unjudged), (prompt.place, unbound)):
-        yield from (around.file.line(path, line) for line in faults.lines)
+        lines += [around.file.line(path, line) for line in faults.lines]
         if faults.more:
-            yield f"{around.file.name}: and {faults.more:,} more"
+            lines.append(f"{around.file.name}: and {faults.more:,} more")
+    if lines:
+        raise DataFormatError.of(lines)
 
 
 def _place_of(case: Case) -> tuple[str, int]:
@@ -218,15 +242,17 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
             for task_example in descriptor.task_examples
             if task_example.overridable
         },
+        "visibility": {
+            name: tuple(name.split("/")) for name in VisibilityOverride.known(descriptor)
+        },
     }
 
 
 def target_faults(
-    targets: TargetsConfig, descriptors: list[PromptDescriptor], around: Surroundings
-) -> list[str]:
-    """Return a line for each target that no prompt of the project has."""
+    targets: TargetsConfig, descriptors: Sequence[PromptDescriptor]
+) -> Iterator[tuple[YamlPath, str]]:
+    """Yield the place among the settings, and the fault, of each target that no prompt has."""
     known_by_prompt = [known_targets(descriptor) for descriptor in descriptors]
-    faults = []
     for kind in attrs.fields_dict(TargetsConfig):
         names = sorted(
             {name for targets_of_prompt in known_by_prompt for name in targets_of_prompt[kind]}
@@ -234,11 +260,17 @@ def target_faults(
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
                 near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"
-                path = ("optimizer", "targets", kind, index)
-                faults.append(
-                    around.file.line(path, f"no prompt has `{name}`, or it may not change{near}")
-                )
-    return faults
+                why = f"no prompt has `{name}`, or it may not change"
+                if kind == "visibility":
+                    why = _needed(tuple(name.split("/")), descriptors) or why
+                yield ("targets", kind, index), f"{why}{near}"
+
+
+def _needed(path: SectionPath, descriptors: Iterable[PromptDescriptor]) -> str:
+    """Return why a section cannot be hidden; empty if no prompt has it."""
+    sections = (descriptor.section(path) for descriptor in descriptors)
+    needs = (section.needed for section in sections if section is not None and section.needed)
+    return next((f"`{show_path(path)}` cannot be hidden, because {why}" for why in needs), "")
 
 
 def described(written: Json) -> dict[str, Json]:

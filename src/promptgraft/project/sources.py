@@ -33,7 +33,7 @@ _SHORTEST_SECRET = 8
 
 
 @attrs.frozen
-class Sources:
+class ProjectSources:
     """Files of a project by their paths below its folder, with `/`.
 
     Attributes:
@@ -52,7 +52,7 @@ class Sources:
         return {**self.inputs, **self.others}
 
 
-def sources_of(project: Project) -> Sources:
+def sources_of(project: Project) -> ProjectSources:
     """Return the files that the runs of a project are made from.
 
     Raises:
@@ -63,7 +63,9 @@ def sources_of(project: Project) -> Sources:
     inputs = _placed(_inputs(project), project.folder)
     others = _placed(_others(project), project.folder)
     [name] = _placed([project.folder / project.path.name], project.folder)
-    sources = Sources(name, inputs, {at: path for at, path in others.items() if at not in inputs})
+    sources = ProjectSources(
+        name, inputs, {at: path for at, path in others.items() if at not in inputs}
+    )
     size = sum(path.stat().st_size for path in sources.files.values())
     if size > _MOST_BYTES:
         raise ConfigError(

@@ -17,7 +17,7 @@ from promptgraft.errors import DataFormatError, OutputError
 from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.prompt.fields import Described, options_of
-from promptgraft.prompt.lenient_json import BOOL_WORDS, Data, data_in, fitted
+from promptgraft.prompt.lenient_json import BOOL_WORDS, ReadData, data_in, fitted
 from promptgraft.prompt.schema import own_names
 from promptgraft.prompt.typed_text import bare_value, takes_bare_text
 
@@ -85,7 +85,7 @@ def _after_blanks(reply: str, start: int) -> int:
 
 
 @attrs.frozen
-class Block:
+class AnswerBlock:
     """A fenced block: what stands beside its opening fence, and its text."""
 
     info: str
@@ -95,13 +95,13 @@ class Block:
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 
 
-def blocks(text: str) -> tuple[list[Block], bool]:
+def blocks(text: str) -> tuple[list[AnswerBlock], bool]:
     """Return the outermost fenced blocks, and whether the last one has no end and is left out.
 
     Inside a block, a fence with a language opens an inner block; a bare fence that is long
     enough closes the innermost one. CommonMark has no inner blocks, but models write them.
     """
-    blocks_read: list[Block] = []
+    blocks_read: list[AnswerBlock] = []
     open_runs: list[str] = []
     info = ""
     lines: list[str] = []
@@ -115,7 +115,7 @@ def blocks(text: str) -> tuple[list[Block], bool]:
         if fence and _closes(fence, open_runs[-1]):
             open_runs.pop()
             if not open_runs:
-                blocks_read.append(Block(info, "\n".join(lines)))
+                blocks_read.append(AnswerBlock(info, "\n".join(lines)))
                 continue
         elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
             open_runs.append(fence["run"])
@@ -351,23 +351,25 @@ def read_output(
         raise OutputError(str(error)) from None
 
 
-def _value_in(kind: Any, reply: str, described: Mapping[str, Described], *, repair: bool) -> Data:
+def _value_in(
+    kind: Any, reply: str, described: Mapping[str, Described], *, repair: bool
+) -> ReadData:
     if kind is str:
-        return Data(answer_text(reply))
+        return ReadData(answer_text(reply))
     if options := options_of(kind):
-        return Data(choice_in(options, reply))
+        return ReadData(choice_in(options, reply))
     if kind is bool:
-        return Data(BOOL_WORDS[choice_in(tuple(BOOL_WORDS), reply)])
+        return ReadData(BOOL_WORDS[choice_in(tuple(BOOL_WORDS), reply)])
     if takes_bare_text(kind):
-        return Data(_text_or_data(kind, answer_text(reply), described))
+        return ReadData(_text_or_data(kind, answer_text(reply), described))
     if kind in (int, float):
-        data = Data(number_in(reply))
+        data = ReadData(number_in(reply))
     else:
         wants_list = get_origin(kind) in _LISTS or kind in _LISTS
         data = data_in(answer_text(reply), repair=repair, wants_list=wants_list)
     value, notes = own_names(data.value, kind, described), list[str]()
     value = fitted(value, kind, notes) if repair else value
-    return Data(value, (*data.notes, *notes))
+    return ReadData(value, (*data.notes, *notes))
 
 
 _LISTS = (list, tuple, set, frozenset, Sequence)

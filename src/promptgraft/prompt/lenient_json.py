@@ -201,7 +201,7 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 @attrs.frozen
-class Data:
+class ReadData:
     """Plain data in a reply, and notes on how it was repaired, one line each."""
 
     value: Json = attrs.field(hash=False)
@@ -218,7 +218,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{\[\]}]', re.DOTALL)
 REPAIRED = "it is not strict JSON (quotes, commas, comments or constants)"
 
 
-def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data:
+def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> ReadData:
     """Return the JSON object, or the list, in an answer.
 
     It may be fenced or embedded in other text. Of several the last complete one counts, with a
@@ -233,7 +233,7 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data
     fenced = _FENCED_JSON.match(text)
     whole = fenced[1] if fenced else text
     try:
-        return Data(_whole_characters(parse_json(whole, where="answer")))
+        return ReadData(_whole_characters(parse_json(whole, where="answer")))
     except DataFormatError as error:
         candidates = dict.fromkeys(_passages(whole, wants_list=wants_list))
         # Empty brackets in prose are an answer only if there is no other.
@@ -256,7 +256,7 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data
         if value is None:
             raise DataFormatError(f"{error}; found {shown(passages[-1])}") from None
         notes.append(REPAIRED)
-    return Data(_whole_characters(value), tuple(notes))
+    return ReadData(_whole_characters(value), tuple(notes))
 
 
 def _whole_characters(value: Json) -> Json:

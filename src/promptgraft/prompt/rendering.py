@@ -269,7 +269,7 @@ def _visible(
             full = SectionVisibility.FULL
             visibility = _decided(path, "visibility", visibility, bindings) if bindings else full
         else:
-            visibility = parts.visibility_of(path)
+            visibility = parts.visibility.get(path, SectionVisibility.FULL)
         if visibility is not SectionVisibility.FULL:
             hidden = path
         if visibility is not SectionVisibility.HIDDEN:

@@ -23,7 +23,7 @@ from promptgraft.overrides.parts.descriptors import (
 from promptgraft.overrides.parts.validation import check_key, check_section_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_round_trip
-from promptgraft.prompt.syntax import Source, Values, compile_source, given
+from promptgraft.prompt.syntax import SectionSource, Values, compile_source, given
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")
@@ -196,7 +196,7 @@ class MarkdownSection:
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
     role: Role | None = None
     lead: str | None = None
-    source: Source = attrs.field(init=False, repr=False, eq=False)
+    source: SectionSource = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         where = f"section `{self.key}`"

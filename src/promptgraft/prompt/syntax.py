@@ -10,6 +10,7 @@ their place in the template. A plain template has no slots.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from io import IOBase
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -33,20 +35,18 @@ from promptgraft.overrides.parts.body import (
     spell,
     write_body,
 )
-from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
+
+if TYPE_CHECKING:
+    from promptgraft.prompt.jinja import JinjaBlocks
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
 
 
 def given(name: str) -> Callable[[Values], bool]:
-    """Return an ``enabled`` function that is true if the value ``name`` is not empty."""
+    """Return an ``enabled`` function: the value ``name``, which is true unless it is empty."""
     # A nested function could not be pickled.
-    return functools.partial(_is_given, name)
-
-
-def _is_given(name: str, values: Values) -> bool:
-    return bool(values[name])
+    return operator.itemgetter(name)
 
 
 def content_of(value: object) -> str | Content:
@@ -97,7 +97,7 @@ SHELL_NAMES = frozenset(
 
 
 @attrs.frozen(kw_only=True)
-class Source:
+class SectionSource:
     """A compiled section template.
 
     Attributes:
@@ -173,7 +173,7 @@ class Source:
 
 def compile_source(
     template: str, syntax: BodySyntax, *, where: str, placeholders: Sequence[str] = ()
-) -> Source:
+) -> SectionSource:
     """Split a template into text and slots.
 
     Args:
@@ -198,7 +198,7 @@ def compile_source(
     return _compile_jinja(template, where)
 
 
-def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> Source:
+def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> SectionSource:
     for name in placeholders:
         if not is_placeholder(name):
             raise PromptDefinitionError(
@@ -212,7 +212,7 @@ def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> So
                 f"{where}: the text does not hold the placeholder `{name}`; write it into the "
                 "text, or leave it out of `placeholders`"
             )
-    return Source(
+    return SectionSource(
         syntax=BodySyntax.PLAIN,
         pieces=parse_body(template, BodySyntax.PLAIN, names_kept),
         placeholders=tuple(dict.fromkeys(placeholders)),
@@ -224,7 +224,7 @@ def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(piece.name for piece in pieces if isinstance(piece, Slot)))
 
 
-def _compile_dollar(template: str, where: str) -> Source:
+def _compile_dollar(template: str, where: str) -> SectionSource:
     pieces: list[Piece] = []
     written: dict[str, str] = {}
     start = 0
@@ -248,15 +248,18 @@ def _compile_dollar(template: str, where: str) -> Source:
     pieces.append(template[start:])
     merged = _merged(pieces, BodySyntax.DOLLAR)
     names = _ordered(merged)
-    return Source(
+    return SectionSource(
         syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names, written=written
     )
 
 
-def _compile_jinja(template: str, where: str) -> Source:
+def _compile_jinja(template: str, where: str) -> SectionSource:
+    # Most prompts have no section in Jinja.
+    from promptgraft.prompt.jinja import split_jinja
+
     pieces, reads, blocks = split_jinja(template, where)
     merged = _merged(pieces, BodySyntax.JINJA)
-    return Source(
+    return SectionSource(
         syntax=BodySyntax.JINJA,
         pieces=merged,
         placeholders=_ordered(merged),

@@ -16,8 +16,8 @@ from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.reading import RunRecord
-from promptgraft.search.fresh import NO_SIDES, PassingSides
 from promptgraft.search.ledger import money
+from promptgraft.search.verdict import NO_SIDES, PassingSides
 
 _JUDGED_BY = {
     "metrics": "metrics",

@@ -85,6 +85,7 @@ def result_document(
         "winner": {"candidate": ended.best, "tag": ended.tag, "entries": plain_changes(winner)},
         "parts": parts_json(parts, checked=True),
         "warnings": list(warnings),
+        **({"wear": {**attrs.asdict(ended.wear), "line": ended.wear.line}} if ended.wear else {}),
         **({"taught": list(taught)} if taught else {}),
     }
 

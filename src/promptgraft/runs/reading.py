@@ -25,9 +25,9 @@ from promptgraft.runs.event_file import decoded, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
-from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.notices import Event, RunPlanned, RunProgress
 from promptgraft.search.stopping import is_early, stop_sentence
+from promptgraft.search.verdict import HeldOut, RunVerdict
 
 
 class State(StrEnum):

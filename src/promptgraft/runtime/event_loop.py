@@ -165,7 +165,7 @@ def run(
     Raises whatever ``coroutine`` raises, and ``CallerError`` in the thread of the loop.
     """
     loop_chosen = loop or _process.get()
-    call = _Call(coroutine, loop_chosen.loop)
+    call = _LoopCall(coroutine, loop_chosen.loop)
     try:
         loop_chosen.check_thread()
         if deadline is not None:
@@ -201,7 +201,7 @@ class CancelledElsewhereError(CallerError):
     """A coroutine was cancelled by the user's code: by itself, or by another task."""
 
 
-class _Call(Generic[T]):
+class _LoopCall(Generic[T]):
     """A coroutine in a loop, seen from the thread that waits for it."""
 
     def __init__(

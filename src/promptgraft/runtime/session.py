@@ -13,8 +13,8 @@ import attrs
 
 from promptgraft.errors import BudgetExhaustedError, user_errors
 from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.strict.checks import COUNT, DOLLARS
-from promptgraft.ground.text import raised_at
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.calls import CallKeeper, Places, answering
 from promptgraft.runtime.deadline import Deadline

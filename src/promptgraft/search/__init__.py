@@ -29,9 +29,7 @@ if TYPE_CHECKING:
         BasePromptOptimizer,
         OptimizationContext,
     )
-    from promptgraft.search.fresh import HeldOut, RunVerdict
     from promptgraft.search.job import OptimizationJob, Optimizer
-    from promptgraft.search.part_questions import PART_QUESTIONS, meta_prompt
     from promptgraft.search.pipeline import Pipeline, Step, Stepping
     from promptgraft.search.plan import RolePlan, RunPlan
     from promptgraft.search.reflection import question_digest, question_on, reflection_params
@@ -58,7 +56,9 @@ if TYPE_CHECKING:
         TargetScore,
     )
     from promptgraft.search.teacher import Teacher
+    from promptgraft.search.verdict import HeldOut, RunVerdict
     from promptgraft.targets.base import InvalidProposalError, RejectionReason
+    from promptgraft.targets.part_questions import PART_QUESTIONS, meta_prompt
     from promptgraft.targets.replies import parse_reply
 
 __all__ = [
@@ -129,9 +129,9 @@ _NAMES = {
     ),
     "search.config": "RunConfig",
     "search.context": "BasePromptOptimizer OptimizationContext",
-    "search.fresh": "HeldOut RunVerdict",
+    "search.verdict": "HeldOut RunVerdict",
     "search.job": "OptimizationJob Optimizer",
-    "search.part_questions": "PART_QUESTIONS meta_prompt",
+    "targets.part_questions": "PART_QUESTIONS meta_prompt",
     "search.pipeline": "Pipeline Step Stepping",
     "search.plan": "RolePlan RunPlan",
     "search.reflection": "question_digest question_on reflection_params",

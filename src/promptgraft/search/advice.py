@@ -12,7 +12,7 @@ from promptgraft.ground.text import counted
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.fresh import LEVEL
+from promptgraft.search.verdict import LEVEL
 from promptgraft.targets.judging import metrics_of
 
 _LEAST_ACCEPTED = 3

@@ -20,7 +20,7 @@ from promptgraft.runtime.deadline import Deadline, remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.answers import Answers, Repeated, Working
-from promptgraft.search.batches import Books, Sources
+from promptgraft.search.batches import AnswerSources, Books
 from promptgraft.search.call_log import CallLog
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
@@ -33,9 +33,8 @@ from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.population import Population
 from promptgraft.search.preflight import CheckedRun
-from promptgraft.search.remarks import Remarks
 from promptgraft.search.result import RunResult
-from promptgraft.search.run_phases import RunPhases
+from promptgraft.search.run_phases import Remarks, RunPhases
 from promptgraft.search.scores import Scorer
 from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason
@@ -119,7 +118,7 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
     return BegunRun(
         checked=attrs.evolve(checked, target=target, fingerprint=fingerprint),
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
-        run_id=digest(fingerprint)[:12],
+        run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
         answers=answers,
         ledger=Ledger(
             checked.config.budget,
@@ -272,14 +271,14 @@ def _with_taught_cases(begun: BegunRun, emit: Emit, working: Working | None) -> 
     return attrs.evolve(begun, checked=attrs.evolve(checked, config=config))
 
 
-def _sources(begun: BegunRun, working: Working | None) -> Sources:
+def _sources(begun: BegunRun, working: Working | None) -> AnswerSources:
     checked, config = begun.checked, begun.checked.config
     runs, rollout = config.objectives.num_runs, checked.target.rollout
     if runs > 1:
         thresholds = PassRules.of(config.feedback_fn).thresholds
         rollout = Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
     reflection = checked.context.proposing_adapter
-    return Sources(
+    return AnswerSources(
         rollout=rollout,
         example_digests=checked.digests,
         reflection=reflection,
@@ -294,7 +293,7 @@ def _sources(begun: BegunRun, working: Working | None) -> Sources:
     )
 
 
-def _driver(begun: BegunRun, books: Books, sources: Sources, publish: Emit) -> Driver:
+def _driver(begun: BegunRun, books: Books, sources: AnswerSources, publish: Emit) -> Driver:
     context, config, deadline = begun.checked.context, begun.checked.config, begun.checked.deadline
     stops = Stops(
         stoppers=config.limits.stoppers,

@@ -30,8 +30,9 @@ from promptgraft.evals.spending import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
-from promptgraft.ground.text import clip, joined, raised_at
+from promptgraft.ground.text import clip, joined
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
@@ -60,7 +61,7 @@ _MAX_REPLY_CHARS = 1_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Sources:
+class AnswerSources:
     """Where answers come from.
 
     Attributes:
@@ -141,7 +142,7 @@ class Batch(ABC):
 
 
 @attrs.define(eq=False)
-class Asked:
+class AskedRollouts:
     """Requested rollouts with the keys and digests of their answers, and the records by place."""
 
     ask: Rollouts
@@ -166,7 +167,12 @@ class RolloutBatch(Batch):
     stops_at_failure = True
 
     def __init__(
-        self, asked: Sequence[Rollouts], sources: Sources, books: Books, *, in_turns: bool = False
+        self,
+        asked: Sequence[Rollouts],
+        sources: AnswerSources,
+        books: Books,
+        *,
+        in_turns: bool = False,
     ) -> None:
         self._sources = sources
         self._books = books
@@ -192,7 +198,7 @@ class RolloutBatch(Batch):
             if sources.working is not None:
                 sources.working(ask.ask.position, len(ask.records), len(ask.keys))
 
-    def _recall(self, ask: Rollouts) -> Asked:
+    def _recall(self, ask: Rollouts) -> AskedRollouts:
         answers, ledger, sources = self._books.answers, self._books.ledger, self._sources
         try:
             digests = [sources.example_digests[example.id] for example in ask.examples]
@@ -207,7 +213,7 @@ class RolloutBatch(Batch):
             keys = [f"{ask.position}/{name}" for name in names]
         else:
             keys = [f"{ask.position}/{place}" for place in range(len(digests))]
-        asked_rollouts = Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", digests))
+        asked_rollouts = AskedRollouts(ask, keys, digest_all(f"{ask.candidate.digest}:", digests))
         for place, text in enumerate(
             answers.journal.find_texts(asked_rollouts.keys, asked_rollouts.digests)
         ):
@@ -320,7 +326,7 @@ class QuestionBatch(Batch):
         replies: the replies by the place of their question.
     """
 
-    sources: Sources
+    sources: AnswerSources
     books: Books
     missing: int = attrs.field(default=0, init=False)
     earlier: Sequence[HeldFault] = attrs.field(init=False)

@@ -92,7 +92,7 @@ class AnswerCalls:
         self.sessions = 0
         self.replayed: list[Spending] = []
         self.kept: list[Spending] = []
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[_WaitingRecord] = []
         self._in_flight: set[str] = set()
 
     @property
@@ -149,7 +149,7 @@ class AnswerCalls:
 
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
         """Keep the answer of a call, unless the whole answer is recorded soon."""
-        self._log.wait_with(_Waiting(self, place, answer))
+        self._log.wait_with(_WaitingRecord(self, place, answer))
         if self._in_flight:
             with self._log.lock:
                 self._in_flight.discard(place)
@@ -366,7 +366,7 @@ class CallLog:
             failed = Record(f"{record.key}{_FAILED}", record.digest, SENT, None)
             self.write([failed], of=[answer])
 
-    def wait_with(self, call: _Waiting) -> None:
+    def wait_with(self, call: _WaitingRecord) -> None:
         """Write the answer of a call when another call follows, or in a while."""
         with self.lock:
             # Its request was charged as lost when the log was closed.
@@ -432,7 +432,7 @@ class CallLog:
 
 
 @attrs.frozen(eq=False)
-class _Waiting:
+class _WaitingRecord:
     """A call that has ended, and is not written yet."""
 
     answer: AnswerCalls
@@ -464,7 +464,7 @@ class _Entry:
     records: Sequence[Record]
     answers: Sequence[AnswerCalls]
     is_written: bool = attrs.field(default=False, init=False)
-    _waiting: list[_Waiting] = attrs.field(factory=list[_Waiting], init=False)
+    _waiting: list[_WaitingRecord] = attrs.field(factory=list[_WaitingRecord], init=False)
     _kept: list[tuple[AnswerCalls, Record]] = attrs.field(
         factory=list[tuple[AnswerCalls, Record]], init=False
     )

@@ -21,8 +21,8 @@ from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.answers import accepted_faults
 from promptgraft.search.batches import Batch, Books, QuestionBatch
+from promptgraft.search.call_order import OrderedCalls
 from promptgraft.search.stops import FaultyStretch
-from promptgraft.search.urgency import UrgentFirst
 from promptgraft.targets.types import RolloutRecord
 
 
@@ -146,7 +146,7 @@ class Calls:
     are_side_by_side: bool = attrs.field(init=False)
     _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
     _gatherer: BatchExecutor | None = attrs.field(default=None, init=False)
-    _pools: dict[Executor, UrgentFirst] = attrs.field(factory=dict, init=False)
+    _pools: dict[Executor, OrderedCalls] = attrs.field(factory=dict, init=False)
     _ended: SimpleQueue[_Ended | None] = attrs.field(factory=SimpleQueue, init=False)
     # Whether a question was left behind: its thread may never end and cannot be joined.
     _hangs: bool = attrs.field(default=False, init=False)
@@ -182,13 +182,13 @@ class Calls:
             if self._gatherer is not None:
                 self._gatherer.shutdown(wait=False, cancel_futures=True)
 
-    def make(self, owner: object, batch: Batch, *, urgency: tuple[int, ...] = ()) -> Waits[None]:
+    def make(self, owner: object, batch: Batch, *, order: tuple[int, ...] = ()) -> Waits[None]:
         """Obtain the missing answers of a batch.
 
         Args:
             owner: the part of the run that waits for it.
             batch: the batch.
-            urgency: in threads, calls with the smallest are made first. With the number of a strand
+            order: in threads, calls with the smallest are made first. With the number of a strand
                 these are the calls of older branches, which the search waits for first.
 
         Raises:
@@ -208,7 +208,7 @@ class Calls:
         elif batch.missing:
             # Else a provider batch could be sent with the first few of them.
             with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
-                pending = self._submit(owner, batch, executor, urgency)
+                pending = self._submit(owner, batch, executor, order)
             yield lambda: pending.is_over
             if pending.failures:
                 # Not the first to arrive, which would depend on the workers.
@@ -222,7 +222,7 @@ class Calls:
                 )
 
     def _submit(
-        self, owner: object, batch: Batch, executor: Executor, urgency: tuple[int, ...]
+        self, owner: object, batch: Batch, executor: Executor, order: tuple[int, ...]
     ) -> Pending:
         self._deadline.check()
         if isinstance(batch, QuestionBatch):
@@ -233,8 +233,8 @@ class Calls:
             )
         submit: Callable[[Callable[[], object]], Future[object]] = executor.submit
         if isinstance(executor, ThreadPoolExecutor):
-            pool = self._pools.setdefault(executor, UrgentFirst(executor))
-            submit = partial(pool.submit, urgency)
+            pool = self._pools.setdefault(executor, OrderedCalls(executor))
+            submit = partial(pool.submit, order)
         pending = Pending(owner, batch, left=batch.missing)
         self.pending.append(pending)
         for number in range(batch.missing):

@@ -18,7 +18,6 @@ from promptgraft.ground.strict.checks import COUNT, FLAG, Check, Kind, check, in
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
-from promptgraft.search.fresh import again_size
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
@@ -37,14 +36,15 @@ from promptgraft.search.settings import (
     ToolExampleTarget,
 )
 from promptgraft.search.stopping import RequiredObjectives
+from promptgraft.search.verdict import again_size
+from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
 
 if TYPE_CHECKING:
     from promptgraft.search.algorithm import BaseSearch, Kit, Questions
-    from promptgraft.targets.base import Target
-    from promptgraft.targets.estimating import Sizes
 
 BUDGET: Check[int | str] = check(
     f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
@@ -309,6 +309,7 @@ class RunConfig(Settings, ABC):
             self.targets.tools,
             self.targets.summaries,
             self.targets.output_fields,
+            self.targets.visibility,
             self.target_tool_examples,
             self.target_task_examples,
         )

@@ -23,7 +23,7 @@ from promptgraft.errors import (
     JournalMismatchError,
     PromptgraftError,
 )
-from promptgraft.ground.text import raised_at
+from promptgraft.ground.functions import raised_at
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,
@@ -42,7 +42,7 @@ from promptgraft.search.asks import (
     Start,
     Together,
 )
-from promptgraft.search.batches import Books, QuestionBatch, RolloutBatch, Sources
+from promptgraft.search.batches import AnswerSources, Books, QuestionBatch, RolloutBatch
 from promptgraft.search.calls import Calls, Made, Strand, Waits
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
@@ -68,7 +68,7 @@ class Driver:
             exception is then reported as the caller's fault.
     """
 
-    _sources: Sources
+    _sources: AnswerSources
     _books: Books
     _whole: Ledger
     _calls: Calls
@@ -311,15 +311,15 @@ class Driver:
         books = strand.books
         rollouts = sum(len(ask.examples) for ask in asked)
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
-        under_way = (call for call in self._calls.pending if isinstance(call.batch, RolloutBatch))
-        used = self._whole.rollouts + sum(batch.left for batch in under_way)
+        in_flight = (call for call in self._calls.pending if isinstance(call.batch, RolloutBatch))
+        used = self._whole.rollouts + sum(batch.left for batch in in_flight)
         # Also for algorithms of other authors, which need not check the budget themselves.
         if used + rollouts > self._whole.rollout_budget:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{rollouts} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
-        yield from self._calls.make(strand, batch, urgency=strand.number)
+        yield from self._calls.make(strand, batch, order=strand.number)
         # By place, because records are kept in the order in which calls ended.
         answers = [tuple(map(ask.records.__getitem__, range(len(ask.keys)))) for ask in batch.asked]
         for ask, records in zip(batch.asked, answers, strict=True):
@@ -365,7 +365,7 @@ class Driver:
                 limit = error
                 break
             batch.add(question)
-        yield from self._calls.make(strand, batch, urgency=strand.number)
+        yield from self._calls.make(strand, batch, order=strand.number)
         if limit is not None:
             raise limit
         return [batch.replies[place] for place in sorted(batch.replies)]

@@ -12,14 +12,6 @@ from decimal import Decimal
 import msgspec
 
 from promptgraft.overrides.parts.descriptors import SectionPath
-from promptgraft.search.fresh import (
-    NO_FIGURES,
-    NO_SIDES,
-    Figures,
-    HeldOut,
-    PassingSides,
-    RunVerdict,
-)
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -31,6 +23,15 @@ from promptgraft.search.notices import (
 )
 from promptgraft.search.round_events import RoundEvent
 from promptgraft.search.scores import UNSCORED, Score, Scores
+from promptgraft.search.verdict import (
+    NO_FIGURES,
+    NO_SIDES,
+    Figures,
+    HeldOut,
+    PassingSides,
+    RunVerdict,
+)
+from promptgraft.search.wear import Wear
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 
@@ -325,6 +326,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         held_out: baseline and winner on the held-out examples; None without any.
         passing: pass rates of both, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
+        wear: how often the held-out examples have judged runs; None if they are new.
         tag: the tag under which the overrides of the run are kept.
         accepted: accepted mutations.
         merges: accepted merges.
@@ -365,6 +367,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     ledger: tuple[LedgerEntry, ...]
     cost: Decimal | None
     remarks: tuple[str, ...] = ()
+    wear: Wear | None = None
 
     @property
     def improved(self) -> bool:

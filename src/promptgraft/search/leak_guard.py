@@ -1,6 +1,6 @@
-"""A guard against instructions that contain answers to training examples.
+"""A guard against instructions that contain answers to training examples, or words of metrics.
 
-Such an instruction scores well on these examples, and does not generalize.
+Such an instruction scores well on these examples, or with these metrics, and is no better.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from operator import itemgetter
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.types import Case
+from promptgraft.evals.metrics.base import guarded_in
+from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.text import folded_spans, folded_words, is_spaced
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -30,15 +31,17 @@ _LEAF = "\n"
 
 @attrs.frozen(kw_only=True)
 class Copied:
-    """A passage of an answer that a proposal contains.
+    """A passage of an answer or of a metric that a proposal contains.
 
     Attributes:
-        example_id: the training example.
+        example_id: the training example; empty if a metric has the passage.
+        metric: the name of the metric; empty if it is an answer's.
         passage: the passage as the proposal has it, on one line.
         words: its length in words; None for a code, an address, or a script without spaces.
     """
 
-    example_id: str
+    example_id: str = ""
+    metric: str = ""
     passage: str
     words: int | None
 
@@ -49,6 +52,11 @@ class Copied:
         passage = self.passage
         if len(passage) > _SHOWN_CHARS:
             passage = f"{passage[:_SHOWN_CHARS]}…"
+        if self.metric:
+            return (
+                f"carries {length} of the metric `{self.metric}`, which judges the answers: "
+                f"“{passage}”; describe what a good answer is instead"
+            )
         return (
             f"carries {length} of the answer to training example `{self.example_id}`: "
             f"“{passage}”; describe the rule instead of the answer"
@@ -56,7 +64,7 @@ class Copied:
 
 
 class AnswerGuard:
-    """Finds answers to training examples in proposals.
+    """Finds answers to training examples, and words of metrics, in proposals.
 
     Its size is proportional to the length of the answers: their words as text, and 8 to 16 bits
     per character.
@@ -68,23 +76,34 @@ class AnswerGuard:
         words: how many consecutive words are a copy, at least 1; None turns the guard off. Two
             characters of a script without spaces count as a word. A code or an address of 24
             characters is a copy, whatever the number of its words.
+        metrics: the metrics that judge; what they say that no instruction may copy: rubrics, the
+            questions of judges, the texts and patterns that they look for.
     """
 
-    def __init__(self, examples: Iterable[GepaExample], words: int | None) -> None:
+    def __init__(
+        self,
+        examples: Iterable[GepaExample],
+        words: int | None,
+        metrics: Iterable[Metric] = (),
+    ) -> None:
         self._weight = WORD * (words or 0)
         answers = [
             (example.id, tuple(texts_of(example.label)))
             for example in (examples if words is not None else ())
         ]
-        self._bits = _Bits(sum(len(text) for _, texts in answers for text in texts))
+        named = [
+            (metric.name, guarded_in(metric)) for metric in (metrics if words is not None else ())
+        ]
+        self._bits = _Bits(sum(len(text) for _, texts in (*answers, *named) for text in texts))
         # The words of each answer between two spaces, and each of its texts on a line.
         self._answers = {id_: self._learn(texts) for id_, texts in answers if texts}
+        self._metrics = {name: self._learn(texts) for name, texts in named if texts}
 
     def check(self, module: Module, description: ModuleDescription, proposal: str) -> None:
         """Refuse an instruction that contains an answer; examples may contain theirs.
 
         Raises:
-            InvalidProposalError: naming the example and the passage.
+            InvalidProposalError: naming the example or the metric, and the passage.
         """
         if module.is_example:
             return
@@ -96,12 +115,12 @@ class AnswerGuard:
             raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
 
     def find(self, proposal: str, known: Iterable[str]) -> Copied | None:
-        """Return the first passage of an answer in ``proposal``; None if there is none.
+        """Return the first passage of an answer or metric in ``proposal``; None if there is none.
 
         A passage that occurs in one of the ``known`` texts is not a copy, and neither is one that
         occurs in several answers and in more than a fifth of all: it belongs to their format.
         """
-        if not self._answers:
+        if not self._answers and not self._metrics:
             return None
         proposal_words = Words(proposal)
         suspects = [
@@ -115,9 +134,15 @@ class AnswerGuard:
         for start, words in sorted(suspects, key=itemgetter(0)):
             if hash(words) in passed:
                 continue
-            owner = self._owner(_spaced(words))
+            passage = _spaced(words)
+            owner = self._owner(passage)
             if owner is not None:
-                return self._copied(proposal_words, start, words, owner)
+                copied = self._copied(proposal_words, start, words, self._answers[owner])
+                return attrs.evolve(copied, example_id=owner)
+            metric = next((name for name, text in self._metrics.items() if passage in text), None)
+            if metric is not None:
+                copied = self._copied(proposal_words, start, words, self._metrics[metric])
+                return attrs.evolve(copied, metric=metric)
             passed.add(hash(words))
         return None
 
@@ -140,16 +165,15 @@ class AnswerGuard:
         first = list(itertools.islice(owners, common + 1))
         return first[0] if 0 < len(first) <= common else None
 
-    def _copied(self, found: Words, start: int, words: tuple[str, ...], owner: str) -> Copied:
+    def _copied(self, found: Words, start: int, words: tuple[str, ...], source: str) -> Copied:
         """Return a copied passage, extended by all following words that were copied too."""
-        answer = self._answers[owner]
-        theirs = answer[answer.index(_spaced(words)) :].split(_LEAF, 1)[0].split()
+        theirs = source[source.index(_spaced(words)) :].split(_LEAF, 1)[0].split()
         ours = found.words[start:]
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
         count = sum(1 for _ in same)
         passage = found.passage(start, start + count)
         counted = is_spaced(passage) and WORD * count >= self._weight
-        return Copied(example_id=owner, passage=passage, words=count if counted else None)
+        return Copied(passage=passage, words=count if counted else None)
 
 
 def known_texts(description: ModuleDescription) -> tuple[str, ...]:

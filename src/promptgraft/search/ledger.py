@@ -229,12 +229,12 @@ class RolloutBudget:
     Attributes:
         ledger: what the search and its joined branches have used.
         reserve: rollouts reserved for the end of the run.
-        under_way: rollouts reserved for running branches.
+        in_flight: rollouts reserved for running branches.
     """
 
     _ledger: Ledger
     _reserve: int = attrs.field(default=0, kw_only=True)
-    under_way: int = attrs.field(default=0, init=False)
+    in_flight: int = attrs.field(default=0, init=False)
 
     @property
     def whole(self) -> int:
@@ -254,7 +254,7 @@ class RolloutBudget:
     @property
     def left(self) -> int:
         """Rollouts left beside all reserves; below 0 if running branches may use more than that."""
-        reserved = self._reserve + self.under_way
+        reserved = self._reserve + self.in_flight
         return self._ledger.rollout_budget - self._ledger.rollouts - reserved
 
     def affords(self, rollouts: int) -> bool:

@@ -9,8 +9,8 @@ import attrs
 
 from promptgraft.evals.metrics.base import ends_case, is_required
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.search.fresh import NO_FIGURES, Figures
-from promptgraft.targets.judging import metrics_of
+from promptgraft.search.verdict import NO_FIGURES, Figures
+from promptgraft.targets.judging import hidden_in, metrics_of
 from promptgraft.targets.types import FeedbackFn, RolloutRecord
 
 
@@ -21,10 +21,12 @@ class PassRules:
     Attributes:
         thresholds: the lowest score that passes, by metric; empty if there are no metrics.
         required: the metrics that an answer has to pass.
+        hidden: the metrics that judge held-out answers only.
     """
 
     thresholds: Mapping[str, float] = FrozenMap()
     required: frozenset[str] = frozenset()
+    hidden: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, feedback: FeedbackFn | None) -> PassRules:
@@ -35,7 +37,9 @@ class PassRules:
             metric.name for metric in metrics if is_required(metric) or ends_case(metric)
         }
         thresholds = {metric.name: metric.threshold for metric in metrics}
-        return cls(thresholds=thresholds, required=frozenset(counted_names or thresholds))
+        hidden = hidden_in(feedback)
+        required = frozenset(counted_names or thresholds.keys() - {*hidden})
+        return cls(thresholds=thresholds, required=required, hidden=hidden)
 
     def passes(self, record: RolloutRecord) -> bool | None:
         """Return whether an answer passes; None if it is unscored."""
@@ -68,7 +72,8 @@ class Tally:
             self._passed += self._asked.passes(record) is True
             scores = {verdict.metric: verdict.score for verdict in record.verdicts}
             for name in self._asked.thresholds:
-                score = scores.get(name, 0.0)
+                # A hidden metric gives no verdict on most answers, and none means nothing.
+                score = scores.get(name, None if name in self._asked.hidden else 0.0)
                 if score is not None:
                     self._sums[name] += score
                     self._counts[name] += 1

@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -33,7 +32,7 @@ from promptgraft.search.asks import (
     Start,
 )
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
-from promptgraft.search.validation import Entry, Validator
+from promptgraft.search.validation import PoolEntry, Validator
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ Stop = RunStoppedError | BudgetExhaustedError
 """Why no further step begins; steps under way are still completed."""
 
 
-class Attempt(Protocol):
+class StepAttempt(Protocol):
     """A part of a step that runs beside others."""
 
     @property
@@ -49,8 +48,12 @@ class Attempt(Protocol):
         """Most rollouts that it can use."""
         ...
 
+    def amended(self, event: object) -> object:
+        """Return an event of its own as it is to be published."""
+        ...
 
-AttemptT = TypeVar("AttemptT", bound=Attempt)
+
+AttemptT = TypeVar("AttemptT", bound=StepAttempt)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -64,7 +67,7 @@ class Step(Generic[AttemptT]):
     """
 
     number: int
-    entry: Entry
+    entry: PoolEntry
     attempts: Sequence[AttemptT] = ()
 
 
@@ -83,7 +86,7 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
     proposals: int = 0
 
     @property
-    def pending(self) -> Entry | None:
+    def pending(self) -> PoolEntry | None:
         """How a result that is not validated yet is to be validated; None if there is none."""
         return None
 
@@ -121,14 +124,9 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
         """Release reserved rollouts that are not needed; return whether there were any."""
         return False
 
-    def amended(self, attempt: AttemptT, event: object) -> object:
-        """Return an event of an attempt as it is to be published."""
-        del attempt
-        return event
-
 
 @attrs.define(eq=False)
-class _UnderWay(Generic[StepT, AttemptT]):
+class _RunningStep(Generic[StepT, AttemptT]):
     """A step, with its attempts that are not committed yet, each in a branch."""
 
     step: StepT
@@ -158,7 +156,7 @@ class Pipeline(Generic[StepT, AttemptT]):
     validator: Validator
     at_once: int = 1
     most_questions: int
-    _steps: deque[_UnderWay[StepT, AttemptT]] = attrs.field(factory=deque, init=False)
+    _steps: deque[_RunningStep[StepT, AttemptT]] = attrs.field(factory=deque, init=False)
     _begun: int = attrs.field(default=0, init=False)
     _is_broken: bool = attrs.field(default=False, init=False)
 
@@ -198,12 +196,12 @@ class Pipeline(Generic[StepT, AttemptT]):
         while len(self._steps) < max(1, self.at_once - 1):
             self._begun += 1
             ahead = sum(len(step.waiting) for step in self._steps)
-            under_way = _UnderWay[StepT, AttemptT](self.search.begin(self._begun, ahead=ahead))
-            self._steps.append(under_way)
-            for attempt in under_way.step.attempts:
+            running = _RunningStep[StepT, AttemptT](self.search.begin(self._begun, ahead=ahead))
+            self._steps.append(running)
+            for attempt in running.step.attempts:
                 work = self.search.work(attempt)
                 branch = yield from Start(work, most_questions=self.most_questions, held=True)
-                under_way.waiting.append((attempt, branch))
+                running.waiting.append((attempt, branch))
 
     def _fill_beside_validation(self) -> Asking[None]:
         """Begin the steps that may run beside the validation of a result."""
@@ -211,7 +209,7 @@ class Pipeline(Generic[StepT, AttemptT]):
         yield from self._start()
         self._reserve_whole()
 
-    def _first_ended(self) -> Asking[_UnderWay[StepT, AttemptT] | None]:
+    def _first_ended(self) -> Asking[_RunningStep[StepT, AttemptT] | None]:
         """Wait for the first attempt; None if the budget does not cover the next step."""
         while True:
             yield from self._start()
@@ -223,44 +221,44 @@ class Pipeline(Generic[StepT, AttemptT]):
                 return first
             yield from AnyEnded()
 
-    def _commit(self, under_way: _UnderWay[StepT, AttemptT]) -> Asking[None]:
+    def _commit(self, running: _RunningStep[StepT, AttemptT]) -> Asking[None]:
         """Commit the first attempt of the first step, and close the step after its last one."""
-        attempt, branch = under_way.waiting.popleft()
-        if not under_way.waiting:
+        attempt, branch = running.waiting.popleft()
+        if not running.waiting:
             self._steps.popleft()
         self._reserve_whole()
         # If one attempt of a step failed, the result of the step is unknown.
-        ended = self.or_broken(Join(branch, partial(self.search.amended, attempt)))
+        ended = self.or_broken(Join(branch, attempt.amended))
         yield from self.search.commit(attempt, ended)
-        if not under_way.waiting and not self._is_broken:
-            yield from self.search.close(under_way.step)
+        if not running.waiting and not self._is_broken:
+            yield from self.search.close(running.step)
 
     def _start(self) -> Asking[None]:
         """Start the steps in order, as far as the budget covers each of them completely."""
         validation, entries = self._entries()
         most_kept = validation and validation + self.search.most_after
-        for under_way, entry in zip(tuple(self._steps), entries, strict=True):
-            if not under_way.has_started:
-                self.kit.budget.under_way = most_kept
-                if under_way.largest + entry > self.kit.budget.left:
+        for running, entry in zip(tuple(self._steps), entries, strict=True):
+            if not running.has_started:
+                self.kit.budget.in_flight = most_kept
+                if running.largest + entry > self.kit.budget.left:
                     return
-                under_way.has_started = True
-                for _, branch in under_way.waiting:
+                running.has_started = True
+                for _, branch in running.waiting:
                     if self._has_fault():
                         return  # an error that ends the run: further work would be wasted
                     yield from Release(branch)
             most_kept += entry + self.search.most_after
-            for attempt, branch in under_way.waiting:
+            for attempt, branch in running.waiting:
                 most_kept += branch.rollouts if branch.has_ended else attempt.largest
 
     def _has_fault(self) -> bool:
         """Return whether an attempt under way has failed, so that the run will end."""
-        branches = (branch for under_way in self._steps for _, branch in under_way.waiting)
+        branches = (branch for running in self._steps for _, branch in running.waiting)
         return any(branch.error is not None and not is_orderly(branch.error) for branch in branches)
 
     def _entries(self) -> tuple[int, list[int]]:
         """Return most rollouts of the pending validation, and of those of steps under way."""
-        entries = [under_way.step.entry for under_way in self._steps]
+        entries = [running.step.entry for running in self._steps]
         pending = self.search.pending
         if pending is None:
             return 0, self.validator.needs(entries)
@@ -273,8 +271,8 @@ class Pipeline(Generic[StepT, AttemptT]):
         Otherwise what the budget allows beside them would depend on timing.
         """
         _, entries = self._entries()
-        largest = sum(under_way.largest for under_way in self._steps) + sum(entries)
-        self.kit.budget.under_way = largest + len(self._steps) * self.search.most_after
+        largest = sum(running.largest for running in self._steps) + sum(entries)
+        self.kit.budget.in_flight = largest + len(self._steps) * self.search.most_after
 
     def _out_of_budget(self) -> RunStoppedError:
         """Return the stop for a next step that may need more than the budget has left."""

@@ -1,6 +1,6 @@
 """Estimating a run before its first call: from rendered prompts, examples and settings.
 
-The calls of each role are described as data (:class:`Calls`), which one function prices.
+The calls of each role are described as data (:class:`PlannedCalls`), which one function prices.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.graphs.flow import GraphPrompt, GraphRunner
+from promptgraft.graphs.flow import GraphRunner
+from promptgraft.graphs.standing import GraphPrompt
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice
@@ -79,7 +80,7 @@ _AROUND = 100
 
 
 @attrs.frozen(kw_only=True)
-class Calls:
+class PlannedCalls:
     """Calls of a model in one role, before they are priced.
 
     Attributes:
@@ -311,19 +312,21 @@ class _Outlook:
 
     def _teacher(self) -> Iterator[RolePlan]:
         """Yield the rows of a teacher, which answers each case that has no ``expected``."""
-        lessons = [] if self.teaching is None else [*self.teaching.lessons.values()]
-        if self.teaching is None or not lessons:
+        questions = [] if self.teaching is None else [*self.teaching.questions.values()]
+        if self.teaching is None or not questions:
             return
-        teacher, count = self.teaching.teacher, len(lessons)
+        teacher, count = self.teaching.teacher, len(questions)
         if isinstance(teacher.prompt, GraphPrompt):
             graph = teacher.prompt.graph
-            inputs = fmean(len(show_value(lesson.case.input)) for lesson in lessons)
+            inputs = fmean(len(show_value(question.case.input)) for question in questions)
             flow = graph.flow_on(teacher.adapter)
             nodes = _node_uses(flow, graph.by_address, inputs=inputs)
             yield from _node_rows(Role.TEACHER, flow, nodes, most=count, expected=count)
             return
-        rendered = [lesson.prompt.render() for lesson in lessons]
-        examples = [GepaExample(lesson.case.id, (), label=lesson.case) for lesson in lessons]
+        rendered = [question.prompt.render() for question in questions]
+        examples = [
+            GepaExample(question.case.id, (), label=question.case) for question in questions
+        ]
         estimate = estimated(
             teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
         )
@@ -374,7 +377,7 @@ class _Outlook:
             role=Role.TASK, model=adapter.identity, calls=most * max(turns), expected=use
         )
 
-    def _judges(self) -> Iterator[Calls]:
+    def _judges(self) -> Iterator[PlannedCalls]:
         """Yield the calls of judges, as far as their questions are known in advance."""
         metrics = metrics_of(self.config.feedback_fn)
         if not metrics:
@@ -399,7 +402,7 @@ class _Outlook:
             most = self.config.budget * math.ceil(len(asked) / len(sample)) * runs
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (self.task, judge))
-            yield Calls(
+            yield PlannedCalls(
                 role=Role.JUDGE,
                 adapter=judge,
                 most=ATTEMPTS * most,
@@ -411,7 +414,7 @@ class _Outlook:
                 in_batches=self.in_batches,
             )
 
-    def _questions(self) -> Iterator[Calls]:
+    def _questions(self) -> Iterator[PlannedCalls]:
         """Yield the calls of the reflection model, by role."""
         config, target, modules = self.config, self.target, self.target.modules
         baseline = target.baseline()
@@ -421,7 +424,7 @@ class _Outlook:
         typical, longest = self._sizes()
         expected = config.expected_questions(self.proposals, len(modules))
         for role, share in config.question_shares.items():
-            yield Calls(
+            yield PlannedCalls(
                 role=role,
                 adapter=self.reflection,
                 most=math.ceil(self.reflections * share),
@@ -497,10 +500,10 @@ class _Outlook:
 
 def _answers(
     role: Role, adapter: ProviderAdapter, estimate: Estimate, *, most: float, expected: float
-) -> Calls:
+) -> PlannedCalls:
     """Return the calls for this many answers to a prompt."""
     rounds, turns = estimate.rounds, 1 + estimate.rounds
-    return Calls(
+    return PlannedCalls(
         role=role,
         adapter=adapter,
         most=math.ceil(most * turns),

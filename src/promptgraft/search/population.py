@@ -9,7 +9,6 @@ import attrs
 from promptgraft.evals.causes import unusable
 from promptgraft.ground.serde import HexDigest
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
-from promptgraft.search.fresh import Figures
 from promptgraft.search.frontier import (
     Cover,
     Frontier,
@@ -32,6 +31,7 @@ from promptgraft.search.scores import (
     paired_means,
     pick,
 )
+from promptgraft.search.verdict import Figures
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 

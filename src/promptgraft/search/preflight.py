@@ -21,10 +21,11 @@ from promptgraft.evals.judges.panel import judges_of
 from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case
-from promptgraft.ground.serde import HexDigest, Json, did_you_mean, unstructure
+from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.ground.text import listed
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Contents
+from promptgraft.overrides.looks import record_of
 from promptgraft.prompt.template import Prompt, with_stored_overrides
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Budget, Watch
@@ -37,12 +38,15 @@ from promptgraft.search.planning import plan_run
 from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.search.teacher import Teaching
+from promptgraft.search.wear import Wear, wear_of
 from promptgraft.targets.base import Target
-from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.judging import hidden_in, metrics_of, with_held_out
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 from promptgraft.targets.types import GepaExample
 
 _logger = logging.getLogger("promptgraft")
+
+_DIGITS = 16
 
 _A_CALL = Usage(input_tokens=1, output_tokens=1)
 
@@ -122,7 +126,7 @@ class CheckedRun:
 
     def plan(self, seen: SeenAnswers | None = None) -> RunPlan:
         """Return what the run can use."""
-        return plan_run(
+        plan = plan_run(
             self.target,
             self.config,
             task=self.context.adapter,
@@ -130,6 +134,29 @@ class CheckedRun:
             questions=self.questions,
             seen=seen,
             teaching=self.teaching,
+        )
+        wear = self.wear_of(self.config.held_out)
+        if wear is None or not wear.is_worn:
+            return plan
+        return attrs.evolve(plan, warnings=(*plan.warnings, wear.line))
+
+    @property
+    def run_id(self) -> str:
+        """The identity of the run."""
+        return digest(self.fingerprint)[:12]
+
+    def wear_of(self, examples: Iterable[GepaExample]) -> Wear | None:
+        """Return how often held-out examples have judged other runs; None if they are new."""
+        record = record_of(self.context.overrides_store)
+        digests = self.digests_of(examples)
+        if record is None or not digests:
+            return None
+        return wear_of(digests, record.looks(), run=self.run_id)
+
+    def digests_of(self, examples: Iterable[GepaExample]) -> tuple[str, ...]:
+        """Return a short digest of what each example asks, whatever its id and its answer."""
+        return tuple(
+            (question_of(example) or self.digests[example.id])[:_DIGITS] for example in examples
         )
 
 
@@ -145,6 +172,9 @@ def preflight(context: OptimizationContext, config: RunConfig, subject: Improvab
     """
     context = context.around(subject)
     config = targeted(config, subject).with_own_examples()
+    held_out_ids = [example.id for example in config.held_out]
+    judging = with_held_out(config.feedback_fn, held_out_ids)
+    config = attrs.evolve(config, feedback_fn=judging)
     limits, examples = config.limits, (*config.training_examples, *config.held_out)
     digests = {example.id: example_digest(example) for example in examples}
     deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
@@ -201,10 +231,16 @@ def _check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
     if not metrics:
         return
     check_asked(adapter, config.cases, metrics)
-    names = [metric.name for metric in metrics]
+    hidden = hidden_in(config.feedback_fn)
+    names = [metric.name for metric in metrics if metric.name not in hidden]
     names_known = [*names, SCORE, *AMOUNTS]
     for where, objectives in config.objectives_by_setting.items():
         for name in objectives:
+            if name in hidden:
+                raise ConfigError(
+                    f"{where}: the metric `{name}` is hidden, and no search may pursue it; take "
+                    "it out here, or leave `hidden` out of the metric"
+                )
             if name not in names_known:
                 raise ConfigError(
                     f"{where}: no metric is called `{name}`{did_you_mean(name, names)}; metrics: "
@@ -250,7 +286,7 @@ def _check_sets(config: RunConfig) -> None:
     places: dict[HexDigest, tuple[str, str]] = {}
     for name, examples in sets.items():
         for example in examples:
-            question = _asked(example)
+            question = question_of(example)
             if question is None:
                 continue
             elder, place = places.setdefault(question, (example.id, name))
@@ -262,8 +298,8 @@ def _check_sets(config: RunConfig) -> None:
                 )
 
 
-def _asked(example: GepaExample) -> HexDigest | None:
-    """Return a digest of an example's input; None if it is not known."""
+def question_of(example: GepaExample) -> HexDigest | None:
+    """Return a digest of what an example asks; None if it is not known."""
     if isinstance(example.label, Case):
         return question_digest(example.label)
     if not example.params:

@@ -10,7 +10,7 @@ from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats, is_behind, paired_gains
-from promptgraft.search.validation import Entry, Partial, Racing, Validator
+from promptgraft.search.validation import Partial, PoolEntry, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _TRAINING_WEIGHT = 0.5
@@ -140,13 +140,13 @@ class RacingValidator(Validator):
         lacking = self._untried[member].intersection(within)
         return [place for place in self._order if place in lacking] if lacking else []
 
-    def begin(self, *, alone: bool) -> Entry:
+    def begin(self, *, alone: bool) -> PoolEntry:
         # Drawn when the step begins: the order in which steps end must not decide who draws first.
         order = self._race_order(self._order[: self._depth])
         # When other steps wait for it, a race is over sooner in one leg than in two.
-        return Entry(order=order, first=self._policy.first if alone else len(order))
+        return PoolEntry(order=order, first=self._policy.first if alone else len(order))
 
-    def needs(self, entries: Sequence[Entry]) -> list[int]:
+    def needs(self, entries: Sequence[PoolEntry]) -> list[int]:
         # Races of equal depth take the same examples, and shallower ones a subset of them.
         depths = {len(entry.order): entry.order for entry in entries}
         untried = self._untried[self._population.pool.best]
@@ -165,7 +165,7 @@ class RacingValidator(Validator):
         known: Partial,
         *,
         step: int,
-        entry: Entry,
+        entry: PoolEntry,
         proposals: int = 1,
         total_gain: float = 0.0,
         becomes_best: bool | None = None,

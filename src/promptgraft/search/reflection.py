@@ -14,10 +14,10 @@ from promptgraft.ground.serde import HexDigest, digest
 from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
-from promptgraft.search.part_questions import ReflectionParams
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS
+from promptgraft.targets.part_questions import ReflectionParams
 from promptgraft.targets.types import ModuleDescription, RolloutRecord
 
 _MAX_PROBLEM_CHARS = 2_000

@@ -11,7 +11,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.preflight import preflight
 from promptgraft.search.result import RunResult
-from promptgraft.search.store import store_winner
+from promptgraft.search.store import store_winner, with_wear
 from promptgraft.targets.prompts import Improvable
 
 
@@ -37,7 +37,7 @@ def run(
             # Of calls that an earlier process of the run has not lived to answer.
             begun.ledger.count(calls.unfinished(), recorded=True)
         assembled = assemble(begun)
-        result = assembled.search()
+        result = with_wear(begun, assembled.search())
         try:
             result = store_winner(assembled.begun, result)
         finally:

@@ -1,8 +1,10 @@
-"""The phases of a run: the search, its finish, and the held-out examples."""
+"""The phases of a run: search, finish, held-out examples, and remarks on the scores."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import correlation, mean
 
 import attrs
 
@@ -12,18 +14,127 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
 )
+from promptgraft.evals.causes import constant_metrics
+from promptgraft.evals.metrics.base import asks_models
+from promptgraft.ground.text import counted, listed
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
-from promptgraft.search.contest import Sides, measure
-from promptgraft.search.fresh import Figures, HeldOut, PassingSides
+from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
+from promptgraft.search.held_out import Sides, measure
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Pool, Population
-from promptgraft.search.remarks import Remarks
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
-from promptgraft.targets.types import GepaExample
+from promptgraft.search.verdict import Figures, HeldOut, PassingSides
+from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.types import FeedbackFn, GepaExample
+
+_BASELINE = ("baseline/", "held-out/0/")
+_FEWEST_ANSWERS = 10
+_FEWEST_LENGTHS = 20
+_FEWEST_OTHERS = 5
+_PROSE = 40
+_STRONG = 0.5
+_SHOWN_CHARS = 60
+_SCORE = "score"
+
+
+class Remarks:
+    """Notices what users should know before they trust the scores of a run.
+
+    Passes on every event, and looks at all rollouts, including those from the journal.
+
+    Args:
+        feedback_fn: what scores answers; metrics that ask no model have no bias towards length.
+        emit: receives every event.
+
+    Attributes:
+        metrics: the metrics of the run; none if a function scores.
+        taught: the teacher of each case that had no ``expected``, by id.
+    """
+
+    def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
+        self._emit = emit
+        self.metrics = metrics_of(feedback_fn)
+        self._may_like_length = not self.metrics or any(map(asks_models, self.metrics))
+        self._answer: str | None = None
+        self._are_alike = True
+        self._count = 0
+        self._examples: set[str] = set()
+        self._by_metric: dict[str, list[float]] = {}
+        self._lengths: list[int] = []
+        self._scores: list[float] = []
+        self.taught: dict[str, str] = {}
+
+    def __call__(self, event: object) -> None:
+        """Look at an event of the run, and pass it on."""
+        self._emit(event)
+        if not isinstance(event, RolloutCompleted):
+            if isinstance(event, CaseTaught):
+                self.taught[event.case] = event.teacher
+            return
+        record = event.record
+        if record.feedback is None or record.fault:
+            return
+        if self._are_alike:
+            self._answer = record.output_repr if self._answer is None else self._answer
+            self._are_alike = record.output_repr == self._answer
+            self._count += 1
+            self._examples.add(record.example_id)
+        scores = record.feedback.objectives or {_SCORE: record.feedback.score}
+        for metric, score in scores.items():
+            self._by_metric.setdefault(metric, []).append(score)
+        # Only of the baseline: later candidates were chosen by the scores in question.
+        if event.position.startswith(_BASELINE):
+            self._lengths.append(len(record.output_repr))
+            self._scores.append(record.feedback.score)
+
+    def texts(self, held_out: HeldOut | None) -> tuple[str, ...]:
+        """Return the remarks, one line each."""
+        remark_texts = []
+        if self.taught:
+            remark_texts.append(
+                f"{counted(len(self.taught), 'case')} had no `expected` and are judged by what the "
+                f"teacher `{next(iter(self.taught.values()))}` answered: {listed(self.taught)}"
+            )
+        if held_out is not None and held_out.lost:
+            remark_texts.append(f"critical cases got worse: {listed(held_out.lost)}")
+        if held_out is not None:
+            remark_texts += [f"gamed? {doubt}" for doubt in held_out.doubts]
+        if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
+            answers = f"all {counted(self._count, 'answer')} of the run were"
+            remark_texts.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
+        elif not self._are_alike:
+            remark_texts += constant_metrics(self._by_metric)
+        rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
+        if rises is not None and rises >= _STRONG:
+            longer = held_out.answer_length if held_out is not None else ""
+            also = f"; the winner's answers: {longer}" if longer else ""
+            remark_texts.append(
+                f"scores rise with the length of the answers (correlation {rises:.2f} over "
+                f"{len(self._lengths)} answers of the baseline){also}; see that length is not "
+                "what is rewarded"
+            )
+        return tuple(remark_texts)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+
+
+def _correlation(lengths: Sequence[int], scores: Sequence[float]) -> float | None:
+    """Return the correlation; None if answers are short, or too few values differ."""
+    if len(lengths) < _FEWEST_LENGTHS or mean(lengths) < _PROSE:
+        return None
+    for values in (lengths, scores):
+        ((_, alike),) = Counter(values).most_common(1)
+        if len(values) - alike < _FEWEST_OTHERS:
+            return None
+    return correlation(lengths, scores)
+
 
 _ENDS = set(StopReason) - {
     StopReason.PAUSED,
@@ -114,7 +225,11 @@ class RunPhases:
             self.held_out = self._not_measured("nothing beat the baseline")
         elif self._examples:
             self.held_out, self._passing = yield from measure(
-                self._search.kit, self.winner, self._examples, seed=self._seed
+                self._search.kit,
+                self.winner,
+                self._examples,
+                seed=self._seed,
+                metrics=self._remarks.metrics,
             )
 
     def _not_measured(self, why: str) -> HeldOut | None:
@@ -143,7 +258,7 @@ class RunPhases:
             raise
         self._answers.journal.sync()
         # Rollouts of abandoned branches are used, but the search's own ledger never counts them.
-        self._search.kit.budget.under_way = yield from GiveUp()
+        self._search.kit.budget.in_flight = yield from GiveUp()
         return ended
 
     def result(self, ended: Ending) -> RunResult:
@@ -169,6 +284,7 @@ class RunPhases:
                 thresholds=passing.thresholds,
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
+                hidden=passing.hidden,
             ),
             remarks=(
                 *self._remarks.texts(self.held_out),

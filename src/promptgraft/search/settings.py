@@ -361,6 +361,8 @@ class Targets(Settings):
         summaries: sections whose summaries may change.
         output_fields: fields of the answer whose descriptions and aliases may change:
             ``Review.severity``, or the type's name for a choice.
+        visibility: sections and task examples that may be hidden, or shown again; a section of
+            task examples stands for itself and for each of its examples.
     """
 
     settings_path: ClassVar[str] = "targets."
@@ -368,6 +370,7 @@ class Targets(Settings):
     tools: Sequence[str] = attrs.field(default=(), validator=_NAMES)
     summaries: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     output_fields: Sequence[str] = attrs.field(default=(), validator=_NAMES)
+    visibility: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""The last stage of a run: the winner is stored."""
+"""The last stage of a run: its use of held-out examples is remembered, its winner is stored."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.text import raised
+from promptgraft.overrides.looks import Look, record_of
 from promptgraft.overrides.types import Provenance
 from promptgraft.search.assemble import BegunRun
 from promptgraft.search.result import RunResult
@@ -21,6 +22,25 @@ from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import is_early
 
 _logger = logging.getLogger("promptgraft")
+
+
+def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
+    """Remember that the held-out examples have judged a winner, and add how worn they are."""
+    checked, held_out = begun.checked, result.held_out
+    record = record_of(checked.context.overrides_store)
+    if record is None or held_out is None or held_out.why_not:
+        return result
+    judged = [example for example in checked.config.held_out if example.id in held_out.ids]
+    wear = checked.wear_of(judged)
+    look = Look(
+        run=begun.run_id,
+        prompt=result.name,
+        time=checked.context.clock.now().isoformat(),
+        cases=checked.digests_of(judged),
+    )
+    record.remember_look(look)
+    worn = (wear.line,) if wear is not None and wear.is_worn else ()
+    return attrs.evolve(result, wear=wear, remarks=(*result.remarks, *worn))
 
 
 def store_winner(begun: BegunRun, result: RunResult) -> RunResult:

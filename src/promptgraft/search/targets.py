@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,7 +16,7 @@ from promptgraft.ground.functions import described, function_identity, without_a
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.ground.text import listed, raised
 from promptgraft.journal.base import FUNCTIONS
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     SectionVisibility,
@@ -30,12 +29,14 @@ from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import Watch
+from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
+from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
 from promptgraft.targets.own import OwnTarget
-from promptgraft.targets.part import PromptModule
+from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.part_kinds import (
     GenerationModule,
     OutputFieldModule,
@@ -58,10 +59,7 @@ from promptgraft.targets.prompts import (
 )
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
-
-if TYPE_CHECKING:
-    from promptgraft.search.algorithm import Questions
-    from promptgraft.search.context import OptimizationContext
+from promptgraft.targets.visibility import VisibilityModule
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
@@ -200,10 +198,19 @@ def _details(
     return {
         "prompt": digest(texts),
         "bound": digest(bound),
-        "targets": [module.name for module in modules],
+        "targets": list(_target_names(modules)),
         # The metrics with their options; the code of those that are the user's is a function.
         "metrics": judging.identity if isinstance(judging, MetricFeedback) else None,
     }
+
+
+def _target_names(modules: Iterable[Module]) -> Iterator[str]:
+    """Yield the names of modules, and the names of what one of them opens."""
+    for module in modules:
+        yield module.name
+        part = module.part if isinstance(module, PartOf) else module
+        if isinstance(part, VisibilityModule):
+            yield from map(show_path, part.paths)
 
 
 def _functions(
@@ -239,7 +246,7 @@ def _functions(
     return {**identities, "feedback_fn": function_identity(judging)}
 
 
-def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
+def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptPart, ...]:
     """Return the modules that may change, in the order in which they take turns.
 
     Raises:
@@ -248,13 +255,14 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
     named = dict.fromkeys(path[:-1] for path in config.target_task_examples)
     free = (container.path for container in descriptor.containers if container.overridable)
     generated = (named or free) if config.enable_example_generation else ()
-    modules: tuple[PromptModule, ...] = (
+    modules: tuple[PromptPart, ...] = (
         *map(SectionModule, config.target_section_paths),
         *map(SummaryModule, config.targets.summaries),
         *map(ToolModule, config.targets.tools),
         *map(OutputFieldModule, config.targets.output_fields),
         *(ToolExampleModule(t.tool_name, t.example_index) for t in config.target_tool_examples),
         *map(TaskExampleModule, config.target_task_examples),
+        *([VisibilityModule(tuple(shown))] if (shown := config.targets.visibility) else ()),
         *map(GenerationModule, generated),
     )
     if not modules:
@@ -383,4 +391,6 @@ def meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
     """Return a digest of a question to the reflection model, with its present overrides."""
     store = prompt.overrides_store
     override = store.resolve(prompt.descriptor) if store is not None else None
-    return digest([template_digest(prompt.template), plain_entries(override) if override else None])
+    return digest(
+        [template_digest(prompt.template), plain_lists(override.entries()) if override else None]
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -32,8 +32,8 @@ from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase
-from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.graphs.standing import GraphAdapter, GraphPrompt
 from promptgraft.ground.functions import function_identity
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import clip
@@ -44,15 +44,13 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Working
 from promptgraft.search.batches import Batch, Books
 from promptgraft.search.calls import Calls
+from promptgraft.search.config import RunConfig
 from promptgraft.search.events import CaseTaught, Emit
 from promptgraft.search.place import Phase, named
 from promptgraft.targets.formatting import show_value
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.types import GepaExample
-
-if TYPE_CHECKING:
-    from promptgraft.search.config import RunConfig
 
 
 def _as_prompt(given: Prompt[Any] | Graph) -> Prompt[Any]:
@@ -143,7 +141,7 @@ class Teaching:
         digests: SHA-256 of each example, by id.
 
     Attributes:
-        lessons: the question about each case that has no ``expected``, by its id.
+        questions: the question about each case that has no ``expected``, by its id.
 
     Raises:
         ConfigError: cases do not fit the teacher's prompt; names them.
@@ -160,8 +158,8 @@ class Teaching:
             bound = params_of_cases(teacher.prompt, untaught, teacher.params)
         except ConfigError as error:
             raise ConfigError(f"teacher: {error}") from error
-        self.lessons = {
-            case.id: _Lesson(
+        self.questions = {
+            case.id: _TeacherQuestion(
                 case=case,
                 prompt=teacher.prompt.bind(*bound[case.id]),
                 key=f"{Phase.TEACHER}/{named(case.id)}",
@@ -197,8 +195,8 @@ class Teaching:
             ProviderError: the teacher's provider failed; answers so far are recorded.
             LimitReachedError: time or money is used up.
         """
-        batch = _Batch(
-            lessons=[*self.lessons.values()],
+        batch = _TeacherBatch(
+            questions=[*self.questions.values()],
             asked=self.teacher.asked,
             books=books,
             watch=watch,
@@ -224,8 +222,8 @@ class Teaching:
                 threads.shutdown(wait=False, cancel_futures=True)
         name = self.teacher.name
         taught_cases = {
-            id_: TaughtCase.of(lesson.case, expected=lesson.expected, teacher=name)
-            for id_, lesson in self.lessons.items()
+            id_: TaughtCase.of(question.case, expected=question.expected, teacher=name)
+            for id_, question in self.questions.items()
         }
         check_cases(metrics_of(config.feedback_fn), taught_cases.values())
         for id_, case in taught_cases.items():
@@ -248,7 +246,7 @@ def _with(examples: Sequence[GepaExample], found: Mapping[str, Case]) -> list[Ge
 
 
 @attrs.define(eq=False, kw_only=True)
-class _Lesson:
+class _TeacherQuestion:
     case: Case
     prompt: Prompt[Any]
     key: str
@@ -257,77 +255,77 @@ class _Lesson:
 
 
 @attrs.define(eq=False, kw_only=True)
-class _Batch(Batch):
+class _TeacherBatch(Batch):
     """The questions to a teacher; those with a recorded answer are not asked again."""
 
     stops_at_failure = True
 
-    _lessons: Sequence[_Lesson]
+    _questions: Sequence[_TeacherQuestion]
     _asked: ProviderAdapter
     _books: Books
     _watch: Watch
     _deadline: Deadline | None
     _working: Working | None
-    _missing: list[_Lesson] = attrs.field(init=False)
+    _missing: list[_TeacherQuestion] = attrs.field(init=False)
     _sessions: dict[int, Session] = attrs.field(factory=dict, init=False)
     _left: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._missing = [lesson for lesson in self._lessons if not self._recall(lesson)]
+        self._missing = [question for question in self._questions if not self._recall(question)]
         self.missing = self._left = len(self._missing)
         self._report()
 
-    def _recall(self, lesson: _Lesson) -> bool:
+    def _recall(self, question: _TeacherQuestion) -> bool:
         answers, ledger = self._books.answers, self._books.ledger
-        ledger.count(answers.spent([lesson.key]), recorded=True)
-        match answers.recall(lesson.key, lesson.digest):
+        ledger.count(answers.spent([question.key]), recorded=True)
+        match answers.recall(question.key, question.digest):
             case None:
                 return False
             case {"expected": expected, "spent": list(spent)}:
-                lesson.expected = expected
-                paid = spent_from_json(spent, lesson.key)
-                ledger.count([*paid, *answers.unused(lesson.key, paid)], recorded=True)
+                question.expected = expected
+                paid = spent_from_json(spent, question.key)
+                ledger.count([*paid, *answers.unused(question.key, paid)], recorded=True)
                 return True
         raise JournalCorruptError(
-            f"the journal's record `{lesson.key}` is no answer of a teacher; restore the journal"
+            f"the journal's record `{question.key}` is no answer of a teacher; restore the journal"
         )
 
     def _report(self) -> None:
-        if self._working is not None and (count := len(self._lessons)):
+        if self._working is not None and (count := len(self._questions)):
             self._working(Phase.TEACHER.value, count - self._left, count)
 
     def key(self, number: int) -> str:
         return self._missing[number].key
 
     def work(self, number: int) -> Callable[[], object]:
-        lesson = self._missing[number]
-        tags = {"scope": "teacher", "case": lesson.case.id}
-        watch = self._watch.at(lesson.key)
+        question = self._missing[number]
+        tags = {"scope": "teacher", "case": question.case.id}
+        watch = self._watch.at(question.key)
         session = self._sessions[number] = watch.session(tags=tags, deadline=self._deadline)
         return partial(
             watch.call,
             evaluated,
             self._asked,
-            lesson.prompt,
+            question.prompt,
             session=session,
             deadline=self._deadline,
         )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        lesson, books = self._missing[number], self._books
+        question, books = self._missing[number], self._books
         try:
             response = outcome()
         except PromptgraftError as error:
-            books.spend(lesson.key, lesson.digest, self._spent(number))
-            raise _placed(error, lesson.case) from error
+            books.spend(question.key, question.digest, self._spent(number))
+            raise _placed(error, question.case) from error
         assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
         answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
-        lesson.expected = answer.text if answer.output is None else answer.output
-        books.ledger.count(books.answers.paid(lesson.key, spent))
+        question.expected = answer.text if answer.output is None else answer.output
+        books.ledger.count(books.answers.paid(question.key, spent))
         self._left -= 1
         self._report()
-        content: Json = {"expected": lesson.expected, "spent": spent_to_json(spent)}
-        return Record(lesson.key, lesson.digest, "teacher", content)
+        content: Json = {"expected": question.expected, "spent": spent_to_json(spent)}
+        return Record(question.key, question.digest, "teacher", content)
 
     def _spent(self, number: int) -> tuple[Spending, ...]:
         events = self._sessions[number].select_all(object)

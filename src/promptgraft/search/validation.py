@@ -107,7 +107,7 @@ Validation = Full | Racing
 
 
 @attrs.frozen(kw_only=True)
-class Entry:
+class PoolEntry:
     """How a step's child is to be validated, decided when the step begins.
 
     Attributes:
@@ -145,16 +145,16 @@ class Validator:
         del second
         return range(len(first))
 
-    def begin(self, *, alone: bool) -> Entry:
+    def begin(self, *, alone: bool) -> PoolEntry:
         """Return how the child of a step that begins now is to be validated.
 
         Args:
             alone: whether no other running step waits for it.
         """
         del alone
-        return Entry(order=self.baseline, first=len(self.baseline))
+        return PoolEntry(order=self.baseline, first=len(self.baseline))
 
-    def needs(self, entries: Sequence[Entry]) -> list[int]:
+    def needs(self, entries: Sequence[PoolEntry]) -> list[int]:
         """Return how many rollouts each validation can use, including those of other candidates.
 
         The numbers may shrink while the search proceeds, but never grow.
@@ -171,7 +171,7 @@ class Validator:
         known: Partial,
         *,
         step: int,
-        entry: Entry,
+        entry: PoolEntry,
         proposals: int = 1,
         total_gain: float = 0.0,
         becomes_best: bool | None = None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from promptgraft.targets.estimating import Estimate
     from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
     from promptgraft.targets.judging import examples_from, feedback_from
-    from promptgraft.targets.part import PartOf, PromptModule, View
+    from promptgraft.targets.part import PartOf, PromptModule, PromptPart, View
     from promptgraft.targets.part_kinds import (
         GenerationModule,
         OutputFieldModule,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ModuleDescription,
         RolloutRecord,
     )
+    from promptgraft.targets.visibility import VisibilityModule
 
 __all__ = [
     "Ask",
@@ -52,6 +53,7 @@ __all__ = [
     "OutputFieldModule",
     "PartOf",
     "PromptModule",
+    "PromptPart",
     "PromptRollout",
     "PromptTarget",
     "Prompts",
@@ -68,6 +70,7 @@ __all__ = [
     "ToolExampleModule",
     "ToolModule",
     "View",
+    "VisibilityModule",
     "default_example_formatter",
     "default_trace_formatter",
     "examples_from",
@@ -80,7 +83,7 @@ _NAMES = {
     "targets.texts": "Texts",
     "targets.base": "Identity InvalidProposalError RejectionReason Subject Target TextTarget",
     "targets.estimating": "Estimate",
-    "targets.part": "PartOf PromptModule View",
+    "targets.part": "PartOf PromptModule PromptPart View",
     "targets.part_kinds": (
         "GenerationModule OutputFieldModule SectionModule SummaryModule TaskExampleModule "
         "ToolExampleModule ToolModule"
@@ -89,6 +92,7 @@ _NAMES = {
     "targets.prompt_target": "PromptTarget",
     "targets.prompts": "Ask Prompts",
     "targets.types": "Candidate Change Module ModuleDescription RolloutRecord",
+    "targets.visibility": "VisibilityModule",
 }
 
 if not TYPE_CHECKING:

@@ -121,7 +121,7 @@ def label_of(value: object) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Tried:
+class TriedChild:
     """A child that was compared with its parent.
 
     Attributes:
@@ -152,7 +152,7 @@ class Tried:
 
 
 def tried_before(
-    latest: Sequence[Tried],
+    latest: Sequence[TriedChild],
     failures: Iterable[RolloutRecord],
     parent: Candidate,
     texts: Mapping[str, str],
@@ -180,7 +180,7 @@ def tried_before(
     return "\n\n".join(entries)
 
 
-def _entry(tried: Tried, texts: Mapping[str, str], failing: Collection[str]) -> str:
+def _entry(tried: TriedChild, texts: Mapping[str, str], failing: Collection[str]) -> str:
     before, after = ("unscored" if score is None else f"{score:.2f}" for score in tried.scores)
     sentence = f"{_fate(tried, texts)} ({before} before, {after} after)."
     again = sorted(tried.mended.intersection(failing))
@@ -191,7 +191,7 @@ def _entry(tried: Tried, texts: Mapping[str, str], failing: Collection[str]) -> 
     return "\n".join([sentence, *lines])
 
 
-def _fate(tried: Tried, texts: Mapping[str, str]) -> str:
+def _fate(tried: TriedChild, texts: Mapping[str, str]) -> str:
     if not tried.is_better:
         return "Tried, and not better on the cases it was written for"
     if tried.is_in(texts):

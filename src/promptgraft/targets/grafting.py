@@ -9,14 +9,14 @@ from functools import partial
 import attrs
 
 from promptgraft.ground.serde import Json
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath, show_path
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text
-from promptgraft.targets.part import PromptModule, View
+from promptgraft.targets.part import PromptPart, View
 from promptgraft.targets.part_kinds import taken_keys
 from promptgraft.targets.replies import fresh_key
 from promptgraft.targets.types import Module, ModuleDescription
@@ -32,7 +32,7 @@ class _Recent:
 
 
 @attrs.frozen(kw_only=True)
-class Grafting:
+class PromptGrafting:
     """One prompt with the overrides in force; changes of candidates apply on top of them.
 
     Attributes:
@@ -51,9 +51,9 @@ class Grafting:
     _recent: OrderedDict[int, _Recent] = attrs.field(
         factory=OrderedDict, init=False, repr=False, eq=False
     )
-    _bounds: dict[PromptModule, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _bounds: dict[PromptPart, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
-    def require(self, part: PromptModule) -> None:
+    def require(self, part: PromptPart) -> None:
         """Refuse a part that cannot be changed.
 
         Raises:
@@ -61,7 +61,7 @@ class Grafting:
         """
         part.require(self.view(self.base))
 
-    def _bounded(self, view: View, part: PromptModule) -> View:
+    def _bounded(self, view: View, part: PromptPart) -> View:
         bound = self._bounds.get(part)
         if bound is None:
             # Of the text in force at first: relative to its parent, a text could double each step.
@@ -75,7 +75,7 @@ class Grafting:
         return self._look(override).view
 
     def describe(
-        self, module: Module, part: PromptModule, override: PromptOverride
+        self, module: Module, part: PromptPart, override: PromptOverride
     ) -> ModuleDescription:
         """Return what the reflection model may know about a part, named like ``module``."""
         recent = self._look(override)
@@ -100,17 +100,19 @@ class Grafting:
 
     def in_force(self, override: PromptOverride) -> Json:
         """Return what is in force with changes, as plain data."""
-        return plain_entries(self.base.merged_with(override))
+        return plain_lists(self.base.merged_with(override).entries())
 
-    def graft(self, override: PromptOverride, part: PromptModule, text: str) -> PromptOverride:
+    def graft(self, override: PromptOverride, part: PromptPart, text: str) -> PromptOverride:
         """Return changes with a proposed text of a part.
 
         Raises:
             InvalidProposalError: the text cannot be used, or is the present one.
         """
         view = self.view(override)
-        entry = part.edit(self._bounded(view, part), text)
-        changed = override.with_entries([entry])
+        entries = part.edits(self._bounded(view, part), text)
+        changed = override.with_entries(entries)
+        if changed.visibilities:
+            self._check_shown(self.view(changed))
         if part.is_new:
             return changed
         after = _text(self.view(changed), part)
@@ -119,7 +121,9 @@ class Grafting:
                 RejectionReason.UNCHANGED, "the text is the same as the current one"
             )
         # A reverted part leaves no entry, so that equal candidates have equal digests.
-        return changed.without(entry) if after == _text(self.view(self.base), part) else changed
+        base = self.view(self.base)
+        gone = entries if after == _text(base, part) else part.reverted(base, entries)
+        return changed.without(*gone) if gone else changed
 
     def merge(
         self,
@@ -132,15 +136,20 @@ class Grafting:
         """Return the three-way merge of changes; see ``Target.merge``.
 
         Raises:
-            InvalidProposalError: a section would hold too many task examples.
+            InvalidProposalError: a section would show too many task examples, or nothing is shown.
         """
         if keep_both:
             taken_by_better = partial(taken_keys, self.view(better))
             other = without_clashes(ancestor, better, other, taken_by_better)
         merged = self.base.holding(merged_entries(ancestor, better, other))
-        view, base = self.view(merged), self.view(self.base)
+        self._check_shown(self.view(merged))
+        return merged
+
+    def _check_shown(self, view: View) -> None:
+        """Refuse a prompt with more task examples in a section than allowed, or without a text."""
+        base = self.view(self.base)
         for container in self.prompt.descriptor.containers:
-            count = len(view.task_examples(container.path))
+            count = len(view.parts.shown_examples(container.path))
             # The source may hold more than the limit already.
             if count > max(len(base.task_examples(container.path)), self.max_task_examples):
                 raise InvalidProposalError(
@@ -148,7 +157,13 @@ class Grafting:
                     f"section {show_path(container.path)} would hold {count} task examples; "
                     f"at most {self.max_task_examples} are allowed",
                 )
-        return merged
+        sections = self.prompt.descriptor.sections
+        if view.parts.visibility and not any(
+            view.is_shown(section.path) and view.body(section.path).strip() for section in sections
+        ):
+            raise InvalidProposalError(
+                RejectionReason.DOES_NOT_FIT, "no text of the prompt would be shown; show a section"
+            )
 
     def _look(self, override: PromptOverride) -> _Recent:
         # Steps look at the same parents and children again and again. The key is the identity,
@@ -171,7 +186,7 @@ class Grafting:
         return recent_prompt
 
 
-def _text(view: View, part: PromptModule) -> str:
+def _text(view: View, part: PromptPart) -> str:
     """Return the text of a part, without the blank lines around it, which are never shown."""
     return part.text(view).strip("\n")
 

@@ -11,6 +11,7 @@ from promptgraft.errors import ConfigError, FeedbackError, TransientProviderErro
 from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.causes import compares_expected
+from promptgraft.evals.metrics.base import is_hidden
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.functions import code_digest, function_identity
@@ -18,7 +19,7 @@ from promptgraft.ground.serde import Json, shown
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.targets.types import GepaExample, RolloutFeedback
+from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutFeedback
 
 
 def examples_from(
@@ -85,16 +86,24 @@ def feedback_from(
     """
     check_metrics(metrics)
     if aggregation is not None:
-        check_aggregation(aggregation, [metric.name for metric in metrics])
+        countable = [metric.name for metric in metrics if not is_hidden(metric)]
+        check_aggregation(aggregation, countable)
     return MetricFeedback(metrics=tuple(metrics), aggregation=aggregation)
 
 
 @attrs.frozen(kw_only=True)
 class MetricFeedback:
-    """A feedback function over metrics, picklable if they are. See :func:`feedback_from`."""
+    """A feedback function over metrics, picklable if they are. See :func:`feedback_from`.
+
+    Attributes:
+        metrics: the metrics, hidden ones included.
+        aggregation: combines their scores; None for the mean.
+        held_out: ids of the examples that hidden metrics judge; they judge no others.
+    """
 
     metrics: tuple[Metric, ...]
     aggregation: Aggregation | None = None
+    held_out: frozenset[str] = frozenset()
 
     @property
     def identity(self) -> str:
@@ -139,19 +148,29 @@ class MetricFeedback:
                 f"{shown(case)}"
             )
         answer = answer_of(response, session)
-        verdicts = judge_case(self.metrics, case, answer, session=session)
+        # Elsewhere their verdicts could only guide the search, and would have to be paid for.
+        metrics = [
+            metric
+            for metric in self.metrics
+            if example.id in self.held_out or not is_hidden(metric)
+        ]
+        verdicts = judge_case(metrics, case, answer, session=session)
         # Before the score is known to be missing: the record of an unscored rollout has them too.
         for verdict in verdicts:
             session.dispatch(verdict)
-        outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
+        outcome = judged(case.id, verdicts, metrics, self.aggregation)
         # As a fault of the provider, which leaves the rollout unscored: a 0 would blame the prompt.
         if outcome.score is None:
             raise TransientProviderError(f"not judged: {outcome.error}")
+        hidden = {metric.name for metric in metrics if is_hidden(metric)}
+        shown_verdicts = [verdict for verdict in verdicts if verdict.metric not in hidden]
         return RolloutFeedback(
             score=outcome.score,
-            feedback=feedback_text(case, verdicts, notes=answer.notes),
+            feedback=feedback_text(case, shown_verdicts, notes=answer.notes),
             objectives={
-                verdict.metric: verdict.score for verdict in verdicts if verdict.score is not None
+                verdict.metric: verdict.score
+                for verdict in shown_verdicts
+                if verdict.score is not None
             },
         )
 
@@ -159,3 +178,15 @@ class MetricFeedback:
 def metrics_of(feedback: object) -> tuple[Metric, ...]:
     """Return the metrics of a feedback function; empty if it has none."""
     return feedback.metrics if isinstance(feedback, MetricFeedback) else ()
+
+
+def hidden_in(feedback: object) -> tuple[str, ...]:
+    """Return the names of the hidden metrics of a feedback function."""
+    return tuple(metric.name for metric in metrics_of(feedback) if is_hidden(metric))
+
+
+def with_held_out(feedback: FeedbackFn | None, ids: Iterable[str]) -> FeedbackFn | None:
+    """Return a feedback function whose hidden metrics judge the examples with these ids."""
+    if not isinstance(feedback, MetricFeedback) or not hidden_in(feedback):
+        return feedback
+    return attrs.evolve(feedback, held_out=frozenset(ids))

@@ -17,7 +17,7 @@ _MOST_LINES = 1_000
 
 
 @attrs.frozen
-class _Edit:
+class _Hunk:
     """A replacement of the lines ``before[begin:end]``; either side may be empty."""
 
     begin: int
@@ -27,28 +27,6 @@ class _Edit:
     @property
     def replaces(self) -> bool:
         return self.begin < self.end and bool(self.after)
-
-
-def merge3(base: str, first: str, second: str) -> str | None:
-    """Return ``base`` with the changes of both sides.
-
-    Args:
-        base: the common ancestor.
-        first: one side.
-        second: the other side; a line that both add at the same place is added once.
-
-    Returns:
-        None if both sides replaced the same line differently, or if a text has more than 1,000
-        lines.
-    """
-    sides = _lines(base, first, second)
-    if sides is None:
-        return None
-    before, first_side, second_side = sides
-    mine, theirs = list(_edits(before, first_side)), list(_edits(before, second_side))
-    if any(_is_disputed(edit, mine) for edit in theirs):
-        return None
-    return "\n".join(_applied(before, mine, theirs))
 
 
 def merge3_onto(base: str, first: str, second: str) -> str | None:
@@ -78,25 +56,25 @@ def _lines(*texts: str) -> list[list[str]] | None:
     return None if max(map(len, lines)) > _MOST_LINES else lines
 
 
-def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
+def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Hunk]:
     # autojunk keeps it fast on degenerate texts of many equal lines.
     matcher = SequenceMatcher(None, before, after)
     for kind, begin, end, start, stop in matcher.get_opcodes():
         if kind != "equal":
-            yield _Edit(begin, end, after[start:stop])
+            yield _Hunk(begin, end, after[start:stop])
 
 
-def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
+def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Hunk]:
     """Yield the edits, those that replace n lines by n others split into one edit per line."""
     for edit in _edits(before, after):
         if edit.end - edit.begin == len(edit.after):
             for place, line in enumerate(edit.after, edit.begin):
-                yield _Edit(place, place + 1, [line])
+                yield _Hunk(place, place + 1, [line])
         else:
             yield edit
 
 
-def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
+def _is_disputed(edit: _Hunk, others: Sequence[_Hunk]) -> bool:
     """Return whether another edit replaces the same lines differently."""
     return edit.replaces and any(
         rival.replaces
@@ -107,7 +85,7 @@ def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
     )
 
 
-def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> _Edit:
+def _with_words(before: Sequence[str], edit: _Hunk, others: Sequence[_Hunk]) -> _Hunk:
     """Return an edit with the words that another adds to the same line, if both only add words."""
     old = before[edit.begin : edit.end]
     for rival in others:
@@ -120,12 +98,12 @@ def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> 
     return edit
 
 
-def _as_one(edit: _Edit) -> _Edit:
+def _as_one(edit: _Hunk) -> _Hunk:
     """Return an edit with its words joined into one, since short runs of words may repeat."""
     return attrs.evolve(edit, after=["".join(edit.after)])
 
 
-def _applied(before: Sequence[str], mine: Sequence[_Edit], theirs: Sequence[_Edit]) -> list[str]:
+def _applied(before: Sequence[str], mine: Sequence[_Hunk], theirs: Sequence[_Hunk]) -> list[str]:
     """Return a text with the edits of both sides; at the same place the first side's come first."""
     dropped = [False] * len(before)
     added: list[list[str]] = [[] for _ in range(len(before) + 1)]

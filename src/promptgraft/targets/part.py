@@ -59,6 +59,18 @@ class View:
     max_shown_chars: int
     max_task_examples: int
 
+    @classmethod
+    def of_source(cls, template: PromptTemplate[object]) -> View:
+        """Return a view of a prompt without overrides, for reading its parts."""
+        # The limits concern proposals, and none is made from this view.
+        return cls(
+            template=template,
+            parts=EffectiveParts.of_source(template.descriptor),
+            max_part_chars=0,
+            max_shown_chars=0,
+            max_task_examples=0,
+        )
+
     @property
     def descriptor(self) -> PromptDescriptor:
         """Identity and hashes of the source."""
@@ -83,7 +95,7 @@ class View:
         return {**self.parts.examples[container]}
 
     def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
-        """Return the task examples of a section by key, with outcomes as the model sees them."""
+        """Return the task examples of a section by key, with outcomes as a model would see them."""
         return {
             key: attrs.evolve(example, outcome_json=self._shown_outcome(example.outcome_json))
             for key, example in self.task_examples(container).items()
@@ -139,19 +151,26 @@ class View:
         schema = json.dumps(schema_of(kind, self._said), ensure_ascii=False)
         return f"A JSON object of type {kind.__name__}, with this schema: {schema}"
 
-    def neighbours(self, but: str, *, without: SectionPath | None = None) -> list[tuple[str, str]]:
+    def is_shown(self, path: SectionPath) -> bool:
+        """Return whether neither a section or task example, nor anything above it, is hidden."""
+        return not any(self.parts.hides(path[:depth]) for depth in range(1, len(path) + 1))
+
+    def neighbours(
+        self, but: str, *, without: SectionPath | None = None, with_hidden: bool = False
+    ) -> list[tuple[str, str]]:
         """Return name and text of the other parts that are not empty.
 
-        Leaves out the part ``but``, and the task examples of the section ``without``.
+        Leaves out the part ``but``, the task examples of the section ``without``, and what is
+        hidden.
         """
-        parts = [
-            (section_part(section.path), self.body(section.path))
+        all_of_them = with_hidden or not self.parts.visibility
+        sections = [
+            section.path
             for section in self.descriptor.sections
+            if all_of_them or self.is_shown(section.path)
         ]
-        parts += [
-            (summary_part(section.path), self.summary(section.path))
-            for section in self.descriptor.sections
-        ]
+        parts = [(section_part(path), self.body(path)) for path in sections]
+        parts += [(summary_part(path), self.summary(path)) for path in sections]
         parts += [
             (f"tool {tool.name}", self.tool(tool.name).description)
             for tool in self.descriptor.tools
@@ -160,8 +179,10 @@ class View:
             if container.path == without:
                 continue
             for key, example in self.shown_examples(container.path).items():
-                name = task_example_part((*container.path, key))
-                parts.append((name, f"{example.objective} → {example.outcome_json}"))
+                path = (*container.path, key)
+                if all_of_them or self.is_shown(path):
+                    text = f"{example.objective} → {example.outcome_json}"
+                    parts.append((task_example_part(path), text))
         return [
             (name, clip(text, self.max_shown_chars)) for name, text in parts if text and name != but
         ]
@@ -187,38 +208,33 @@ class View:
             raise InvalidProposalError(RejectionReason.UNUSABLE_TEXT, str(error)) from None
 
 
-class PromptModule(Module):
-    """A part of a prompt that a search may change: an immutable attrs class."""
+class PromptPart(Module):
+    """What one question about a prompt is about: an immutable attrs class.
+
+    A part that one override replaces is a :class:`PromptModule`.
+    """
 
     __slots__ = ()
-
-    @property
-    @abstractmethod
-    def blank(self) -> Entry:
-        """An empty override of the part."""
-
-    @property
-    def kind(self) -> str:
-        return self.blank.kind
-
-    @property
-    def name(self) -> str:
-        return self.blank.part
-
-    @property
-    def owner(self) -> str | None:
-        return self.blank.owner
 
     @abstractmethod
     def describe(self, view: View) -> ModuleDescription:
         """Return what the reflection model may know about the part."""
 
     @abstractmethod
-    def read(self, view: View, text: str) -> Entry:
-        """Return the override of a proposal, not bound to a source yet.
+    def entries(self, view: View, text: str) -> tuple[Entry, ...]:
+        """Return the overrides of a proposal, not bound to a source yet.
 
         Raises:
             InvalidProposalError: it cannot be read.
+        """
+
+    @abstractmethod
+    def require(self, view: View) -> None:
+        """Refuse a part that the prompt does not have with the overrides in force.
+
+        Raises:
+            UnknownPartError: there is no such part, or it may not be overridden; the message
+                lists what exists.
         """
 
     def text(self, view: View) -> str:
@@ -233,22 +249,18 @@ class PromptModule(Module):
         """
         del view, entry
 
+    def reverted(self, base: View, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return those of several overrides that say what is in force anyway."""
+        del base, entries
+        return ()
+
     def has_room(self, view: View) -> bool:
         """Return whether the part can be changed now; a section of examples can be full."""
         del view
         return True
 
-    def require(self, view: View) -> None:
-        """Refuse a part that the prompt does not have with the overrides in force.
-
-        Raises:
-            UnknownPartError: there is no such part, or it may not be overridden; the message
-                lists what exists.
-        """
-        require_source(view.descriptor, self.blank)
-
-    def edit(self, view: View, text: str) -> Entry:
-        """Return the override of a proposal, with the checks of a store.
+    def edits(self, view: View, text: str) -> tuple[Entry, ...]:
+        """Return the overrides of a proposal, with the checks of a store.
 
         Raises:
             InvalidProposalError: it cannot be read, or does not fit the part.
@@ -257,12 +269,16 @@ class PromptModule(Module):
         view.check_length(text)
         descriptor = view.descriptor
         try:
-            entry = checked_entry(descriptor, bound_entry(descriptor, self.read(view, text)))
+            entries = tuple(
+                checked_entry(descriptor, bound_entry(descriptor, entry))
+                for entry in self.entries(view, text)
+            )
         # To a store the caller is at fault; here it is the model that proposed the text.
         except CallerError as error:
             raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
-        self.check_entry(view, entry)
-        return entry
+        for entry in entries:
+            self.check_entry(view, entry)
+        return entries
 
     def described(
         self,
@@ -276,11 +292,13 @@ class PromptModule(Module):
         schema: str = "",
         siblings: Sequence[str] = (),
         without: SectionPath | None = None,
+        with_hidden: bool = False,
         as_json: bool = False,
     ) -> ModuleDescription:
         """Return a description, with the fields that all kinds have in common filled in.
 
-        ``without`` is a section whose task examples are left out of the neighbours.
+        ``without`` is a section whose task examples are left out of the neighbours; with
+        ``with_hidden`` those that are not shown to the model are among them.
         """
         return ModuleDescription(
             name=self.name,
@@ -291,12 +309,49 @@ class PromptModule(Module):
             opaque=opaque or {},
             max_chars=view.max_part_chars,
             output=view.output(),
-            neighbours=view.neighbours(self.name, without=without),
+            neighbours=view.neighbours(self.name, without=without, with_hidden=with_hidden),
             schema=schema,
             siblings=siblings,
             as_json=as_json,
             is_new=self.is_new,
         )
+
+
+class PromptModule(PromptPart):
+    """A part of a prompt that one override replaces."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def blank(self) -> Entry:
+        """An empty override of the part."""
+
+    @abstractmethod
+    def read(self, view: View, text: str) -> Entry:
+        """Return the override of a proposal, not bound to a source yet.
+
+        Raises:
+            InvalidProposalError: it cannot be read.
+        """
+
+    @property
+    def kind(self) -> str:
+        return self.blank.kind
+
+    @property
+    def name(self) -> str:
+        return self.blank.part
+
+    @property
+    def owner(self) -> str | None:
+        return self.blank.owner
+
+    def entries(self, view: View, text: str) -> tuple[Entry, ...]:
+        return (self.read(view, text),)
+
+    def require(self, view: View) -> None:
+        require_source(view.descriptor, self.blank)
 
 
 @attrs.frozen
@@ -310,7 +365,7 @@ class PartOf(Module):
     """
 
     address: str
-    part: PromptModule
+    part: PromptPart
     label: str = ""
 
     @property

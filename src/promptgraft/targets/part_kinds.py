@@ -6,6 +6,8 @@ part to the reflection model, and turn its reply into an override.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from promptgraft.errors import UnknownPartError
@@ -269,6 +271,9 @@ class TaskExampleModule(PromptModule):
                 f"another target, or forget `removed {self.name}` with `remove_override`"
             )
 
+    def has_room(self, view: View) -> bool:
+        return not view.parts.hides(self.path)
+
     def describe(self, view: View) -> ModuleDescription:
         section, key = self.path[:-1], self.path[-1]
         examples = view.shown_examples(section)
@@ -280,7 +285,7 @@ class TaskExampleModule(PromptModule):
             title=key,
             text=write_task_example(example),
             schema=view.tool_schemas(),
-            siblings=[write_task_example(example, key=name) for name, example in examples.items()],
+            siblings=_siblings(view, section, examples),
             without=section,
         )
 
@@ -295,6 +300,14 @@ class TaskExampleModule(PromptModule):
             outcome_json=view.own_outcome(read.outcome_json),
             steps_json=read.steps_json,
         )
+
+
+def _siblings(view: View, section: SectionPath, examples: Mapping[str, WorkedExample]) -> list[str]:
+    return [
+        write_task_example(example, key=key)
+        for key, example in examples.items()
+        if not view.parts.hides((*section, key))
+    ]
 
 
 def _bare(view: View) -> tuple[str, ...]:
@@ -348,7 +361,7 @@ class GenerationModule(PromptModule):
         return _blank(self.container_path)
 
     def has_room(self, view: View) -> bool:
-        return len(view.task_examples(self.container_path)) < view.max_task_examples
+        return len(view.parts.shown_examples(self.container_path)) < view.max_task_examples
 
     def describe(self, view: View) -> ModuleDescription:
         section = view.template.section(self.container_path)
@@ -360,7 +373,7 @@ class GenerationModule(PromptModule):
             title=section.title,
             text=view.summary(self.container_path),
             schema=view.tool_schemas(),
-            siblings=[write_task_example(example, key=key) for key, example in examples.items()],
+            siblings=_siblings(view, self.container_path, examples),
             without=self.container_path,
         )
 

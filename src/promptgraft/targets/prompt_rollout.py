@@ -28,8 +28,8 @@ from promptgraft.errors import (
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Step, Verdict
 from promptgraft.ground.frozenmap import isolated
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import shown
-from promptgraft.ground.text import raised_at
 from promptgraft.ground.under_way import doing
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, section_part, summary_part

@@ -21,12 +21,11 @@ from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.overrides.winner_store import WinnerStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
-from promptgraft.prompt.template import Prompt
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
-from promptgraft.targets.grafting import Grafting
+from promptgraft.targets.grafting import PromptGrafting
 from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
@@ -62,7 +61,7 @@ class PromptTarget:
     max_prompt_chars: int | None = None
     store: WinnerStore | None
     identity: Identity = attrs.field()
-    _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
+    _prompts: Mapping[str, PromptGrafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
     # Of `check`; an argument, so that a copy with other overrides has the same.
     _limited: list[GepaExample] = attrs.field(factory=list, repr=False, eq=False)
@@ -72,9 +71,9 @@ class PromptTarget:
         return Identity(name=", ".join(self.rollout.prompts))
 
     @_prompts.default
-    def _graftings(self) -> Mapping[str, Grafting]:
+    def _graftings(self) -> Mapping[str, PromptGrafting]:
         return {
-            address: Grafting(
+            address: PromptGrafting(
                 prompt=prompt,
                 base=self.rollout.base[address],
                 max_part_chars=self.max_part_chars,
@@ -198,8 +197,9 @@ class PromptTarget:
             self._limited[:] = examples
         self._check_reads(examples[0])
         if isinstance(self.rollout.adapter, CheckedFunction):
+            [prompt] = self.rollout.prompts_of(self.baseline()).values()
             for example in _of_each_shape(examples):
-                self.rollout.adapter.check_bound(self._bound(self.baseline(), example))
+                self.rollout.adapter.check_bound(prompt.bind(*example.copy().params))
         params = [example.params for example in examples]
         for place in kinds_of_files(params):
             check_serves(self.rollout.adapter, self._render(self.baseline(), examples[place]))
@@ -257,12 +257,12 @@ class PromptTarget:
         self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)
         return True
 
-    def _find(self, module: Module) -> tuple[str, PromptModule]:
+    def _find(self, module: Module) -> tuple[str, PromptPart]:
         """Return the address of a module's prompt, and its part there."""
         match module:
             case PartOf() if module.address in self._prompts:
                 return module.address, module.part
-            case PromptModule() if len(self._prompts) == 1:
+            case PromptPart() if len(self._prompts) == 1:
                 return next(iter(self._prompts)), module
         raise TypeError(f"module: expected a part of {self.identity.name}, found {shown(module)}")
 
@@ -322,11 +322,8 @@ class PromptTarget:
         )
 
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
-        return self._bound(candidate, example).render()
-
-    def _bound(self, candidate: Candidate, example: GepaExample) -> Prompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()
-        return prompt.bind(*example.copy().params)
+        return prompt.bind(*example.copy().params).render()
 
 
 def _of_each_shape(examples: Sequence[GepaExample]) -> Iterable[GepaExample]:

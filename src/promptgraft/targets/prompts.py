@@ -25,7 +25,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_rollout import Flow
 from promptgraft.targets.texts import answer_of, as_errors, by_name
@@ -152,7 +152,7 @@ class Prompts(PromptSet):
     prompts: Mapping[str, Prompt[object]] = attrs.field(converter=_as_prompts)
     run: Callable[..., Any] = attrs.field(kw_only=True)
     name: str = attrs.field(kw_only=True)
-    modules: Mapping[str, Sequence[PromptModule]] = attrs.field(factory=dict, kw_only=True)
+    modules: Mapping[str, Sequence[PromptPart]] = attrs.field(factory=dict, kw_only=True)
     candidate_errors: tuple[type[Exception], ...] = attrs.field(
         default=(), converter=as_errors, kw_only=True
     )
@@ -204,7 +204,7 @@ def no_adapter(what: str) -> ConfigError:
 
 
 def parts_of(
-    name: str, prompts: Iterable[tuple[Prompt[object], Sequence[PromptModule] | None]]
+    name: str, prompts: Iterable[tuple[Prompt[object], Sequence[PromptPart] | None]]
 ) -> tuple[PartOf, ...]:
     """Return the parts of several prompts that may change: named ones, or all sections with text.
 

@@ -54,6 +54,8 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
     heading, is_fenced, indent, is_adjacent = "", False, 0, False
     for place, line in enumerate(text.split("\n")[:_MOST_LINES]):
         bare = line.strip()
+        # Without its bullet, case, spacing and full stop.
+        content = " ".join(_MARK.sub("", bare, count=1).casefold().split()).rstrip(".")
         depth = len(line) - len(line.lstrip())
         fixed = bare.endswith(":") or any(placeholder in line for placeholder in placeholders)
         if _FENCE.match(bare) or is_fenced:
@@ -70,12 +72,12 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
         elif lines and (depth > indent or (is_adjacent and bare[0].islower())):
             above = lines[-1]
             above.places.append(place)
-            above.key = f"{above.key} {_said(bare)}"
+            above.key = f"{above.key} {content}"
             above.words += folded_words(bare)
             above.is_fixed |= fixed
             is_adjacent = True
         else:
-            key, words = f"{heading}\n{_said(bare)}", folded_words(bare)
+            key, words = f"{heading}\n{content}", folded_words(bare)
             lines.append(Line([place], key, words, fixed, _label(heading, bare)))
             indent, is_adjacent = depth, True
             heading = bare if bare.endswith(":") else heading
@@ -92,11 +94,6 @@ def _label(heading: str, bare: str) -> str:
         return ""
     words = folded_words(match["label"])
     return f"{heading}\n{' '.join(words)}" if 0 < len(words) <= _LABEL_WORDS else ""
-
-
-def _said(bare: str) -> str:
-    """Return the content of a line without its bullet, case, spacing and full stop."""
-    return " ".join(_MARK.sub("", bare, count=1).casefold().split()).rstrip(".")
 
 
 def without(text: str, dropped: Iterable[Line]) -> str:

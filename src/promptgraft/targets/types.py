@@ -23,7 +23,8 @@ from promptgraft.ground.frozenmap import FrozenMap, isolated
 from promptgraft.ground.serde import HexDigest, Json, digest_json, shown
 from promptgraft.ground.strict.checks import FINITE, plain_number
 from promptgraft.ground.text import joined
-from promptgraft.overrides.codec import plain_entries, read_entries
+from promptgraft.overrides.codec import read_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.added_example import AddedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.store import OverrideAddress
@@ -57,7 +58,7 @@ class Module(ABC):
 
     @property
     def is_example(self) -> bool:
-        """Whether it is an example; examples take turns at a rate of their own."""
+        """Whether it is an example, or which are shown; they take turns at a rate of their own."""
         return False
 
     @property
@@ -251,7 +252,7 @@ Change = PromptOverride | str
 def plain_changes(changes: Mapping[str, Change]) -> dict[str, Json]:
     """Return changes as plain data, by address."""
     return {
-        address: change if isinstance(change, str) else plain_entries(change)
+        address: change if isinstance(change, str) else plain_lists(change.entries())
         for address, change in changes.items()
     }
 

@@ -39,6 +39,39 @@ def fault_of(outcome: Received | NothingReceivedError) -> Fault:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "404 page not found",
+        '{"detail": "Not Found"}',
+        error("not_found_error", "File Not Found"),
+        error("invalid_request_error", "Invalid URL (POST /v1/responses)"),
+        '{"error": "Unexpected endpoint or method. (POST /v1/responses)"}',
+        "<html><title>405 Method Not Allowed</title></html>",
+    ],
+)
+def test_a_server_without_the_path_is_told_from_one_without_the_model(answer: object) -> None:
+    other = judge(received(404, answer), now=NOW, if_absent="set another")
+    assert isinstance(other, Fault)
+    assert (other.error, other.mend) == (PERMANENT, "set another")
+    assert fault_of(received(404, answer)).mend == "check the name of the model and base_url"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error("invalid_request_error", "The model `m` does not exist", "model_not_found"),
+        error("not_found_error", "model: m"),
+        '{"error": "model `m` not found"}',
+        error("x", "Items are not persisted when `store` is false"),
+    ],
+)
+def test_a_missing_model_is_no_missing_path(answer: object) -> None:
+    fault = judge(received(404, answer), now=NOW, if_absent="set another")
+    assert isinstance(fault, Fault)
+    assert fault.mend != "set another"
+
+
+@pytest.mark.parametrize(
     ("got", "kind", "wait"),
     [
         (received(400, error("invalid_request_error")), REJECTED, None),

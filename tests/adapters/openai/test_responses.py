@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import attrs
@@ -11,12 +10,12 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.responses import Response
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from adapters.wire_world import check_overrides_reach, noted, sent
+from adapters.wire_world import noted, sent
 from agent_prompts import SOURCE
 from promptgraft import MarkdownSection, OpenAIAdapter, Prompt, PromptTemplate, Session
 from promptgraft.adapters import responses
 from promptgraft.adapters.base import ModelCalled, Usage
-from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
+from promptgraft.adapters.calling.turns import Finish, UnreadableTurnError
 from promptgraft.adapters.openai import ChatWire, OpenAIProfile
 from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.errors import ConfigError, PermanentProviderError
@@ -120,11 +119,6 @@ def test_what_is_not_set_is_not_sent() -> None:
     }
 
 
-@pytest.mark.parametrize("profile", [NATIVE, OpenAIProfile()], ids=["native", "text"])
-def test_every_override_reaches_the_request(profile: OpenAIProfile, tmp_path: Path) -> None:
-    check_overrides_reach(wire(profile), ResponseCreateParamsNonStreaming, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("status", "reason", "finish", "shown"),
     [
@@ -155,35 +149,6 @@ def test_an_answer_is_what_follows_the_commentary() -> None:
     remark = said("Let me see. ", phase="commentary")
     assert wire().read(answer(remark, said("one", phase="final_answer"))).text == "one"
     assert wire().read(answer(remark)).text == "Let me see. "
-
-
-def test_servers_that_count_nothing_are_read() -> None:
-    body = answer(said("one"))
-    del body["usage"], body["model"]
-    turn = wire().read(body)
-    assert (turn.usage, turn.model) == (Usage(), "m")
-
-
-def test_calls_are_answered_after_the_turn_as_it_was() -> None:
-    first = wire().open(SOURCE.prompt().render())
-    kept = {**THOUGHTS, "encrypted_content": "gAAAA"}
-    output = [kept, said("hm"), call(1, '{"query": "é"'), call(2)]
-    turn = wire().read(answer(*output))
-    assert turn.finish is Finish.TOOLS
-    assert [request.arguments for request in turn.requests] == ['{"query": "é"', "{}"]
-    answers = [
-        ToolAnswer(request=turn.requests[0], content="no JSON", failed=True),
-        ToolAnswer(request=turn.requests[1], content="found"),
-    ]
-    body = wire().extend(first, turn, answers)
-    assert misfit(ResponseCreateParamsNonStreaming, body) is None
-    assert sent(body)["input"] == [
-        *sent(first)["input"],
-        *output,
-        {"type": "function_call_output", "call_id": "call_1", "output": "Error: no JSON"},
-        {"type": "function_call_output", "call_id": "call_2", "output": "found"},
-    ]
-    assert {**body, "input": 0} == {**first, "input": 0}
 
 
 def test_thoughts_that_are_only_named_are_not_repeated() -> None:
@@ -320,3 +285,12 @@ def test_a_refusal_that_names_the_other_api_ends_the_call_and_says_what_to_set()
             adapter.evaluate(prompt(), session=Session())
         assert server.counts.requests == 1
     assert str(caught.value).endswith("; set `api: responses` for this model")
+
+
+def test_a_server_without_responses_is_told_as_a_setting() -> None:
+    with LoopbackServer(OpenAIChat(), brain=says("hi"), models=("m",)) as server:
+        adapter = OpenAIAdapter("m", api="responses", api_key=KEY, base_url=server.base_url)
+        with pytest.raises(PermanentProviderError) as caught:
+            adapter.evaluate(prompt(), session=Session())
+        assert server.counts.requests == 1
+    assert str(caught.value).endswith("; set `api: chat` for this model, or check base_url")

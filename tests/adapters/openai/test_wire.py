@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-from adapters.wire_world import check_overrides_reach, noted, sent
+from adapters.wire_world import noted, sent
 from agent_prompts import SOURCE
 from promptgraft.adapters.base import Usage
-from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
+from promptgraft.adapters.calling.turns import Finish, UnreadableTurnError
 from promptgraft.adapters.openai import ChatWire, OpenAIAdapter, OpenAIProfile, profile_of
 from promptgraft.ground.serde import Json
 from promptgraft.prompt.schema import JsonObject
@@ -97,24 +94,6 @@ def test_the_limit_has_the_name_that_the_model_knows() -> None:
     assert "max_completion_tokens" not in body
 
 
-@pytest.mark.parametrize("profile", [NATIVE, OpenAIProfile()], ids=["native", "text"])
-def test_every_override_reaches_the_request(profile: OpenAIProfile, tmp_path: Path) -> None:
-    check_overrides_reach(wire(profile), CompletionCreateParamsNonStreaming, tmp_path)
-
-
-@settings(max_examples=50)
-@given(st.text())
-def test_any_text_survives_into_the_body(text: str) -> None:
-    content = sent(wire().open(noted(text)))["messages"][1]["content"]
-    shown = text.strip("\n")
-    assert content == (f"## Note\n\n{shown}" if shown else "## Note")
-
-
-def test_half_characters_are_replaced() -> None:
-    body = wire().open(noted("a\ud800b \ud83d\ude00"))
-    assert sent(body)["messages"][1]["content"] == "## Note\n\na\ufffdb \U0001f600"
-
-
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [
@@ -137,43 +116,10 @@ def test_a_refusal_is_one_whatever_the_reason() -> None:
     assert (turn.text, turn.finish, turn.finish_reason) == ("I won't.", Finish.REFUSED, "refusal")
 
 
-def test_servers_that_count_nothing_are_read() -> None:
-    body = answer(content="one")
-    del body["usage"], body["model"]
-    turn = wire().read(body)
-    assert (turn.usage, turn.model) == (Usage(), "m")
-
-
-def test_calls_are_answered_after_the_turn_as_it_was() -> None:
-    first = wire().open(SOURCE.prompt().render())
-    calls: list[Json] = [call(1, '{"query": "é"'), {**call(2), "extra_content": {"a": 1}}]
-    turn = wire().read(answer("tool_calls", content="hm", tool_calls=calls))
-    assert turn.finish is Finish.TOOLS
-    assert [request.arguments for request in turn.requests] == ['{"query": "é"', "{}"]
-    answers = [
-        ToolAnswer(request=turn.requests[0], content="no JSON", failed=True),
-        ToolAnswer(request=turn.requests[1], content="found"),
-    ]
-    body = wire().extend(first, turn, answers)
-    assert sent(body)["messages"] == [
-        *sent(first)["messages"],
-        {"role": "assistant", "content": "hm", "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "call_1", "content": "Error: no JSON"},
-        {"role": "tool", "tool_call_id": "call_2", "content": "found"},
-    ]
-    assert {**body, "messages": 0} == {**first, "messages": 0}
-
-
-def test_a_second_request_has_its_documented_shape() -> None:
-    first = wire().open(SOURCE.prompt().render())
-    turn = wire().read(answer("stop", tool_calls=[call(1)]))
-    assert turn.finish is Finish.TOOLS
-    body = wire().extend(first, turn, [ToolAnswer(request=turn.requests[0], content="")])
-    assert misfit(CompletionCreateParamsNonStreaming, body) is None
-
-
-def test_a_cut_turn_with_calls_is_cut() -> None:
-    assert wire().read(answer("length", tool_calls=[call(1)])).finish is Finish.LENGTH
+def test_further_fields_of_a_call_are_sent_back() -> None:
+    signed: JsonObject = {**call(1), "extra_content": {"google": {"thought_signature": "s"}}}
+    turn = wire().read(answer("tool_calls", tool_calls=[signed]))
+    assert turn.messages[0]["tool_calls"] == [signed]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.ground.serde import digest, map_texts
 from promptgraft.prompt.schema import JsonObject
 
@@ -85,6 +85,7 @@ class Api:
         key_option: the client's parameter for the key.
         address_option: the client's parameter for the address.
         seller: the provider whose prices apply; None to go by model name and address.
+        if_absent: the advice for a server that does not have the path; empty for the usual one.
     """
 
     adapter: str
@@ -102,6 +103,7 @@ class Api:
     key_option: str = "api_key"
     address_option: str = "base_url"
     seller: str | None = None
+    if_absent: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,7 +138,7 @@ class Access:
             return "unused"  # the SDK insists on a key, but the user's header authenticates
         if not self.api.needs_key:
             return ""
-        raise ConfigError(
+        raise MissingHereError(
             f"{self.api.adapter}: there is no API key; set {self.api.variables[0]}, or give "
             "api_key= (any text for a server that needs none)"
         )
@@ -145,7 +147,7 @@ class Access:
         """Raise ``ConfigError`` if the SDK, the key or the address is missing or unusable."""
         missing = [name for name in self.api.packages if not _is_installed(name)]
         if missing:
-            raise ConfigError(
+            raise MissingHereError(
                 f"{self.api.adapter} needs the package `{missing[0]}`; run: "
                 f"pip install 'promptgraft[{self.api.extra or self.api.packages[0]}]'"
             )

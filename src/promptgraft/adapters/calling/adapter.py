@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal, TypeVar
 
 import attrs
@@ -20,7 +19,7 @@ from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
 from promptgraft.adapters.calling.keeping import KeptCall
-from promptgraft.adapters.calling.parts import without_bytes
+from promptgraft.adapters.calling.parts import read_text
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
@@ -31,9 +30,9 @@ from promptgraft.ground.content import Image
 from promptgraft.ground.serde import (
     canonical_json,
     digest,
-    digest_json,
     digest_text,
     looks_like_a_key,
+    plain_json,
     shown,
     unstructure,
 )
@@ -133,6 +132,11 @@ _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, 
 
 def _share_of(cost: Decimal | None, share: Decimal) -> Decimal | None:
     return None if cost is None else cost * share
+
+
+@lru_cache(maxsize=1024)
+def _price_of(prices: Prices, seller: str | None, model: str, usage: Usage) -> Decimal | None:
+    return prices.of(usage, provider=seller, model=model)
 
 
 class _Line:
@@ -368,12 +372,13 @@ class ModelAdapter(ABC):
         share: Decimal = _WHOLE,
         kept: KeptCall | None = None,
     ) -> Turn:
+        is_limited = session.budget is not None and session.budget.is_limited
         return caller.call(
             body,
             read=self.wire.read,
             price=lambda turn: _share_of(self._price(turn), share),
             model=self.model,
-            expected=NOTHING if session.budget is None else self._expected(body, share),
+            expected=self._expected(body, share) if is_limited else NOTHING,
             session=session,
             deadline=deadline,
             kept=kept,
@@ -436,6 +441,7 @@ class ModelAdapter(ABC):
             policy=self.policy,
             call_timeout=self.timeout,
             max_concurrency=self.max_concurrency,
+            if_absent=self._api.if_absent,
         )
 
     def _new_batch_caller(self) -> Caller:
@@ -452,18 +458,20 @@ class ModelAdapter(ABC):
         return self.prices.cost(turn, provider=self._seller, model=self.model)
 
     def _kept_call(self, body: JsonObject, places: Places) -> KeptCall:
-        body_shown = json.dumps(without_bytes(body), ensure_ascii=False)
-        sent = len(body_shown.encode()) // _FEWEST_BYTES_PER_TOKEN
-        received = self.longest_answer or _LONGEST_ANSWER
-        cost = self.price_of(Usage(input_tokens=sent, output_tokens=received))
+        question = plain_json([self.identity, body])
+        # In whole hundreds, so that few prices are looked up.
+        hundreds = len(read_text(question).encode()) // (100 * _FEWEST_BYTES_PER_TOKEN) + 1
+        sent, received = 100 * hundreds, self.longest_answer or _LONGEST_ANSWER
+        usage = Usage(input_tokens=sent, output_tokens=received)
+        cost = _price_of(self.prices, self._seller, self.model, usage)
         return KeptCall(
             places=places,
-            question=digest_json([self.identity, body]),
+            question=digest_text(question),
             bound=Bound(model=self.model, input_tokens=sent, output_tokens=received, cost=cost),
         )
 
     def _expected(self, body: JsonObject, share: Decimal) -> Charge:
         """Return an estimate of the price of a request's input."""
-        tokens = len(json.dumps(without_bytes(body), ensure_ascii=False)) // _CHARS_PER_TOKEN
+        tokens = len(read_text(plain_json(body))) // _CHARS_PER_TOKEN
         cost = _share_of(self.price_of(Usage(input_tokens=tokens)), share)
         return Charge(cost=ZERO if cost is None else cost, tokens=tokens)

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from promptgraft.adapters.calling.faults import Fault, judge
+from promptgraft.adapters.calling.gathering import Intended
 from promptgraft.adapters.calling.turns import (
     Files,
     NothingReceivedError,
@@ -42,16 +43,6 @@ class Ask(Protocol):
     async def __call__(
         self, method: str, path: str, *, body: JsonObject | None = None, files: Files | None = None
     ) -> Received: ...
-
-
-@attrs.frozen(kw_only=True)
-class Intended:
-    """A batch as recorded before it is created; ``batch`` is its id once that is known."""
-
-    mark: str
-    since: datetime
-    requests: tuple[str, ...]
-    batch: str | None = None
 
 
 class BatchForm(Protocol):

@@ -15,7 +15,6 @@ from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.batch_forms import (
     FORMS,
-    Intended,
     Outcome,
     UnusableError,
     encoded,
@@ -23,7 +22,7 @@ from promptgraft.adapters.calling.batch_forms import (
     made,
 )
 from promptgraft.adapters.calling.faults import Fault
-from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, seat
+from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, Intended, seat
 from promptgraft.adapters.calling.sdk import LONGEST_RESULTS, SdkEndpoint
 from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
 from promptgraft.errors import CallerError, PromptgraftError, RunPausedError

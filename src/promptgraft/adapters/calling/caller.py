@@ -56,6 +56,7 @@ class Caller:
         max_concurrency: limit on its own requests in flight, in addition to the shared limiter of
             the account; None for no limit.
         limited: whether requests wait for a slot at all.
+        if_absent: the advice for a server that does not have the path of the requests.
     """
 
     endpoint: Endpoint
@@ -63,6 +64,7 @@ class Caller:
     call_timeout: float = attrs.field(kw_only=True, validator=SECONDS)
     max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
     limited: bool = attrs.field(default=True, kw_only=True)
+    if_absent: str = attrs.field(default="", kw_only=True)
     clock: Clock = attrs.field(factory=SystemClock, kw_only=True)
     lane: Lane = attrs.field(init=False)
     gate: Gate = attrs.field(init=False)
@@ -225,7 +227,8 @@ class _Call:
 
     def _outcome_of(self, received: Received | NothingReceivedError) -> Turn | Fault:
         gate, secrets = self.caller.gate, self.caller.endpoint.blanked
-        body = judge(received, now=self.caller.clock.now())
+        caller = self.caller
+        body = judge(received, now=caller.clock.now(), if_absent=caller.if_absent)
         if not (isinstance(received, NothingReceivedError) and received.unreachable):
             gate.reached = True
         elif not gate.reached and isinstance(body, Fault) and self.time.total >= UNREACHABLE:

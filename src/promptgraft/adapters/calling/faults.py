@@ -61,8 +61,17 @@ class Fault:
         return issubclass(self.error, RateLimitedError)
 
 
-def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObject | Fault:
-    """Return the body of a good response, or its fault; ``now`` is in UTC."""
+def judge(
+    outcome: Received | NothingReceivedError, *, now: datetime, if_absent: str = ""
+) -> JsonObject | Fault:
+    """Return the body of a good response, or its fault.
+
+    Args:
+        outcome: the response.
+        now: the time, in UTC.
+        if_absent: the advice for a server that does not have the path of the request; empty for
+            the usual one.
+    """
     if isinstance(outcome, NothingReceivedError):
         if isinstance(outcome, UselessReplyError):
             return Fault(error=RejectedRequestError, what="unusable reply", detail=str(outcome))
@@ -78,7 +87,9 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
             if isinstance(body, Fault)
             else _said(body)
         )
-        return _refusal(outcome, error_body, outcome.status, now)
+        fault = _refusal(outcome, error_body, outcome.status, now)
+        is_absent = outcome.status in {404, 405} and _NO_PATH_TEXT.search(error_body.message)
+        return attrs.evolve(fault, mend=if_absent) if if_absent and is_absent else fault
     if isinstance(body, Fault):
         return body
     # Gateways answer 200 with an error inside, for example when their own upstream fails.
@@ -188,6 +199,13 @@ _TOO_LONG_TEXT = re.compile(
 # served through Chat Completions.
 _OTHER_API_TEXT = re.compile(
     r"(?:\buse|only supported in)\s+(?:the\s+)?/?v1/(responses|chat/completions)\b", re.IGNORECASE
+)
+# Of compatible servers that lack a path; one that lacks the model names it.
+_NO_PATH_TEXT = re.compile(
+    r"^(?:(?:404 )?(?:page|file|path|route|endpoint) )?not found\W*$"
+    r"|\b(?:method not allowed|invalid url|cannot post|no route)\b"
+    r"|\b(?:unknown|unexpected|unsupported|no such) (?:url|path|route|endpoint)\b",
+    re.IGNORECASE,
 )
 _TOO_LARGE_TEXT = re.compile(r"request too large", re.IGNORECASE)
 

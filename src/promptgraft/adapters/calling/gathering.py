@@ -16,7 +16,6 @@ from typing import ParamSpec, Protocol, TypeVar
 import attrs
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.adapters.calling.batch_forms import Intended
 from promptgraft.errors import JournalCorruptError
 from promptgraft.ground.serde import Json, digest
 from promptgraft.journal.base import Journal
@@ -43,6 +42,16 @@ class Gatherer(Protocol):
     def wake(self) -> None:
         """Have the event loop check whether a batch is due; thread-safe."""
         ...
+
+
+@attrs.frozen(kw_only=True)
+class Intended:
+    """A batch as recorded before it is created; ``batch`` is its id once that is known."""
+
+    mark: str
+    since: datetime
+    requests: tuple[str, ...]
+    batch: str | None = None
 
 
 class BatchExecutor(ThreadPoolExecutor):

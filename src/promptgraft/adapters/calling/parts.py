@@ -8,12 +8,13 @@ from collections.abc import Callable
 from promptgraft.adapters.facts import TOKENS_OF_IMAGE
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Content, File, Image
-from promptgraft.ground.serde import Json, map_texts
+from promptgraft.ground.serde import Json
 from promptgraft.prompt.schema import JsonObject
 
 _PDF = "application/pdf"
 # Much longer than a word, and without a space: the bytes of a file.
-_ENCODED = re.compile(r"(?:data:[^,]{0,100},)?[A-Za-z0-9+/=]{2000,}")
+_ENCODED = re.compile(r'"(?:data:[^,"]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
+_STAND_IN = '"' + "x" * (TOKENS_OF_IMAGE * 4) + '"'
 
 
 def chat_content(content: Content) -> Json:
@@ -49,12 +50,10 @@ def check_seen(content: Content, *, sees: bool | None, model: str) -> None:
         )
 
 
-def without_bytes(body: JsonObject) -> Json:
-    """Return a request with a text as long as a model reads an image in place of its bytes."""
-    stand_in = "x" * (TOKENS_OF_IMAGE * 4)
-    return map_texts(
-        {**body}, lambda text: stand_in if len(text) > 2000 and _ENCODED.fullmatch(text) else text
-    )
+def read_text(request: str) -> str:
+    """Return the JSON of a request with a text as long as a model reads an image for its bytes."""
+    # Most requests hold no bytes, and need not be searched.
+    return _ENCODED.sub(_STAND_IN, request) if "base64" in request else request
 
 
 def _whole(

@@ -38,6 +38,7 @@ _MEANT = {
     "tool example": "reflect-tool-example",
     "task example": "reflect-task-example",
     "tool": "reflect-tool",
+    "what is shown": "reflect-visibility",
 }
 
 
@@ -166,6 +167,7 @@ def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
         part=name,
         current=next(iter(current.texts), ""),
         neighbours="\n\n".join(shown_text.titled("rest of the texts").texts),
+        parts=shown_text.titled("rest of the texts").named,
         max_chars=int(at_most[1]) if at_most else None,
         refused=None,
         fields=fields,

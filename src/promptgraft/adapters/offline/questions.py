@@ -84,6 +84,7 @@ class Question:
     Attributes:
         part: name of the part whose ``current`` text is to be improved.
         neighbours: the other parts of the prompt, as one text.
+        parts: the same by name.
         max_chars: limit on the new text; None if none is stated.
         refused: the refused reply; None at the first attempt.
         fields: the fields of the answer; empty for free text.
@@ -94,6 +95,7 @@ class Question:
     part: str
     current: str
     neighbours: str
+    parts: Mapping[str, str] = attrs.field(hash=False)
     max_chars: int | None
     refused: str | None
     fields: Sequence[Field]
@@ -118,6 +120,13 @@ class Block:
     @property
     def whole(self) -> str:
         return "\n".join((self.prose, *self.texts))
+
+    @property
+    def named(self) -> Mapping[str, str]:
+        """The fenced texts by the line above each, without its colon."""
+        names = [line.removesuffix(":") for line in self.lines if line.endswith(":")]
+        # A line that introduces all of them may come first.
+        return dict(zip(names[max(0, len(names) - len(self.texts)) :], self.texts, strict=False))
 
     @property
     def texts(self) -> list[str]:
@@ -146,10 +155,12 @@ def read_question(text: str) -> Question:
     examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
     expected = titled("expected answers")
     fields = fields_among(expected.whole) if expected.level else _labels(examples)
+    around = titled("rest of the prompt")
     return Question(
         part=part[1] if part else "",
         current=next(iter(current_block.texts), ""),
-        neighbours="\n\n".join(titled("rest of the prompt").texts),
+        neighbours="\n\n".join(around.texts),
+        parts=around.named,
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,

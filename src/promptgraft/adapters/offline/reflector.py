@@ -6,10 +6,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 import attrs
 
-from promptgraft.adapters.offline.learner import names_of
+from promptgraft.adapters.offline.learner import learn, names_of
 from promptgraft.adapters.offline.questions import (
     AT_MOST,
     Case,
@@ -27,6 +28,7 @@ from promptgraft.adapters.offline.words import (
     names_in,
     object_in,
     plain_words,
+    read_json,
     replaced,
     term,
 )
@@ -42,6 +44,7 @@ _LONGEST_TEXT = 300
 _MOST_ITEMS = 3
 _KEY_WORDS = 3
 _MARK = re.compile(r"\*\*(P\d{1,6}):\*\* (.*)")
+_TURNED = {"full": "hidden", "summary": "hidden"}
 _KIND = re.compile(r"(?:.*#)?(section|summary|tool|output field) ")
 
 
@@ -147,6 +150,53 @@ class Better:
         }
         return one_line(reply)
 
+    def visibility(self) -> str:
+        """Return the one part to hide or to show with which most of the cases are answered right.
+
+        Of several such parts it is the longest, with all that is below it.
+        """
+        states = {name: str(value) for name, value in object_in(self.question.current).items()}
+        field = next((field for field in self.question.fields if field.options), None)
+        if field is None:
+            return self.question.current
+        right = self._right_with(states, field)
+        counts = {}
+        for name, state in states.items():
+            turned = _TURNED.get(state, "full")
+            counts[name, turned] = (
+                self._right_with({**states, name: turned}, field),
+                self._size(name),
+            )
+        (name, turned), (count, _) = max(counts.items(), key=itemgetter(1))
+        return one_line({name: turned}) if count > right else self.question.current
+
+    def _size(self, name: str) -> int:
+        path = _path_of(name)
+        parts = self.question.parts.items()
+        return sum(len(text) for part, text in parts if _is_within(_path_of(part), path))
+
+    def _right_with(self, states: Mapping[str, str], field: Field) -> int:
+        """Return how many cases rules and worked examples answer, if parts are shown like this."""
+        hidden = [_path_of(name) for name, value in states.items() if value == "hidden"]
+        texts = []
+        for name, text in self.question.parts.items():
+            path = _path_of(name)
+            if any(_is_within(path, above) for above in hidden):
+                continue
+            objective, arrow, outcome = text.rpartition(" → ")
+            if arrow and name.startswith("task example "):
+                answer = read_json(outcome)
+                option = answer.get(field.name) if isinstance(answer, dict) else answer
+                texts.append(f"{' '.join(plain_words(objective))}\n{option}")
+            else:
+                texts.append(text)
+        lesson = learn("\n\n".join(texts), field.options, self.attention)
+        right = 0
+        for case in self.question.cases:
+            scores = lesson.scores(case.evidence if field.name else case.input)
+            right += field.options[scores.index(max(scores))] == case.wanted.get(field.name)
+        return right
+
     def _ruled(self, field: Field, rules: str, *, refused: str | None = None) -> str:
         """Return rules about one choice, improved by its right and wrong answers."""
         tried: list[Tried] = []
@@ -220,6 +270,14 @@ def _places(cases: Sequence[Case], field: Field) -> Iterator[str]:
                     yield from (key for key in path if isinstance(key, str))
 
 
+def _path_of(name: str) -> str:
+    return name.rpartition(" ")[2]
+
+
+def _is_within(path: str, above: str) -> bool:
+    return f"{path}/".startswith(f"{above}/")
+
+
 class _Renamed:
     """A case with made-up names in place of the real ones."""
 
@@ -283,6 +341,7 @@ REPLIES: Mapping[str, Callable[[Better], str]] = {
     "reflect-task-example": Better.task_example,
     "generate-task-example": lambda better: better.task_example(keyed=True),
     "reflect-output-field": Better.field,
+    "reflect-visibility": Better.visibility,
 }
 """Functions that reply to a question about one part, by its key."""
 

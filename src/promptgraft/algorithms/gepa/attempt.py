@@ -152,7 +152,7 @@ class Attempt:
         if self.rejections.parent != position:
             self.rejections.name_parent(position)
 
-    def named(self, event: object) -> object:
+    def amended(self, event: object) -> object:
         """Return an event with the position that the parent has been given meanwhile."""
         if isinstance(event, (Proposed, MutationRejected)):
             return replace(event, parent=self.step.parent)

@@ -11,6 +11,7 @@ from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gepa.questions import questions_of
 from promptgraft.prompt.template import PromptTemplate
+from promptgraft.search.algorithm import Kit, Questions
 from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
@@ -18,7 +19,6 @@ from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 if TYPE_CHECKING:
     from promptgraft.algorithms.gepa.search import GepaSearch
-    from promptgraft.search.algorithm import Kit, Questions
 
 
 @attrs.frozen(kw_only=True)

@@ -18,6 +18,9 @@ _FORMER_PAPER: Mapping[str, Json] = MappingProxyType(
     {"module_choice": "turns", "whole_prompt": 0, "shorten_margin": "off", "history_top_k": 0}
 )
 
+_DIVIDED = "reflections_per_module"
+"""A former setting: among how many reflections on a module the failures were divided."""
+
 VERSIONS = "addition_versions"
 """The key of a fingerprint with the versions of additions above 1, by name."""
 
@@ -69,6 +72,22 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     }
 
 
+def without_divided(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a fingerprint without a setting that is gone.
+
+    Raises:
+        JournalMismatchError: the recorded run divided the failures of a minibatch.
+    """
+    reflections = recorded.get(f"strategy.{_DIVIDED}", 1)
+    if reflections != 1:
+        raise JournalMismatchError(
+            f"strategy.{_DIVIDED}: the journal has {reflections}, and a reflection on a module "
+            "sees all failures today; start a new run, or continue this one with the promptgraft "
+            "that began it"
+        )
+    return {name: value for name, value in recorded.items() if name != f"strategy.{_DIVIDED}"}
+
+
 def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) -> None:
     """Check that additions decided in a recorded run as they do today.
 
@@ -109,9 +128,15 @@ def with_present_questions(
 
 
 def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
-    """Return the settings of a project file with additions instead of a former strategy."""
+    """Return the settings of a project file without those of a former strategy."""
     strategy = written.get("strategy")
-    if not isinstance(strategy, Mapping) or written.get("additions") is not None:
+    if not isinstance(strategy, Mapping):
+        return written, ()
+    if _DIVIDED in strategy:
+        kept = {name: value for name, value in strategy.items() if name != _DIVIDED}
+        modern, notes = with_additions({**written, "strategy": kept})
+        return modern, [f"strategy.{_DIVIDED}: is gone, it gained nothing; leave it out", *notes]
+    if written.get("additions") is not None:
         return written, ()
     former = [name for name, value in strategy.items() if is_former(name, value)]
     if not former:

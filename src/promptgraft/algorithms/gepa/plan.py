@@ -16,9 +16,10 @@ from promptgraft.algorithms.gepa.earlier import (
     in_additions,
     with_additions,
     with_present_questions,
+    without_divided,
 )
 from promptgraft.algorithms.gepa.questions import ATTEMPTS
-from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
+from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
 from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
@@ -42,7 +43,7 @@ from promptgraft.search.settings import Affordable, Settings
 from promptgraft.search.validation import Full, Racing, Validation
 
 _QUESTIONS_EACH = 1.2
-"""Expected questions per module of a proposal, with repairs and shared failures."""
+"""Expected questions per module of a proposal, with repairs."""
 
 Preset = Literal["lean", "paper"]
 
@@ -51,14 +52,12 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "exploration": 1.0,
         "minibatches": "epochs",
         "reuse_rollouts": False,
-        "reflections_per_module": 1,
         "published_question": True,
     },
     "lean": {
         "exploration": 0.1,
         "minibatches": "teaching",
         "reuse_rollouts": True,
-        "reflections_per_module": 2,
         "published_question": False,
     },
 }
@@ -122,9 +121,6 @@ class Strategy(Settings):
             given, it is ``turns`` for what these leave to it.
         learn_from_perfect: reflect on minibatches too in which every answer is perfect; else such
             a step changes nothing.
-        reflections_per_module: in every other proposal the failures of a minibatch are shared among
-            so many reflections on a module, each shown two or more, if its text is short; what
-            they change is put together line by line and evaluated as one.
         published_question: a reflection on a section asks in the words of the paper, and shows the
             section and the rollouts alone; else also the other parts and the expected answers.
         proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
@@ -144,6 +140,8 @@ class Strategy(Settings):
         "whole_prompt": "is an addition today: additions=[..., WholePrompt(share=...)]",
         "shorten_margin": "is an addition today: additions=[..., Shorten(margin=...)]",
         "history_top_k": "is an addition today: additions=[..., History(most=...)]",
+        "reflections_per_module": "gained nothing and is gone: one reflection on a module sees all "
+        "failures; leave it out",
     }
 
     preset: Preset = attrs.field(default="lean", validator=one_of(*get_args(Preset)))
@@ -161,9 +159,6 @@ class Strategy(Settings):
         default=None, validator=one_of(*get_args(ModuleChoice)).or_none
     )
     learn_from_perfect: bool = attrs.field(default=False, validator=FLAG)
-    reflections_per_module: int = attrs.field(
-        default=_by_preset("reflections_per_module"), validator=COUNT
-    )
     published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
     proposals_per_step: int = attrs.field(default=1, validator=COUNT)
     steps_at_once: int = attrs.field(default=1, validator=COUNT)
@@ -337,6 +332,7 @@ class GepaSettings(RunConfig):
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         fingerprint = in_additions(recorded)
         check_versions(fingerprint, {use.name: use.version for use in self.used_additions})
+        fingerprint = without_divided(fingerprint)
         # A run with the former question on all parts has been refused by now.
         return with_present_questions(fingerprint, self.questions)
 
@@ -397,12 +393,9 @@ class GepaSettings(RunConfig):
         )
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
-        """Return the most reflections that rollouts can lead to; failures are shared in half."""
         del modules, steps
         proposals = self.strategy.proposals_per_step * self.pays_for(rollouts).steps
-        alone = proposals // 2
-        shared = (proposals - alone) * self.reflections_per_proposal
-        return shared + alone * self._reflections_if_not_shared
+        return proposals * self.reflections_per_proposal
 
     def expected_questions(self, proposals: int, modules: int) -> int:
         each = float(modules if self.module_choice == "all" else 1)
@@ -475,16 +468,11 @@ class GepaSettings(RunConfig):
     @property
     def questions_at_once(self) -> int:
         proposals = self.strategy.proposals_per_step * self.strategy.steps_at_once
-        return proposals * (self.reflections_per_proposal // ATTEMPTS)
+        return proposals * self.most_together
 
     @property
     def reflections_per_proposal(self) -> int:
         """Reflections that a proposal can use, repairs of replies included."""
-        shared = parts_of(self.batch_size, self.strategy.reflections_per_module)
-        return shared * self._reflections_if_not_shared
-
-    @property
-    def _reflections_if_not_shared(self) -> int:
         return ATTEMPTS * self.most_together
 
     @property
@@ -500,5 +488,6 @@ class GepaSettings(RunConfig):
         named = [self.target_section_paths, *further]
         if self.module_choice == "all":
             examples = self.target_tool_examples, self.target_task_examples
-            return max(MOST_AT_ONCE, sum(map(len, (*named, *examples))))
+            count = sum(map(len, (*named, *examples))) + bool(self.targets.visibility)
+            return max(MOST_AT_ONCE, count)
         return min(max(1, sum(map(len, named))), MOST_AT_ONCE)

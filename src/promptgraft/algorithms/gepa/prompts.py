@@ -8,7 +8,7 @@ import attrs
 
 from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.search.part_questions import (
+from promptgraft.targets.part_questions import (
     AROUND,
     EDITS,
     GENERAL,

@@ -22,21 +22,13 @@ from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
 from promptgraft.search.reflection import MetaPrompts
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.merge3 import merge3
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 MOST_AT_ONCE = 4
 """Most modules that one proposal changes."""
 
-_FAILURES_EACH = 3
-_FEW_LINES = 10
 _TRIED = "this text has been tried before; propose another"
 _NO_FAILURES: Mapping[str, Records] = MappingProxyType({})
-
-
-def parts_of(failures: int, reflections: int) -> int:
-    """Return how many of the reflections share the failures: at most one per three failures."""
-    return max(1, min(reflections, -(-failures // _FAILURES_EACH)))
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +43,6 @@ class Reflector:
         most_together: most modules of one proposal.
         perfect: the score at which there is nothing left to learn.
         learns_from_perfect: whether to reflect on minibatches of perfect answers too.
-        reflections: how many reflections on a module may share the failures.
         guard: refuses copied answers of training examples; None to refuse nothing.
         seen: the candidates tried so far.
     """
@@ -63,7 +54,6 @@ class Reflector:
     most_together: int
     perfect: float
     learns_from_perfect: bool
-    reflections: int
     guard: AnswerGuard | None
     seen: Seen
 
@@ -120,47 +110,30 @@ class Reflector:
         """
         attempt.modules = tuple(modules)
         drafts = [
-            self._drafts(attempt, place, module, failures) for place, module in enumerate(modules)
+            self._draft_on(attempt, place, module, failures) for place, module in enumerate(modules)
         ]
-        yield from self.ask(attempt, [draft for shares in drafts for draft in shares])
+        yield from self.ask(attempt, drafts)
         changes: Changes = ()
-        for shares in drafts:
-            proposed = [change for draft in shares for change in draft.changes]
-            if not proposed:
-                continue
-            change = proposed[0] if len(proposed) == 1 else self._merged(attempt, proposed)
-            part, text = (change.module, change.before), change.text
+        for change in (change for draft in drafts for change in draft.changes):
+            onto = changes[-1].candidate if changes else None
             try:
-                if changes:
-                    change = self.graft(attempt, changes[-1].candidate, part, text)
+                changes = (*changes, change if onto is None else self._again(attempt, onto, change))
             except InvalidProposalError as error:
-                attempt.rejections.add(
-                    change.module.name, change.before.text, error, text=text, final=False
-                )
-                continue
-            changes = (*changes, change)
+                name, before = change.module.name, change.before.text
+                attempt.rejections.add(name, before, error, text=change.text, final=False)
         return changes
 
-    def _drafts(
+    def _draft_on(
         self, attempt: Attempt, place: int, module: Module, failures: Mapping[str, Records]
-    ) -> list[Draft]:
-        """Return the questions about a module.
-
-        In every other attempt the failures may be divided among several questions.
-        """
+    ) -> Draft:
+        """Return the question about a module."""
         description = self.kit.target.describe(module, attempt.candidate)
-        is_short = len(description.text.splitlines()) <= _FEW_LINES
-        questions = self.reflections if attempt.number % 2 and is_short else 1
-        draft = partial(self.draft, attempt, ((module, description),))
-        if module.is_example or (questions == 1 and module.name not in failures):
-            return [draft(attempt.records, number=place)]
-        examples_shown = failures.get(module.name, self.parted(attempt)[0]) or attempt.records
-        shares = parts_of(len(examples_shown), questions)
-        apart = max(MOST_AT_ONCE, len(attempt.modules))
-        return [
-            draft(examples_shown[share::shares], number=place + apart * share)
-            for share in range(shares)
-        ]
+        blamed = () if module.is_example else failures.get(module.name, ())
+        records = blamed or attempt.records
+        return self.draft(attempt, ((module, description),), records, number=place)
+
+    def _again(self, attempt: Attempt, onto: Candidate, change: Change) -> Change:
+        return self.graft(attempt, onto, (change.module, change.before), change.text)
 
     def draft(
         self,
@@ -243,20 +216,3 @@ class Reflector:
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""
         return self.seen.get(child.digest, attempt.tried) < attempt.tried
-
-    def _merged(self, attempt: Attempt, proposed: Sequence[Change]) -> Change:
-        """Return one change that merges what several replies proposed for a module."""
-        chosen, *following = proposed
-        target = self.kit.target
-        for proposal in following:
-            # The texts as the target shows them, since replies may differ in form only.
-            sides = (target.text(chosen.module, side.candidate) for side in (chosen, proposal))
-            text = merge3(chosen.before.text, *sides)
-            if text is None:
-                continue
-            part = (chosen.module, chosen.before)
-            try:
-                chosen = self.graft(attempt, attempt.candidate, part, text)
-            except InvalidProposalError:
-                continue
-        return chosen

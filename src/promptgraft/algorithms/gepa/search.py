@@ -13,7 +13,7 @@ from promptgraft.algorithms.gepa.setup import Parts
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.pipeline import Pipeline, Stepping
-from promptgraft.search.validation import Entry
+from promptgraft.search.validation import PoolEntry
 from promptgraft.targets.base import RejectionReason
 
 
@@ -133,7 +133,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         return self.population.pick(pick) if pick else self.population.pool.best
 
     @property
-    def pending(self) -> Entry | None:
+    def pending(self) -> PoolEntry | None:
         return None if self._result is None else self._result.step.entry
 
     @property
@@ -142,6 +142,3 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
 
     def gives_back(self) -> bool:
         return any(addition.gives_back() for addition in self.by.additions)
-
-    def amended(self, attempt: Attempt, event: object) -> object:
-        return attempt.named(event)

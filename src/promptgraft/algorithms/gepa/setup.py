@@ -22,6 +22,7 @@ from promptgraft.search.pipeline import Pipeline, Stepping
 from promptgraft.search.population import Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Validator
+from promptgraft.targets.judging import metrics_of
 
 _SURELY_UNUSABLE = 20
 """Answers of the baseline after which a run ends if none of them can be used."""
@@ -195,7 +196,6 @@ def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
         most_together=config.most_together,
         perfect=config.objectives.perfect_score,
         learns_from_perfect=strategy.learn_from_perfect,
-        reflections=strategy.reflections_per_module,
-        guard=AnswerGuard(kit.training, copied) if copied else None,
+        guard=AnswerGuard(kit.training, copied, metrics_of(config.feedback_fn)) if copied else None,
         seen=seen,
     )

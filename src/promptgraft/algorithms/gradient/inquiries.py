@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gradient.prompts import Asked, Params
+from promptgraft.algorithms.gradient.prompts import Params, QuestionKey
 from promptgraft.evals.spending import Role
 from promptgraft.ground.serde import HexDigest, Json, digest
 from promptgraft.ground.text import clip, fenced, listed
@@ -182,7 +182,7 @@ class Inquiry(Generic[T]):
     """
 
     positions: tuple[str, str]
-    key: Asked
+    key: QuestionKey
     params: Params
     role: Role
     read: Callable[[Reply], T]
@@ -212,7 +212,7 @@ class Refusal:
 
 
 @attrs.define(kw_only=True)
-class Outcome(Generic[T]):
+class InquiryOutcome(Generic[T]):
     """The outcome of an inquiry.
 
     Attributes:
@@ -250,13 +250,13 @@ class Inquiries:
         self._answered: dict[HexDigest, Reply] = {}
         self._stretch = FaultyStretch(FAILING_SHARE)
 
-    def ask(self, inquiries: Sequence[Inquiry[T]]) -> Asking[list[Outcome[T]]]:
+    def ask(self, inquiries: Sequence[Inquiry[T]]) -> Asking[list[InquiryOutcome[T]]]:
         """Return the outcome of each inquiry, in order.
 
         Raises:
             RunStoppedError: too many of the latest questions have failed.
         """
-        outcomes: list[Outcome[T]] = [Outcome() for _ in inquiries]
+        outcomes: list[InquiryOutcome[T]] = [InquiryOutcome() for _ in inquiries]
         pairs = list(zip(inquiries, outcomes, strict=True))
         # All questions first, then all repairs, because those of an attempt are asked in parallel.
         for attempt in (0, 1):
@@ -292,7 +292,7 @@ class Inquiries:
             question.position: reply for question, reply in zip(new, replies, strict=True)
         }
 
-    def _watch(self, outcomes: Sequence[Outcome[T]]) -> None:
+    def _watch(self, outcomes: Sequence[InquiryOutcome[T]]) -> None:
         self._stretch.add([[outcome.failed for outcome in outcomes]])
         if self._stretch.is_too_faulty:
             latest = next(outcome for outcome in reversed(outcomes) if outcome.failed)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.patching import Base, Patch
+from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.evals.types import Case, TaughtCase, Verdict
 from promptgraft.ground.serde import HexDigest
 from promptgraft.search.acceptance import Compared, Comparer, Strict
@@ -20,15 +20,12 @@ from promptgraft.search.scores import Score
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gradient.config import GradientConfig
-
 Means = tuple[Score, Score]
 """The means of the current and of the new candidate."""
 
 
 @attrs.frozen(kw_only=True)
-class Attempt:
+class RoundAttempt:
     """The candidate of a round, and its comparisons with the current one.
 
     Attributes:
@@ -67,7 +64,7 @@ class Judge:
         kit: what the search works with.
     """
 
-    def __init__(self, config: GradientConfig, kit: Kit) -> None:
+    def __init__(self, config: GradientSettings, kit: Kit) -> None:
         self._kit = kit
         self._perfect = config.objectives.perfect_score
         self._examples = {example.id: example for example in kit.training}
@@ -127,8 +124,8 @@ class Judge:
         return tuple(by_example[example.id] for example in examples)
 
     def judge(
-        self, base: Base, attempt: Attempt, validated: Records, *, tries: bool
-    ) -> Asking[Attempt]:
+        self, base: Base, attempt: RoundAttempt, validated: Records, *, tries: bool
+    ) -> Asking[RoundAttempt]:
         """Return an attempt with its comparisons.
 
         Args:

@@ -10,11 +10,11 @@ import attrs
 from promptgraft.algorithms.gradient.inquiries import (
     Inquiries,
     Inquiry,
-    Outcome,
+    InquiryOutcome,
     read_patch,
     read_problems,
 )
-from promptgraft.algorithms.gradient.prompts import Asked, MergeParams, PatchParams
+from promptgraft.algorithms.gradient.prompts import MergeParams, PatchParams, QuestionKey
 from promptgraft.algorithms.gradient.tracing import Gradient
 from promptgraft.evals.spending import Role
 from promptgraft.ground.text import fenced, score
@@ -225,7 +225,9 @@ class Patcher:
         for patch in patches:
             self._refused.pop(patch.change.module.name, None)
 
-    def _emit_unanswered(self, base: Base, module: Module, stage: str, outcome: Outcome[T]) -> None:
+    def _emit_unanswered(
+        self, base: Base, module: Module, stage: str, outcome: InquiryOutcome[T]
+    ) -> None:
         if outcome.found is None and outcome.failed:
             position = f"round/{base.number}/{stage}/{named(module.name)}"
             detail = outcome.refusals[-1].error.detail
@@ -237,7 +239,7 @@ class Patcher:
         position = f"round/{base.number}/aggregate/{named(module.name)}"
         return Inquiry(
             positions=(position, f"{position}/repair"),
-            key=Asked.MERGE,
+            key=QuestionKey.MERGE,
             params=MergeParams(
                 part=in_one_line(module.name),
                 current=fenced(self.target.text(module, base.candidate)),
@@ -271,7 +273,7 @@ class Patcher:
 
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),
-            key=Asked.PATCH,
+            key=QuestionKey.PATCH,
             params=patch_params(before, one.problems, self._refused.get(one.module, ())),
             role=Role.OPTIMIZE,
             read=read,

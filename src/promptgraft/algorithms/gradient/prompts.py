@@ -12,12 +12,12 @@ import attrs
 
 from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.search.part_questions import CURRENT, GENERAL, REPLY_AS_JSON
+from promptgraft.targets.part_questions import CURRENT, GENERAL, REPLY_AS_JSON
 
 GRADIENT_NS = "promptgraft/gradient"
 
 
-class Asked(StrEnum):
+class QuestionKey(StrEnum):
     """The questions, by their keys."""
 
     STEP = "blame-step"
@@ -130,7 +130,7 @@ _IN_GENERAL = (
 
 
 def _template(
-    key: Asked, name: str, *sections: MarkdownSection, task: str, form: str
+    key: QuestionKey, name: str, *sections: MarkdownSection, task: str, form: str
 ) -> PromptTemplate[object]:
     reply = REPLY_AS_JSON.replace("$form", form)
     return PromptTemplate(
@@ -158,7 +158,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
     template.key: template
     for template in (
         _template(
-            Asked.STEP,
+            QuestionKey.STEP,
             "Find what a step has to do with a failure",
             _role(
                 f"{_ANSWERED} It came about in steps. You look at one of them, and find out which "
@@ -178,7 +178,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
             form=_BLAME_FORM,
         ),
         _template(
-            Asked.TRACE,
+            QuestionKey.TRACE,
             "Find what led to a failure, in all steps",
             _role(
                 f"{_ANSWERED} It came about in steps. You look at all of them, and find out which "
@@ -196,7 +196,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
             form=_TRACE_FORM,
         ),
         _template(
-            Asked.MERGE,
+            QuestionKey.MERGE,
             "Merge what was said of a text",
             _role(
                 "Several failures of language models were traced back to one text that they "
@@ -211,7 +211,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
             form=_MERGE_FORM,
         ),
         _template(
-            Asked.PATCH,
+            QuestionKey.PATCH,
             "Write a better text",
             _role(
                 "You improve a text that language models follow. You are shown the text, and what "

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.inquiries import Inquiries
-from promptgraft.algorithms.gradient.judging import Attempt, Judge
+from promptgraft.algorithms.gradient.judging import Judge, RoundAttempt
 from promptgraft.algorithms.gradient.patching import Base, Patcher
+from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
@@ -42,10 +42,8 @@ from promptgraft.search.round_events import (
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import Patience
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import Candidate, GepaExample, names_of
-
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gradient.config import GradientConfig
 
 KNOWN_SHARE = 0.75
 """Share of a round's cases that may be known failures, whose answers are already paid for."""
@@ -105,7 +103,7 @@ class GradientResult(RunResult):
 class GradientSearch(BaseSearch):
     """One search, with its settings and its kit."""
 
-    def __init__(self, config: GradientConfig, kit: Kit) -> None:
+    def __init__(self, config: GradientSettings, kit: Kit) -> None:
         super().__init__(kit)
         self._config = config
         self._current = 0
@@ -126,7 +124,8 @@ class GradientSearch(BaseSearch):
         self._tracer = Tracer(
             target=kit.target, inquiries=inquiries, emit=self._emit, by_trace=by_trace
         )
-        guard = AnswerGuard(kit.training, config.copied_words or None)
+        metrics = metrics_of(config.feedback_fn)
+        guard = AnswerGuard(kit.training, config.copied_words or None, metrics)
         self._patcher = Patcher(
             target=kit.target,
             inquiries=inquiries,
@@ -227,7 +226,7 @@ class GradientSearch(BaseSearch):
         # A trial saves a validation only if it refuses, so there is none before the first refusal.
         tries = self._config.first_try and self._share < 1
         attempt = yield from self._judge.judge(
-            base, Attempt(patches=patches, child=child), self._validated, tries=tries
+            base, RoundAttempt(patches=patches, child=child), self._validated, tries=tries
         )
         if attempt.compared.refusal is not None:
             return self._refuse(base, attempt, *attempt.compared.refusal)
@@ -252,7 +251,7 @@ class GradientSearch(BaseSearch):
         return failures
 
     def _refuse(
-        self, base: Base, attempt: Attempt, reason: RejectionReason, detail: str
+        self, base: Base, attempt: RoundAttempt, reason: RejectionReason, detail: str
     ) -> RoundEnded:
         comparison, changes = attempt.compared, [patch.change for patch in attempt.patches]
         base.rejections.add_all(changes, reason, detail, compared=comparison)
@@ -261,7 +260,7 @@ class GradientSearch(BaseSearch):
         self._share /= 2
         return replace(_ended(base, Decided.REFUSED, detail), **attempt.means)
 
-    def _accept(self, base: Base, attempt: Attempt) -> RoundEnded:
+    def _accept(self, base: Base, attempt: RoundAttempt) -> RoundEnded:
         pool, child, judged = self.population.pool, attempt.child, attempt.compared
         self._validated = judged.batches[1]
         records = dict(enumerate(self._validated))

@@ -10,7 +10,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.inquiries import Blames, Inquiries, Inquiry, read_blame
-from promptgraft.algorithms.gradient.prompts import Asked, BlameParams
+from promptgraft.algorithms.gradient.prompts import BlameParams, QuestionKey
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
 from promptgraft.ground.serde import digest_text
@@ -251,7 +251,7 @@ def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inqui
     position = f"{where}/backward/{named(trace.case)}/{step.id}"
     return Inquiry(
         positions=(position, f"{position}/repair"),
-        key=Asked.STEP,
+        key=QuestionKey.STEP,
         params=BlameParams(
             steps=_shown_step(step, _MAX_STEP_CHARS),
             parts=parts,
@@ -291,7 +291,7 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
     position = f"round/{number}/backward/{named(trace.case)}"
     return Inquiry(
         positions=(position, f"{position}/repair"),
-        key=Asked.TRACE,
+        key=QuestionKey.TRACE,
         params=BlameParams(
             steps="\n\n".join(shown_steps),
             parts=parts,

@@ -151,7 +151,7 @@ def import_optimizer(path: str | Path) -> Imported:
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(Foreign.of(path).source).read()
+    return _ConfigurationReader(Foreign.of(path).source).read()
 
 
 def import_metrics(path: str | Path) -> ImportedMetrics:
@@ -160,7 +160,7 @@ def import_metrics(path: str | Path) -> ImportedMetrics:
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(Foreign.of(path).source).read_metrics()
+    return _ConfigurationReader(Foreign.of(path).source).read_metrics()
 
 
 def config_of(path: str | Path) -> dict[str, Json]:
@@ -194,7 +194,7 @@ def algorithm_name(path: str | Path, names: Collection[str]) -> str:
     return str(node.value)
 
 
-class _Reader:
+class _ConfigurationReader:
     """Reads one file and collects faults and notes."""
 
     def __init__(self, source: Source) -> None:

@@ -16,7 +16,7 @@ import attrs
 from promptgraft.agents.adapter import BlackBox
 from promptgraft.bridges.agent_optimizer.configuration import import_metrics
 from promptgraft.bridges.agent_optimizer.models import metrics_of
-from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.types import Case, Metric
@@ -114,7 +114,7 @@ def _failures(
     evaluation: Evaluation, cases: Sequence[Case], metrics: Sequence[Metric]
 ) -> Iterator[Json]:
     """Yield what is wrong with each case that does not pass."""
-    by_case = defaultdict[str, list[Attempt]](list)
+    by_case = defaultdict[str, list[CaseAttempt]](list)
     for attempt in evaluation.attempts:
         by_case[attempt.case_id].append(attempt)
     thresholds = {metric.name: metric.threshold for metric in metrics}
@@ -134,7 +134,7 @@ def _failures(
 
 
 def _means(
-    attempts: Sequence[Attempt], thresholds: Mapping[str, float]
+    attempts: Sequence[CaseAttempt], thresholds: Mapping[str, float]
 ) -> Mapping[str, float | None]:
     """Return each metric's mean over the runs of a case; None if one has no score.
 
@@ -150,14 +150,14 @@ def _means(
     return means
 
 
-def _score(attempt: Attempt, metric: str) -> float | None:
+def _score(attempt: CaseAttempt, metric: str) -> float | None:
     for verdict in attempt.outcome.verdicts:
         if verdict.metric == metric:
             return verdict.score
     return attempt.outcome.score  # 0 without an answer, None if unscored
 
 
-def _told(attempt: Attempt) -> Json:
+def _told(attempt: CaseAttempt) -> Json:
     reasons: dict[str, Json] = {
         verdict.metric: verdict.reason for verdict in attempt.outcome.verdicts
     }

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from promptgraft.bridges.agent_optimizer.result import Names, RoundRecord, rounds_of
+from promptgraft.bridges.agent_optimizer.result import ResultNames, RoundRecord, rounds_of
 from promptgraft.ground.text import listed, score, visible, visible_line
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runtime.event_loop import awaited
@@ -49,7 +49,7 @@ def warn_of_unheard(listeners: Iterable[object]) -> None:
 
 @contextlib.contextmanager
 def listening(
-    bus: EventBus, *, listeners: Sequence[object], verbose: int, names: Names
+    bus: EventBus, *, listeners: Sequence[object], verbose: int, names: ResultNames
 ) -> Iterator[None]:
     """Subscribe the user's listeners, and the messages of ``verbose``, to a run."""
     by_kind = defaultdict[type[object], list[Callable[[Any], Any]]](list)
@@ -72,7 +72,7 @@ def _called(handler: Callable[[object], Any], event: object) -> None:
     awaited(handler(event))
 
 
-def _say_joined(names: Names, event: events.CandidateAdded) -> None:
+def _say_joined(names: ResultNames, event: events.CandidateAdded) -> None:
     rate = "" if event.figures.pass_rate is None else f", pass rate {event.figures.pass_rate:.3f}"
     changed = event.changed if event.module is None else _shown(names, event.module)
     what = f"round {event.step}: {changed}" if event.step else "baseline"
@@ -80,7 +80,7 @@ def _say_joined(names: Names, event: events.CandidateAdded) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _say_rejected(names: Names, event: events.MutationRejected) -> None:
+def _say_rejected(names: ResultNames, event: events.MutationRejected) -> None:
     module = _shown(names, event.module)
     line = visible_line(f"round {event.step}: {module} refused: {event.reason}")
     sys.stderr.write(f"{line}\n")
@@ -90,14 +90,14 @@ def _say_asked(event: QuestionAsked) -> None:
     sys.stderr.write(f"{event.position}:\n{visible(event.text)}\n")
 
 
-def _shown(names: Names, modules: str) -> str:
+def _shown(names: ResultNames, modules: str) -> str:
     return visible(", ".join(names.several(modules)))
 
 
 class RoundFiles:
     """Writes ``round_NNN.json`` of a run, each when its step has ended."""
 
-    def __init__(self, output: Path, run: RunFolder, names: Names) -> None:
+    def __init__(self, output: Path, run: RunFolder, names: ResultNames) -> None:
         self._folder = output / "rounds"
         self._run = run
         self._names = names

@@ -38,8 +38,8 @@ from promptgraft.bridges.agent_optimizer.listeners import (
 from promptgraft.bridges.agent_optimizer.models import adapter_of, metrics_of, read_as
 from promptgraft.bridges.agent_optimizer.registry import OPTIMIZER_REGISTRY, BaseOptimizer
 from promptgraft.bridges.agent_optimizer.result import (
-    Names,
     OptimizeResult,
+    ResultNames,
     best_outputs,
     canceled,
     result_of,
@@ -123,7 +123,7 @@ class AgentOptimizer:
         data = Path(train_dataset_path), Path(validation_dataset_path)
         if data[0].resolve() == data[1].resolve():
             raise ConfigError(f"train and validation are the same file, {data[0]}; give two")
-        settings = _Given(
+        settings = _GivenOptions(
             path=Path(config_path),
             agent=call_agent,
             target=target_prompt,
@@ -168,7 +168,7 @@ def _stopped_by_ctrl_c(stop: Cancellation) -> Iterator[None]:
 
 
 @attrs.frozen(kw_only=True)
-class _Given:
+class _GivenOptions:
     """The arguments of :meth:`AgentOptimizer.optimize`, which it passes to a worker thread."""
 
     path: Path
@@ -182,8 +182,8 @@ class _Given:
     listeners: tuple[object, ...] = attrs.field(hash=False)
 
     @property
-    def names(self) -> Names:
-        return Names({key: name for name, key in self.target.keys.items()})
+    def names(self) -> ResultNames:
+        return ResultNames({key: name for name, key in self.target.keys.items()})
 
     def optimize(self, stop: Cancellation) -> OptimizeResult:
         began = SystemClock().now()

@@ -94,7 +94,7 @@ class RoundRecord(CamelCase, frozen=True, kw_only=True):
 
 
 @attrs.frozen
-class Names:
+class ResultNames:
     """The user's names of the texts, by the identifiers that a run knows them by."""
 
     by_key: Mapping[str, str] = attrs.field(factory=dict, hash=False)
@@ -114,7 +114,7 @@ class Names:
 
 
 def rounds_of(
-    record: RunRecord, names: Names | None = None, *, until: int | None = None
+    record: RunRecord, names: ResultNames | None = None, *, until: int | None = None
 ) -> Iterator[RoundRecord]:
     """Yield a round for each step, and another if the step ended with a merge.
 
@@ -127,7 +127,7 @@ def rounds_of(
     for _, event in read_lines(record.folder.events):
         if isinstance(event, _RoundEvent) and event.step:
             by_step[event.step].append(event)
-    rounds = _Rounds(record, names or Names())
+    rounds = _Rounds(record, names or ResultNames())
     for step in range(1, record.steps + 1 if until is None else until):
         merges = [event for event in by_step[step] if _is_merge(event)]
         yield rounds.reflection(step, [event for event in by_step[step] if event not in merges])
@@ -144,7 +144,7 @@ def _is_merge(event: _RoundEvent) -> bool:
 class _Rounds:
     """Makes the rounds of a run in order."""
 
-    def __init__(self, record: RunRecord, names: Names) -> None:
+    def __init__(self, record: RunRecord, names: ResultNames) -> None:
         self._record = record
         self._names = names
         self._count = 0
@@ -421,7 +421,7 @@ def best_outputs(record: RunRecord) -> dict[str, Json]:
 
 
 def result_of(
-    record: RunRecord, *, requires: bool, names: Names | None = None, error: str = ""
+    record: RunRecord, *, requires: bool, names: ResultNames | None = None, error: str = ""
 ) -> OptimizeResult:
     """Return the result of a run that has ended or failed.
 
@@ -431,7 +431,7 @@ def result_of(
         names: the user's names of the texts.
         error: the error that ended it; empty without one.
     """
-    names = names or Names()
+    names = names or ResultNames()
     ended, baseline = record.ended, record.candidates[0]
     reason = StopReason(ended.stop_reason) if ended is not None else StopReason.FAILED
     failed = reason in _FAILED or bool(error)

@@ -16,7 +16,7 @@ from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.calls import BamlCall, Environment, arguments_of, messages_of
 from promptgraft.bridges.baml.functions import BamlFunction
 from promptgraft.bridges.baml.judging import check_rules
-from promptgraft.bridges.baml.runtime import Compiled
+from promptgraft.bridges.baml.runtime import CompiledProject
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.ground.serde import digest
@@ -82,7 +82,7 @@ class BamlAgent:
         lines = [line for test in self.tests.values() for line in self._faults_of(test, compiled)]
         yield from lines or self._refused_tests()
 
-    def _faults_of(self, test: BamlTest, compiled: Compiled) -> Iterator[str]:
+    def _faults_of(self, test: BamlTest, compiled: CompiledProject) -> Iterator[str]:
         yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
         try:
             compiled.type_builder(test.types)
@@ -95,7 +95,7 @@ class BamlAgent:
         """Return the faults that BAML finds in tests: a single ``@assert`` would judge nothing."""
         sources = self.function.sources({}, tests=self.tests.values())
         try:
-            Compiled.of(sources, folder=self.function.folder)
+            CompiledProject.of(sources, folder=self.function.folder)
         except DataFormatError as error:
             return error.faults
         return ()
@@ -167,16 +167,16 @@ class BamlAgent:
         return Environment.of(self.function)
 
     @cached_property
-    def _compiled(self) -> Callable[[frozenset[tuple[str, str]]], Compiled]:
+    def _compiled(self) -> Callable[[frozenset[tuple[str, str]]], CompiledProject]:
         @functools.lru_cache(maxsize=64)
-        def compiled(texts: frozenset[tuple[str, str]]) -> Compiled:
+        def compiled(texts: frozenset[tuple[str, str]]) -> CompiledProject:
             self._check_aliases(dict(texts))
             sources = self.function.sources(dict(texts))
-            return Compiled.of(sources, folder=self.function.folder)
+            return CompiledProject.of(sources, folder=self.function.folder)
 
         return compiled
 
-    def _candidate(self, texts: Mapping[str, str]) -> Compiled:
+    def _candidate(self, texts: Mapping[str, str]) -> CompiledProject:
         try:
             return self._compiled(frozenset(texts.items()))
         except DataFormatError as error:

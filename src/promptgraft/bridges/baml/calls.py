@@ -25,10 +25,10 @@ from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.functions import KEYS_OF, BamlFunction
 from promptgraft.bridges.baml.judging import Judged, judged
-from promptgraft.bridges.baml.runtime import Compiled, UnreadableAnswerError, error_text
+from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
 from promptgraft.ground.content import File, Image, Input, from_base64
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -165,7 +165,7 @@ _MESSAGES = ("system", "messages", "instructions", "input")
 
 def messages_of(
     function: BamlFunction,
-    compiled: Compiled,
+    compiled: CompiledProject,
     test: BamlTest,
     *,
     provider: str = "openai-generic",
@@ -191,7 +191,10 @@ def messages_of(
 
 
 def _told(
-    function: BamlFunction, compiled: Compiled, test: BamlTest, clients: ClientRegistry | None
+    function: BamlFunction,
+    compiled: CompiledProject,
+    test: BamlTest,
+    clients: ClientRegistry | None,
 ) -> Told:
     return (
         function.name,
@@ -238,7 +241,9 @@ class Environment:
         variables = dict(os.environ)
         for name in function.variables:
             if not variables.get(name):
-                raise ConfigError(f"the environment variable {name} is not set; export it first")
+                raise MissingHereError(
+                    f"the environment variable {name} is not set; export it first"
+                )
         secrets = tuple(
             value
             for name in sorted({*function.variables, *chain.from_iterable(KEYS_OF.values())})
@@ -259,7 +264,7 @@ class BamlCall:
     """
 
     function: BamlFunction
-    compiled: Compiled
+    compiled: CompiledProject
     test: BamlTest
     asked: AgentCall
 

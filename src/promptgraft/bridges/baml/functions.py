@@ -14,7 +14,7 @@ import attrs
 from promptgraft.bridges.baml.parts import Part, parts_of
 from promptgraft.bridges.baml.scanner import BamlFile, Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest, tests_in
-from promptgraft.bridges.baml.tokens import Kind
+from promptgraft.bridges.baml.tokens import TokenKind
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import did_you_mean
@@ -22,7 +22,7 @@ from promptgraft.ground.text import listed
 
 _TYPES = ("class", "enum", "type")
 _NEVER_NEEDED = ("test", "generator")
-_NO_TEXT = (Kind.WORD, Kind.MARK, Kind.SPACE, Kind.BREAK)
+_NO_TEXT = (TokenKind.WORD, TokenKind.MARK, TokenKind.SPACE, TokenKind.BREAK)
 _VARIABLE = re.compile(r"\benv\.(\w+)")
 _RETRIES = re.compile(r"^[ \t]*retry_policy[ \t]+\w+", re.MULTILINE)
 KEYS_OF = {

@@ -15,8 +15,8 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.bridges.baml.parts import between
-from promptgraft.bridges.baml.runtime import Compiled
-from promptgraft.bridges.baml.tests import BamlTest, Rule
+from promptgraft.bridges.baml.runtime import CompiledProject
+from promptgraft.bridges.baml.tests import BamlTest, TestRule
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.reading import UnusableAnswerError, brief
@@ -63,13 +63,13 @@ class Judged:
         why: why it cannot be judged; empty if it can.
     """
 
-    rule: Rule
+    rule: TestRule
     held: bool
     why: str = ""
 
 
 def judged(
-    rules: Sequence[Rule], value: Json, *, args: Mapping[str, Json], latency_ms: int
+    rules: Sequence[TestRule], value: Json, *, args: Mapping[str, Json], latency_ms: int
 ) -> tuple[Judged, ...]:
     """Evaluate the rules of a test, and return their results in order.
 
@@ -87,7 +87,7 @@ def judged(
     return tuple(judged_rules)
 
 
-def check_rules(rules: Sequence[Rule], args: Mapping[str, Json]) -> Iterator[str]:
+def check_rules(rules: Sequence[TestRule], args: Mapping[str, Json]) -> Iterator[str]:
     """Yield a line for each rule that cannot be judged for any answer."""
     for rule in rules:
         kind = "assert" if rule.is_assert else "check"
@@ -95,7 +95,7 @@ def check_rules(rules: Sequence[Rule], args: Mapping[str, Json]) -> Iterator[str
             yield f"@@{kind}({{{{ {rule.expression} }}}}): {why}"
 
 
-def _never(rule: Rule, args: Mapping[str, Json]) -> str:
+def _never(rule: TestRule, args: Mapping[str, Json]) -> str:
     if not rule.expression:
         return "expected an expression"
     try:
@@ -106,9 +106,9 @@ def _never(rule: Rule, args: Mapping[str, Json]) -> str:
     return judged_rule.why if any(text in judged_rule.why for text in _NEVER) else ""
 
 
-def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
+def _groups(rules: Sequence[TestRule]) -> Iterator[list[TestRule]]:
     """Yield groups of rules to judge together; a rule that reads checks starts a new group."""
-    group: list[Rule] = []
+    group: list[TestRule] = []
     for rule in rules:
         # It must see the results of the checks before it, which are known only after they ran.
         if group and re.search(r"\bchecks\b", rule.expression):
@@ -120,7 +120,7 @@ def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
 
 
 def _judged_group(
-    rules: Sequence[Rule], data: dict[str, object], names: frozenset[str]
+    rules: Sequence[TestRule], data: dict[str, object], names: frozenset[str]
 ) -> list[Judged]:
     try:
         verdicts = _said(_compiled(tuple(rules), names), data)
@@ -133,7 +133,7 @@ def _judged_group(
     return list(map(_of, rules, verdicts))
 
 
-def _said(compiled: Compiled, data: dict[str, object]) -> str:
+def _said(compiled: CompiledProject, data: dict[str, object]) -> str:
     context = compiled.runtime.create_context_manager()
     match compiled.request(("Judge", data, context, None, None)):
         case {"messages": [{"content": str(said)}]}:
@@ -141,15 +141,15 @@ def _said(compiled: Compiled, data: dict[str, object]) -> str:
     raise ConfigError("BAML has judged nothing")
 
 
-def _of(rule: Rule, said: str) -> Judged:
+def _of(rule: TestRule, said: str) -> Judged:
     why = "expected true or false, found another value" if said == "2" else ""
     return Judged(rule=rule, held=said == "1", why=why)
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(rules: tuple[Rule, ...], names: frozenset[str]) -> Compiled:
+def _compiled(rules: tuple[TestRule, ...], names: frozenset[str]) -> CompiledProject:
     prompt = "".join(_RULE % written(rule.expression, names) for rule in rules)
-    return Compiled.of({"judge.baml": _SOURCE % between(prompt)}, folder=Path("judge"))
+    return CompiledProject.of({"judge.baml": _SOURCE % between(prompt)}, folder=Path("judge"))
 
 
 def written(expression: str, args: frozenset[str]) -> str:

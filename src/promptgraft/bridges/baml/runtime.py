@@ -34,7 +34,7 @@ class UnreadableAnswerError(Exception):
 
 
 @attrs.frozen
-class Compiled:
+class CompiledProject:
     """Sources that BAML has accepted.
 
     Attributes:
@@ -44,7 +44,7 @@ class Compiled:
     runtime: BamlRuntime = attrs.field(repr=False)
 
     @classmethod
-    def of(cls, sources: Mapping[str, str], *, folder: Path) -> Compiled:
+    def of(cls, sources: Mapping[str, str], *, folder: Path) -> CompiledProject:
         """Compile sources, given by path below ``folder``; no file is read.
 
         Raises:

@@ -17,9 +17,9 @@ from promptgraft.bridges.baml.tokens import (
     SILENT,
     SPACING,
     STRINGS,
-    Kind,
     Literal,
     Token,
+    TokenKind,
     read_literal,
     tokens_of,
 )
@@ -94,10 +94,10 @@ class Declaration:
     def prompt(self) -> Literal | None:
         """The prompt of a function, or the text of a template string; None without one."""
         if self.kind in TEMPLATES:
-            raw = [token for token in self.tokens if token.kind is Kind.RAW]
+            raw = [token for token in self.tokens if token.kind is TokenKind.RAW]
             return read_literal(raw[-1]) if raw else None
         value = _without(self.value("prompt")[:2], SPACING)
-        return read_literal(value[0]) if value and value[0].kind is Kind.RAW else None
+        return read_literal(value[0]) if value and value[0].kind is TokenKind.RAW else None
 
     def value(self, name: str) -> Sequence[Token]:
         """Return the tokens from the value of ``name`` on; empty if it is not set."""
@@ -285,10 +285,12 @@ def _type_end(tokens: Sequence[Token], at: int) -> int:
     end, expects_more = at, True
     while (place := _next(tokens, end)) < len(tokens):
         text, kind = tokens[place].text, tokens[place].kind
-        is_new_line = any(token.kind is Kind.BREAK for token in tokens[end:place])
+        is_new_line = any(token.kind is TokenKind.BREAK for token in tokens[end:place])
         if is_new_line and not expects_more and text != "|":
             break
-        if expects_more and (kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("):
+        if expects_more and (
+            kind in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER) or text == "("
+        ):
             end = closing(tokens, place) + 1 if text == "(" else place + 1
             if text == "map":
                 end = closing(tokens, _next(tokens, end), marks="<>") + 1
@@ -311,7 +313,7 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
     close = min(closing(tokens, end), len(tokens) - 1)
     tokens_inside = tokens[end + 1 : close]
     rule = next(
-        (token.text[2:-2].strip() for token in tokens_inside if token.kind is Kind.JINJA), ""
+        (token.text[2:-2].strip() for token in tokens_inside if token.kind is TokenKind.JINJA), ""
     )
     return Attribute(name=name, literal=_argument(tokens_inside), rule=rule), close + 1
 
@@ -319,7 +321,7 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
 def _argument(given: Sequence[Token]) -> Literal | None:
     """Return the first argument as a text: a string, or bare words."""
     first = _without(next(iter(_parted(given))), SILENT)
-    if not first or first[0].kind is Kind.JINJA:
+    if not first or first[0].kind is TokenKind.JINJA:
         return None
     if first[0].kind in STRINGS:
         return read_literal(first[0])
@@ -338,14 +340,14 @@ def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def _is_word(token: Token) -> bool:
-    return token.kind is Kind.WORD
+    return token.kind is TokenKind.WORD
 
 
 def _begins_line(tokens: Sequence[Token], at: int) -> bool:
     """Return whether a token is the first of its line, or follows the end of a block."""
     for place in range(at - 1, -1, -1):
         token = tokens[place]
-        if token.kind is Kind.BREAK or token.text == "}":
+        if token.kind is TokenKind.BREAK or token.text == "}":
             return True
         if token.kind not in SPACING:
             return False
@@ -358,12 +360,14 @@ def _next(tokens: Sequence[Token], at: int) -> int:
     return at
 
 
-def _without(tokens: Sequence[Token], kinds: tuple[Kind, ...]) -> list[Token]:
+def _without(tokens: Sequence[Token], kinds: tuple[TokenKind, ...]) -> list[Token]:
     return [token for token in tokens if token.kind not in kinds]
 
 
 def _text(tokens: Sequence[Token]) -> str:
-    return "".join(" " if token.kind is Kind.COMMENT else token.text for token in tokens).strip()
+    return "".join(
+        " " if token.kind is TokenKind.COMMENT else token.text for token in tokens
+    ).strip()
 
 
 def words_of(written: str) -> frozenset[str]:
@@ -373,10 +377,10 @@ def words_of(written: str) -> frozenset[str]:
 
 def _words(tokens: Sequence[Token]) -> Iterator[str]:
     for token in tokens:
-        if token.kind is Kind.WORD:
+        if token.kind is TokenKind.WORD:
             yield token.text
         # The Jinja of a prompt calls template strings by name.
-        elif token.kind in (*STRINGS, Kind.JINJA):
+        elif token.kind in (*STRINGS, TokenKind.JINJA):
             yield from (
                 inner_token.text
                 for inner_token in tokens_of(token.text.strip('#"'))

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.bridges.baml.scanner import Attribute, BamlFile, Declaration, closing
-from promptgraft.bridges.baml.tokens import SILENT, SPACING, STRINGS, Kind, Token, read_literal
+from promptgraft.bridges.baml.tokens import SILENT, SPACING, STRINGS, Token, TokenKind, read_literal
 from promptgraft.ground.serde import Json
 
 _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
@@ -18,7 +18,7 @@ _ENDS = frozenset("#@{([<}])>,';")
 
 
 @attrs.frozen(kw_only=True)
-class Rule:
+class TestRule:
     """An assert or a check of a test.
 
     Attributes:
@@ -48,7 +48,7 @@ class BamlTest:
     name: str
     functions: tuple[str, ...]
     args: dict[str, Json] = attrs.field(hash=False)
-    rules: tuple[Rule, ...]
+    rules: tuple[TestRule, ...]
     types: str
     file: Path
     line: int
@@ -85,9 +85,9 @@ def _test(block: Declaration, file: BamlFile) -> BamlTest:
     )
 
 
-def _rule(found: Attribute) -> Rule:
+def _rule(found: Attribute) -> TestRule:
     name = found.literal.text if found.literal else ""
-    return Rule(name=name, expression=found.rule, is_assert=found.name == "assert")
+    return TestRule(name=name, expression=found.rule, is_assert=found.name == "assert")
 
 
 def _between_braces(tokens: Sequence[Token]) -> str:
@@ -97,12 +97,12 @@ def _between_braces(tokens: Sequence[Token]) -> str:
 
 def read_value(tokens: Sequence[Token]) -> Json:
     """Return the value at the beginning of ``tokens``; None if there is none."""
-    reader = _Reader(tokens)
+    reader = _TestReader(tokens)
     reader.skip(SPACING)
     return None if reader.is_over() else reader.value()
 
 
-class _Reader:
+class _TestReader:
     """Reads values in sequence; every call consumes at least one token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -112,7 +112,7 @@ class _Reader:
     def is_over(self) -> bool:
         return self._at >= len(self._tokens)
 
-    def skip(self, kinds: tuple[Kind, ...], *, marks: str = "") -> None:
+    def skip(self, kinds: tuple[TokenKind, ...], *, marks: str = "") -> None:
         while not self.is_over() and (
             self._tokens[self._at].kind in kinds or self._tokens[self._at].text in tuple(marks)
         ):
@@ -123,9 +123,9 @@ class _Reader:
         if token.text in ("{", "["):
             self._at += 1
             return self._map() if token.text == "{" else self._list()
-        if token.kind in (*STRINGS, Kind.JINJA):
+        if token.kind in (*STRINGS, TokenKind.JINJA):
             self._at += 1
-            return token.text if token.kind is Kind.JINJA else read_literal(token).text
+            return token.text if token.kind is TokenKind.JINJA else read_literal(token).text
         return self._bare()
 
     def _map(self) -> Json:
@@ -134,7 +134,7 @@ class _Reader:
             key = read_literal(self._tokens[self._at]).text
             self._at += 1
             self.skip(SPACING, marks=":")
-            ended = self.is_over() or self._tokens[self._at].kind is Kind.BREAK
+            ended = self.is_over() or self._tokens[self._at].kind is TokenKind.BREAK
             members[key] = None if ended else self.value()
         return members
 
@@ -158,14 +158,14 @@ class _Reader:
         self._at += 1
         while not self.is_over():
             token = self._tokens[self._at]
-            is_end = token.kind in (Kind.BREAK, Kind.COMMENT, *STRINGS)
+            is_end = token.kind in (TokenKind.BREAK, TokenKind.COMMENT, *STRINGS)
             if is_end or token.text[0] in _ENDS:
                 break
             self._at += 1
         tokens_taken = self._tokens[begin : self._at]
         text = "".join(token.text for token in tokens_taken).strip()
-        words = [token for token in tokens_taken if token.kind is not Kind.SPACE]
-        if len(words) == 1 and words[0].kind is Kind.NUMBER:
+        words = [token for token in tokens_taken if token.kind is not TokenKind.SPACE]
+        if len(words) == 1 and words[0].kind is TokenKind.NUMBER:
             return float(text) if "." in text else int(text)
         if text.startswith("env."):
             return os.environ.get(text.removeprefix("env."), "")

@@ -13,7 +13,7 @@ from enum import StrEnum
 import attrs
 
 
-class Kind(StrEnum):
+class TokenKind(StrEnum):
     """The kind of a token."""
 
     SPACE = "space"
@@ -27,16 +27,16 @@ class Kind(StrEnum):
     MARK = "mark"
 
 
-SPACING = (Kind.SPACE, Kind.COMMENT)
-SILENT = (*SPACING, Kind.BREAK)
-STRINGS = (Kind.RAW, Kind.QUOTED)
+SPACING = (TokenKind.SPACE, TokenKind.COMMENT)
+SILENT = (*SPACING, TokenKind.BREAK)
+STRINGS = (TokenKind.RAW, TokenKind.QUOTED)
 
 
 @attrs.frozen
 class Token:
     """A token and its offset in the source."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
 
@@ -73,7 +73,7 @@ def tokens_of(source: str) -> tuple[Token, ...]:
         rule = _JINJA.match(source, at) if before in _BEFORE_RULES else None
         match = rule or _TOKENS.match(source, at)
         assert match is not None  # noqa: S101 - a mark is any character
-        kind = Kind.JINJA if rule else Kind(match.lastgroup or Kind.MARK)
+        kind = TokenKind.JINJA if rule else TokenKind(match.lastgroup or TokenKind.MARK)
         tokens.append(Token(kind, match[0], at))
         if kind not in SILENT:
             before = match[0]
@@ -107,14 +107,14 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 def read_literal(token: Token) -> Literal:
     """Return the literal of a string, number or word."""
-    if token.kind is Kind.RAW:
+    if token.kind is TokenKind.RAW:
         hashes = token.text.index('"') + 1
         inner = token.text[hashes:-hashes].replace("\r\n", "\n")
         margin = indentation(inner) if inner[:1].isspace() and _is_open(inner) else ""
         before, after = inner[: len(inner) - len(inner.lstrip())], inner[len(inner.rstrip()) :]
         layout = before.removesuffix(margin), margin, after
         return Literal(token.start, token.end, _block_text(inner), is_block=True, layout=layout)
-    if token.kind is Kind.QUOTED:
+    if token.kind is TokenKind.QUOTED:
         inner = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), token.text[1:-1])
         return Literal(token.start, token.end, inner)
     return Literal(token.start, token.end, token.text)

@@ -25,7 +25,7 @@ _READ = frozenset(("type", "value", "threshold", "weight", "metric", "assert", "
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class AssertedMetric:
     """One assertion as a metric.
 
     Attributes:
@@ -106,7 +106,7 @@ class Asserting:
     stubs: Stubs
     judge: Callable[[Node], str]
 
-    def read(self, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+    def read(self, node: Node, values: Mapping[str, Json]) -> Iterator[AssertedMetric]:
         """Convert an assertion of a test with these variables to metrics."""
         notes, members = self.files.notes, node.members()
         for key, member in members.items():
@@ -141,14 +141,16 @@ class Asserting:
                 inverted=metric.inverted is not (type_text != kind),
             )
 
-    def _of(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+    def _of(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[AssertedMetric]:
         value = self._value(node.member("value"), values)
         threshold = node.member("threshold").value
         judge = partial(self.judge, node.member("provider"))
         if (metric := _metric(kind, value, threshold, judge=judge)) is not None:
             yield metric
 
-    def _of_code(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+    def _of_code(
+        self, kind: str, node: Node, values: Mapping[str, Json]
+    ) -> Iterator[AssertedMetric]:
         """Convert code to metrics, or else to a function that the user has to write."""
         value = node.member("value")
         text = self._value(value, values)
@@ -164,7 +166,7 @@ class Asserting:
         self.files.notes.add(
             node.member("type"), f"the `{kind}` code is not run here: write `{where}` in its place"
         )
-        yield Asked(kind="python", options={"function": where}, name=name)
+        yield AssertedMetric(kind="python", options={"function": where}, name=name)
 
     def _value(self, node: Node, values: Mapping[str, Json]) -> Json:
         """Return the value of an assertion, rendered with the variables of its test."""
@@ -191,7 +193,7 @@ class Asserting:
         return map_texts(value, change)
 
 
-def _of_condition(condition: Condition, values: Mapping[str, Json]) -> Asked | None:
+def _of_condition(condition: Condition, values: Mapping[str, Json]) -> AssertedMetric | None:
     reference = condition.reference(values)
     if condition.variable and values.get(condition.variable) is None:
         return None
@@ -200,7 +202,7 @@ def _of_condition(condition: Condition, values: Mapping[str, Json]) -> Asked | N
         if not reference:
             return None
     name = condition.path[-1] if condition.path else condition.kind
-    return Asked(
+    return AssertedMetric(
         kind=condition.kind,
         options=condition.options,
         reference=reference,
@@ -244,7 +246,9 @@ _CODE = ("javascript", "python", "ruby")
 _KNOWN = frozenset((*_CODE, *_JUDGED, *_COMPARED, *_LIMITS, *_SCHEMAS, _WORDS, *_NONE))
 
 
-def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]) -> Asked | None:
+def _metric(
+    kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]
+) -> AssertedMetric | None:
     """Convert an assertion of a kind; return None if no metric corresponds to it."""
     if kind in _COMPARED:
         return _compared(kind, value, threshold)
@@ -260,32 +264,34 @@ def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]
             for number, criterion in enumerate(texts, start=1)
         ]
         passing = least if threshold is None else threshold
-        return Asked(
+        return AssertedMetric(
             kind="llm_rubric_response",
             options={"judges": [judge()], "rubrics": rubrics, "threshold": passing},
         )
     if kind in _LIMITS and isinstance(threshold, (int, float)):
-        return Asked(kind=kind, options={"limit": threshold * _LIMITS[kind]})
+        return AssertedMetric(kind=kind, options={"limit": threshold * _LIMITS[kind]})
     if kind in _SCHEMAS:
         return _schema(value, _SCHEMAS[kind])
     if kind == _WORDS and isinstance(value, dict):
-        return Asked(kind="length", options={"unit": "words", **value})
+        return AssertedMetric(kind="length", options={"unit": "words", **value})
     if kind == _WORDS and str(value).strip().isdigit():
         number = int(str(value))
-        return Asked(kind="length", options={"unit": "words", "min": number, "max": number})
+        return AssertedMetric(
+            kind="length", options={"unit": "words", "min": number, "max": number}
+        )
     return None
 
 
-def _compared(kind: str, value: Json, threshold: Json) -> Asked | None:
+def _compared(kind: str, value: Json, threshold: Json) -> AssertedMetric | None:
     name, options = _COMPARED[kind]
     if kind == "equals" and value == "":
-        return Asked(kind="length", options={"max": 0})
+        return AssertedMetric(kind="length", options={"max": 0})
     if kind == "equals" and isinstance(value, (dict, list, bool)):
-        return Asked(kind="json_match", options={}, reference=value)
+        return AssertedMetric(kind="json_match", options={}, reference=value)
     if "threshold" in options and threshold is not None:
         options = {**options, "threshold": threshold}
     reference = _reference(kind, value)
-    return Asked(kind=name, options=options, reference=reference) if reference else None
+    return AssertedMetric(kind=name, options=options, reference=reference) if reference else None
 
 
 def _reference(kind: str, value: Json) -> Json:
@@ -306,10 +312,14 @@ def _reference(kind: str, value: Json) -> Json:
     return str(value)
 
 
-def _schema(value: Json, further: Mapping[str, Json]) -> Asked | None:
+def _schema(value: Json, further: Mapping[str, Json]) -> AssertedMetric | None:
     try:
         schema = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
     except ValueError:
         return None
     is_schema = isinstance(schema, dict)
-    return Asked(kind="json_schema", options={"schema": schema, **further}) if is_schema else None
+    return (
+        AssertedMetric(kind="json_schema", options={"schema": schema, **further})
+        if is_schema
+        else None
+    )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.bridges.promptfoo.asserts import Asked, Asserting
+from promptgraft.bridges.promptfoo.asserts import AssertedMetric, Asserting
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.imported import name_of
@@ -34,7 +34,7 @@ class Test:
     node: Node
     values: Mapping[str, Json] = attrs.field(hash=False)
     missing: frozenset[str] = frozenset()
-    asked: Sequence[Asked]
+    asked: Sequence[AssertedMetric]
     fields: Mapping[str, Json] = attrs.field(hash=False)
     recorded: str | None
     threshold: Json = attrs.field(hash=False)
@@ -99,17 +99,19 @@ def judged(
     return cases, _judging(metrics, threshold, differ=differ, paths=several)
 
 
-def _quality(asserting: Asserting, place: Node) -> Asked:
+def _quality(asserting: Asserting, place: Node) -> AssertedMetric:
     """Return a metric that the user has to write, for tests that assert nothing."""
     what = "no test says what a good answer is"
     where = asserting.stubs.metric("quality", place, what)
     asserting.files.notes.add(place, f"{what}: write `{where}`, or choose another metric")
-    return Asked(kind="python", options={"function": where}, name="quality")
+    return AssertedMetric(kind="python", options={"function": where}, name="quality")
 
 
-def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[str, Asked]:
+def _named(
+    asked: Sequence[AssertedMetric], names: dict[tuple[str, int], str]
+) -> dict[str, AssertedMetric]:
     """Return assertions by metric name; equal assertions of different tests share a name."""
-    by_name: dict[str, Asked] = {}
+    by_name: dict[str, AssertedMetric] = {}
     for entry in asked:
         slot = (entry.key, sum(entry.key == entry_named.key for entry_named in by_name.values()))
         if slot not in names:
@@ -119,7 +121,7 @@ def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[st
 
 
 def _judging(
-    metrics: Mapping[str, Asked], threshold: Json, *, differ: bool, paths: bool
+    metrics: Mapping[str, AssertedMetric], threshold: Json, *, differ: bool, paths: bool
 ) -> dict[str, Json]:
     entries: list[Json] = []
     for name, metric in metrics.items():

@@ -16,7 +16,13 @@ from promptgraft.bridges.promptfoo.cases import Test, choices_of, judged
 from promptgraft.bridges.promptfoo.code import Stubs, code_reference
 from promptgraft.bridges.promptfoo.models import Models
 from promptgraft.bridges.promptfoo.nunjucks import as_jinja
-from promptgraft.bridges.promptfoo.prompts import WRITE_HERE, Prompts, Read, reads, unwritten_text
+from promptgraft.bridges.promptfoo.prompts import (
+    WRITE_HERE,
+    PromptfooPrompts,
+    Read,
+    reads,
+    unwritten_text,
+)
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node, Source
@@ -107,7 +113,7 @@ def import_promptfoo(files: Foreign, *, offline: bool = False) -> ImportedProjec
     source = files.source
     value = _resolved(source.document.value, files, source)
     source.document = attrs.evolve(source.document, value=value)
-    return _Reader(files, offline=offline).read()
+    return _PromptfooReader(files, offline=offline).read()
 
 
 def _is_code(value: Json) -> bool:
@@ -139,7 +145,7 @@ def _resolved(whole: Json, files: Foreign, source: Source) -> Json:
     return resolved(whole, 0)
 
 
-class _Reader:
+class _PromptfooReader:
     """Reads one configuration and collects notes."""
 
     def __init__(self, files: Foreign, *, offline: bool) -> None:
@@ -157,7 +163,7 @@ class _Reader:
         task = self._models.task(root.member(named))
         prompts = self._prompts(root.member("prompts"))
         self._files.raise_all()
-        place = root.member("scenarios" if "tests" not in root.members() else "tests")
+        place = root.member("scenarios" if "scenarios" in root.members() else "tests")
         tests = list(self._tests())
         self._files.raise_all()
         tests = tests or self._no_tests(place)
@@ -229,7 +235,7 @@ class _Reader:
     def _prompts(self, node: Node) -> dict[str, Read]:
         values = self._root.member("env").members()
         environment = {name: str(value.value) for name, value in values.items()}
-        prompts = Prompts(files=self._files, environment=environment).read(node)
+        prompts = PromptfooPrompts(files=self._files, environment=environment).read(node)
         if not prompts and node.is_right():
             node.fault("expected at least one prompt, found none that can be imported")
         return prompts
@@ -308,14 +314,17 @@ class _Reader:
                 yield from map(row_as_test, rows) if path.suffix in TABLES else rows
 
     def _expanded(self, levels: Sequence[Node]) -> Iterator[tuple[dict[str, Json], frozenset[str]]]:
-        """Yield the variables of each test; a list of values becomes a test for each."""
+        """Yield the variables of each test; a list of texts becomes a test for each."""
         values: dict[str, Json] = {}
         missing: set[str] = set()
         for level in levels:
             values |= self._values(level.member("vars"), missing)
         fixed = any(level.member("options").member("disableVarExpansion").value for level in levels)
+        # As promptfoo does, which keeps other lists as one value.
         several = {
-            name: value for name, value in values.items() if isinstance(value, list) and not fixed
+            name: value
+            for name, value in values.items()
+            if isinstance(value, list) and value and isinstance(value[0], str) and not fixed
         }
         self._spend(levels[-1].member("vars"), math.prod(map(len, several.values())))
         for chosen in itertools.product(*several.values()):

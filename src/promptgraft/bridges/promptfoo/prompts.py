@@ -45,7 +45,7 @@ class Read:
 
 
 @attrs.frozen(kw_only=True)
-class Prompts:
+class PromptfooPrompts:
     """Reads prompts; ``environment`` holds the values of `{{ env.NAME }}`."""
 
     files: Foreign
@@ -153,9 +153,16 @@ class Prompts:
         """Return the messages of a chat in JSON or YAML, or the text as one."""
         value = _as_chat(text, self.files.budget)
         if value is None:
+            if text.lstrip().startswith("[") and '"role"' in text:
+                what = "its messages are made by a template: they are sent as one text of the user"
+                self.files.notes.add(node, what)
             return [("text", self._checked(text, node))]
         chat = Source(node.source.name, YamlDocument(value, {}, {}))
-        return list(self._chat(Node(value, node.path, chat), at=node))
+        messages = list(self._chat(Node(value, node.path, chat), at=node))
+        if all(role == "system" for role, _ in messages):
+            what = "a message by `system` alone is sent as the user's, which models need"
+            self.files.notes.add(node, what)
+        return messages
 
     def _chat(self, node: Node, at: Node | None = None) -> Iterator[tuple[str, str]]:
         """Yield the role and text of each message of a prompt."""

@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gains import Gain, gain
-from promptgraft.evals.gate.report import GateReport, Tried
+from promptgraft.evals.gate.report import GateReport, TriedPrompt
 from promptgraft.evals.statistics import ANSWERS, is_lost, is_settled, least_cases
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown, unstructure
@@ -37,7 +37,7 @@ class BaselineCase:
 
 
 @attrs.frozen(kw_only=True)
-class Baseline(Tried):
+class Baseline(TriedPrompt):
     """The scores of one evaluation.
 
     Attributes:

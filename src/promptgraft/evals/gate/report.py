@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
-from promptgraft.evals.attempt import UNUSABLE, Attempt, ParamsOf
+from promptgraft.evals.attempt import UNUSABLE, CaseAttempt, ParamsOf
 from promptgraft.evals.causes import constant_metrics, unusable
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
@@ -43,7 +43,7 @@ class Answered:
     seconds: float
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Answered:
+    def of(cls, attempt: CaseAttempt) -> Answered:
         """Return the part of an attempt that a gate keeps."""
         calls = (*attempt.task_calls, *attempt.judge_calls)
         return cls(
@@ -162,7 +162,7 @@ def case_results(
 
 
 @attrs.frozen(kw_only=True)
-class Tried:
+class TriedPrompt:
     """What was evaluated on which cases: the head of a report and of a baseline.
 
     Attributes:
@@ -185,11 +185,11 @@ class Tried:
 
     def head(self) -> dict[str, Any]:
         """Return the attributes of the head by name, without those of a subclass."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(Tried)}
+        return {field.name: getattr(self, field.name) for field in attrs.fields(TriedPrompt)}
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class GateReport(Tried, Shown):
+class GateReport(TriedPrompt, Shown):
     """The report on an evaluation. Unscored answers count in no mean and in no rate.
 
     Attributes:

@@ -88,6 +88,10 @@ class LlmFinalResponse(JudgeMetric):
 
     kind: ClassVar[str] = "llm_final_response"
 
+    @property
+    def instructions(self) -> str:
+        return self.prompt_of(FINAL_RESPONSE).with_placeholders().text
+
     def check(self, case: Case) -> None:
         if case.expected is None or case.expected == "":
             raise self.lacking(case, "needs `expected` as the reference, found none")
@@ -146,6 +150,14 @@ class LlmRubricResponse(JudgeMetric):
     shows_tools: ClassVar[bool] = False
 
     rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple[Rubric, ...])
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return tuple(rubric.text for rubric in self.rubrics)
+
+    @property
+    def instructions(self) -> str:
+        return self.prompt_of(self.template).with_placeholders().text
 
     def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
         shown_rubrics = [

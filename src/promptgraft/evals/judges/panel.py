@@ -265,6 +265,15 @@ class JudgeMetric(BaseMetric):
             refused = Refused(problem=problem, previous=fenced(text) if text else "")
         return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
 
+    @property
+    def instructions(self) -> str:
+        """What judges are told for every case; empty if it is not known."""
+        return ""
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        return (self.instructions, *self.wording)
+
     def prompt_of(self, template: PromptTemplate[ReplyT]) -> Prompt[ReplyT]:
         """Return a prompt with the overrides of the user's store."""
         return Prompt(

@@ -26,9 +26,10 @@ from promptgraft.evals.metrics.reading import (
     places,
 )
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import SHARE, STRING, TEXT, number, plain_score
-from promptgraft.ground.text import clip, raised_at
+from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
@@ -83,6 +84,9 @@ class BaseMetric(ABC):
         name: its name in reports; by default that of its kind.
         threshold: the lowest score that passes, 0 to 1.
         required: whether a case must pass this metric in order to pass.
+        hidden: whether the metric is only reported: it counts neither in scores nor in whether a
+            case passes, and in a run it judges held-out answers only, so that no search can
+            pursue it.
         node: the node of a graph whose last output is judged; empty for the final answer.
     """
 
@@ -97,6 +101,17 @@ class BaseMetric(ABC):
     # Not in the `repr`, from which metrics get their identity: baselines and journals that were
     # written before there were nodes stay valid.
     node: str = attrs.field(default="", validator=STRING, repr=False)
+    hidden: bool = attrs.field(default=False, repr=False)
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        """Texts of the metric itself, not of a case, whose presence in an answer may score."""
+        return ()
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """Texts that no instruction may copy."""
+        return self.wording
 
     def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
         """Raise a ``ConfigError`` for a case that cannot be judged; runs before the first call."""
@@ -216,12 +231,27 @@ class NeedsTexts(Protocol):
 
 def is_required(metric: Metric) -> bool:
     """Return whether a case must pass the metric in order to pass."""
-    return bool(getattr(metric, "required", True))
+    return bool(getattr(metric, "required", True)) and not is_hidden(metric)
+
+
+def is_hidden(metric: Metric) -> bool:
+    """Return whether the metric is only reported."""
+    return bool(getattr(metric, "hidden", False))
+
+
+def wording_of(metric: Metric) -> tuple[str, ...]:
+    """Return the texts whose presence in an answer may raise the metric's score."""
+    return tuple(getattr(metric, "wording", ()))
+
+
+def guarded_in(metric: Metric) -> tuple[str, ...]:
+    """Return the texts of the metric that no instruction may copy."""
+    return tuple(getattr(metric, "guarded", ()))
 
 
 def ends_case(metric: Metric) -> bool:
     """Return whether failing the metric ends the case with a score of 0."""
-    return bool(getattr(metric, "ends_case", False))
+    return bool(getattr(metric, "ends_case", False)) and not is_hidden(metric)
 
 
 def asks_models(metric: Metric) -> bool:
@@ -304,10 +334,24 @@ class AllOf(BaseMetric):
     def __attrs_post_init__(self) -> None:
         if not self.metrics:
             raise ConfigError("metrics: expected at least one metric, found none")
+        for metric in self.metrics:
+            if is_hidden(metric):
+                raise ConfigError(
+                    f"metrics: `{metric.name}` is hidden, and its score would count in "
+                    f"`{self.name}`; make it a metric of its own"
+                )
 
     @property
     def asks_models(self) -> bool:
         return any(asks_models(metric) for metric in self.metrics)
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return tuple(text for metric in self.metrics for text in wording_of(metric))
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        return tuple(text for metric in self.metrics for text in guarded_in(metric))
 
     @property
     def judges_tools(self) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+import re
 from collections import UserDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -26,7 +27,7 @@ from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_of, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.functions import call_fault
+from promptgraft.ground.functions import call_fault, texts_in_code
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import SHARE, plain_score
 from promptgraft.ground.under_way import doing
@@ -156,6 +157,13 @@ class _ExpressionMetric(BaseMetric):
         return value
 
 
+_QUOTED = re.compile(r"'([^']{3,})'|\"([^\"]{3,})\"")
+
+
+def _quoted_in(expression: str) -> Iterator[str]:
+    return (single or double for single, double in _QUOTED.findall(expression))
+
+
 def _this(answer: Answer) -> str:
     return brief(this_of(answer), LONGEST_QUOTE)
 
@@ -172,6 +180,10 @@ class Assertion(_ExpressionMetric):
     ends_case: ClassVar[bool] = True
 
     expressions: tuple[str, ...] = attrs.field(validator=each_of("expressions", _hold, least=1))
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return tuple(text for each in self.expressions for text in _quoted_in(each))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         for expression in self.expressions:
@@ -195,6 +207,10 @@ class Check(_ExpressionMetric):
     kind: ClassVar[str] = "check"
 
     expression: str = attrs.field(validator=held(_hold))
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return tuple(_quoted_in(self.expression))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         source = _bare(self.expression)
@@ -262,6 +278,15 @@ class Python(BaseMetric):
 
     function: Judge = attrs.field(converter=_function, metadata={"plain": True})
     name: str = attrs.field(default=attrs.Factory(_name_of_function, takes_self=True))
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return texts_in_code(self.function)
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        # Most texts in a function are reasons, which reflectors may take at their word.
+        return ()
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)

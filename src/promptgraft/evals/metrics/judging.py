@@ -16,6 +16,7 @@ from promptgraft.evals.metrics.base import (
     ChecksCases,
     NeedsTexts,
     ends_case,
+    is_hidden,
     judges_tools,
     reason,
     verdict_of,
@@ -66,6 +67,11 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
             raise ConfigError(
                 f"metrics: two metrics have the name `{name}`; give one of them another `name`"
             )
+    if all(map(is_hidden, metrics)):
+        raise ConfigError(
+            f"metrics: all are hidden ({listed(names)}), so that nothing would count; leave "
+            "`hidden` out of one"
+        )
 
 
 @runtime_checkable

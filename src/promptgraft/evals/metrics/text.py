@@ -27,6 +27,10 @@ from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import SHARE, TEXT, integer, one_of
 from promptgraft.ground.text import words_in
 
+# Letters and digits of a pattern that stand for themselves.
+_ESCAPE = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\{[^}]*\}|\(\?[a-zA-Z:<=!]*|\\")
+_LITERAL = re.compile(r"\w[\w ]{2,}")
+
 
 @attrs.frozen(kw_only=True)
 class Exact(ReferenceMetric, Folding):
@@ -67,6 +71,10 @@ class Contains(ReferenceMetric, Folding):
         default=(), validator=each_of("texts", functools.partial(TEXT.hold, "texts"))
     )
     any_of: bool = False
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return self.texts
 
     def reference(self, case: Case) -> tuple[str, ...]:
         return self.texts or self.expected_texts(case)
@@ -114,6 +122,10 @@ class Regex(ReferenceMetric):
     multiline: bool = False
     dot_all: bool = False
     whole: bool = False
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return tuple(_LITERAL.findall(_ESCAPE.sub(" ", self.pattern)))
 
     def reference(self, case: Case) -> str:
         source = self.pattern or self.expected(case)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from operator import attrgetter
 
+from promptgraft.ground.serde import Json
 from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.output_field import OutputFieldOverride
@@ -41,3 +42,11 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
     for entry in entries:
         entries_by_kind[type(entry)].append(entry)
     return [entry for kind in entries_by_kind.values() for entry in sorted(kind, key=_KEY)]
+
+
+def plain_lists(entries: Iterable[Entry]) -> dict[str, Json]:
+    """Return entries as plain data, by the list of their kind and in canonical order."""
+    lists: dict[str, list[Json]] = {}
+    for entry in in_order(entries):
+        lists.setdefault(entry.listed, []).append(entry.plain())
+    return {**lists}

@@ -24,7 +24,7 @@ from promptgraft.overrides.parts.entry import (
     PartSource,
     PathEntry,
     SkipReason,
-    Source,
+    SourcePart,
 )
 from promptgraft.overrides.parts.examples import (
     WorkedExample,
@@ -110,7 +110,7 @@ class AddedTaskExample(Entry):
             if container.overridable
         )
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         container = descriptor.container(self.container_path)
         return PartSource(descriptor.interface_hash, container.overridable) if container else None
 
@@ -186,7 +186,7 @@ class RemovedTaskExample(PathEntry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return TaskExampleOverride.known(descriptor)
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         example = descriptor.task_example(self.path)
         # One that is bound to the interface removes an addition of a store below.
         if example is not None or self.expected_hash != descriptor.interface_hash:

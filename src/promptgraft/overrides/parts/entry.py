@@ -56,7 +56,7 @@ class EffectiveParts:
 
     def hides(self, path: SectionPath) -> bool:
         """Return whether a section or a task example is not shown, whatever is above it."""
-        return self.visibility_of(path) is SectionVisibility.HIDDEN
+        return self.visibility.get(path) is SectionVisibility.HIDDEN
 
     def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
         """Return the task examples of a section that are shown while it is, by key."""
@@ -102,7 +102,7 @@ class SkipReason(StrEnum):
     NAME_TAKEN = "name taken by another field"
 
 
-class Source(Protocol):
+class SourcePart(Protocol):
     """The source of the part that an override replaces."""
 
     @property
@@ -188,7 +188,7 @@ class Entry(ABC):
         """Yield the names of the parts that overrides of the kind may replace."""
 
     @abstractmethod
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         """Return the source of the part that it replaces; None if the prompt has none."""
 
     def needed(self, descriptor: PromptDescriptor) -> str:

@@ -21,7 +21,7 @@ from promptgraft.overrides.parts.entry import (
     Entry,
     LabelledTexts,
     SkipReason,
-    Source,
+    SourcePart,
     labelled,
     text_or_none,
 )
@@ -69,7 +69,7 @@ class OutputFieldOverride(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (output_field.field for output_field in descriptor.output_fields)
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         return descriptor.output_field(self.field)
 
     @classmethod

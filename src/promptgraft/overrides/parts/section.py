@@ -21,7 +21,7 @@ from promptgraft.overrides.parts.entry import (
     PartSource,
     PathEntry,
     SkipReason,
-    Source,
+    SourcePart,
 )
 from promptgraft.overrides.parts.validation import check_not_blank, check_text
 
@@ -48,7 +48,7 @@ class SectionOverride(PathEntry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (show_path(section.path) for section in descriptor.sections if section.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         return descriptor.section(self.path)
 
     @classmethod
@@ -108,7 +108,7 @@ class SummaryOverride(PathEntry):
             if section.overridable and section.summary is not None
         )
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         section = descriptor.section(self.path)
         if section is None or section.summary is None:
             return None

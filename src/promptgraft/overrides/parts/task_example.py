@@ -23,7 +23,7 @@ from promptgraft.overrides.parts.entry import (
     EffectiveParts,
     LabelledTexts,
     PathEntry,
-    Source,
+    SourcePart,
     text_or_none,
 )
 from promptgraft.overrides.parts.examples import (
@@ -119,7 +119,7 @@ class TaskExampleOverride(PathEntry):
             show_path(example.path) for example in descriptor.task_examples if example.overridable
         )
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         return descriptor.task_example(self.path)
 
     @classmethod

@@ -21,7 +21,7 @@ from promptgraft.overrides.parts.entry import (
     Entry,
     LabelledTexts,
     PartSource,
-    Source,
+    SourcePart,
     labelled,
     text_or_none,
 )
@@ -57,7 +57,7 @@ class ToolOverride(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (tool.name for tool in descriptor.tools if tool.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         return descriptor.tool(self.name)
 
     @classmethod
@@ -146,7 +146,7 @@ class ToolExampleOverride(Entry):
             if tool.overridable:
                 yield from (f"{tool.name}/{index}" for index in range(len(tool.examples)))
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         tool = descriptor.tool(self.tool_name)
         call = descriptor.tool_example(*self.key)
         return PartSource(call.content_hash, tool.overridable) if tool and call else None

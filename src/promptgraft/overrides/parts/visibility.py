@@ -23,13 +23,13 @@ from promptgraft.overrides.parts.entry import (
     PartSource,
     PathEntry,
     SkipReason,
-    Source,
+    SourcePart,
 )
 
 _IN_WORDS = {
     SectionVisibility.FULL: "shown",
     SectionVisibility.SUMMARY: "shown as its summary",
-    SectionVisibility.HIDDEN: "not shown",
+    SectionVisibility.HIDDEN: "no longer shown",
 }
 
 
@@ -71,7 +71,7 @@ class VisibilityOverride(PathEntry):
         examples = (example.path for example in descriptor.task_examples if example.overridable)
         return map(show_path, (*sections, *examples))
 
-    def source(self, descriptor: PromptDescriptor) -> Source | None:
+    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
         section = descriptor.section(self.path)
         if section is None:
             return descriptor.task_example(self.path)

@@ -9,17 +9,24 @@ from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
-from promptgraft.agents.sources import CallbackSource
+from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.writing import SourceWriter, WrittenText
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
+from promptgraft.overrides import (
+    PartDiff,
+    PromptLike,
+    PromptOverride,
+    VisibilityOverride,
+    diff_override,
+)
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries, winners_of
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.prompts import MarkdownSource
-from promptgraft.project.origins import Target
-from promptgraft.project.parts import ForeignSource, ProjectPrompt
+from promptgraft.project.origins import RunTarget
+from promptgraft.project.parts import ForeignSource
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import RunRecord
 
 _SUFFIXES = {".baml", ".md", ".yaml", ".yml"}
@@ -141,7 +148,7 @@ class Rewritten:
     callbacks: Mapping[str, CallbackSource]
 
     @classmethod
-    def of(cls, run: RunRecord, candidate: int, target: Target) -> Rewritten:
+    def of(cls, run: RunRecord, candidate: int, target: RunTarget) -> Rewritten:
         """Prepare a candidate for writing, without writing it.
 
         Raises:
@@ -178,7 +185,7 @@ class Rewritten:
             winner=winners[0], entries=entries, changes=changes, texts=texts, callbacks=callbacks
         )
 
-    def write(self, run: RunRecord, candidate: int, target: Target, *, dry: bool) -> list[str]:
+    def write(self, run: RunRecord, candidate: int, target: RunTarget, *, dry: bool) -> list[str]:
         """Write the candidate, all or nothing, and return the names of what was written."""
         texts = (*planned(target.folder, self.changes), *self.texts)
         if texts and not dry:
@@ -196,14 +203,17 @@ class Rewritten:
             for diff in diff_override(prompt, override)
         ]
 
-    def left_behind(self, target: Target) -> list[str]:
+    def left_behind(self, target: RunTarget) -> list[str]:
         """Return the parts whose overrides under the tag are stale after the write."""
         parts = []
         for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
             current = target.store.current_at(address)
             override_now = current.override if current else address.empty()
             parts += [
-                f"{of}{entry.part}" for entry in override.entries() if override_now.find(entry)
+                f"{of}{entry.part}"
+                for entry in override.entries()
+                # What is shown is bound to texts that such a write does not change.
+                if override_now.find(entry) and not isinstance(entry, VisibilityOverride)
             ]
         return parts
 

@@ -26,7 +26,13 @@ from promptgraft.ground.text import listed as listed_names
 from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.overrides.parts.descriptors import SectionPath, SectionVisibility, show_path
 from promptgraft.overrides.parts.validation import check_key, check_ns
-from promptgraft.project.markdown.outline import Block, Outline, key_of, read_outline, slug_of
+from promptgraft.project.markdown.outline import (
+    Outline,
+    OutlineBlock,
+    key_of,
+    read_outline,
+    slug_of,
+)
 from promptgraft.project.markdown.values import (
     EXAMPLE,
     OUTPUT,
@@ -86,7 +92,7 @@ class FrontMatter:
 
 
 @attrs.frozen
-class Answer:
+class AnswerFormat:
     """The type of answers, and the description of a choice."""
 
     type: Any = attrs.field(default=str, hash=False)
@@ -135,10 +141,10 @@ _ANSWER: ObjectKind[object] = ObjectKind(
 )
 
 
-def answer_of(output: Value | None, node: Node, python: PythonSource) -> Answer | None:
+def answer_of(output: Value | None, node: Node, python: PythonSource) -> AnswerFormat | None:
     """Return the type of answers; None, with faults noted at ``node``, if there are any."""
     if output is None:
-        return Answer() if node.value in (None, _TEXT) else _python_answer(node, python)
+        return AnswerFormat() if node.value in (None, _TEXT) else _python_answer(node, python)
     if not output.choices and output.description and not output.type:
         node.member("description").fault("expected a description only beside `choices`")
     if output.choices and output.fields is None and output.name:
@@ -151,11 +157,11 @@ def answer_of(output: Value | None, node: Node, python: PythonSource) -> Answer 
         return None
     kind = kind_of(output, DEFAULT_NAME, node)
     if kind is None or output.optional:
-        return None if kind is None else Answer(kind | None)
-    return Answer(kind, described(output))
+        return None if kind is None else AnswerFormat(kind | None)
+    return AnswerFormat(kind, described(output))
 
 
-def _python_answer(node: Node, python: PythonSource) -> Answer | None:
+def _python_answer(node: Node, python: PythonSource) -> AnswerFormat | None:
     kind = python.read(node, _ANSWER)
     if kind is None:
         return None
@@ -164,7 +170,7 @@ def _python_answer(node: Node, python: PythonSource) -> Answer | None:
     except PromptDefinitionError as error:
         node.fault(str(error))
         return None
-    return Answer(kind)
+    return AnswerFormat(kind)
 
 
 def _read_list(node: Node) -> list[Json] | None:
@@ -304,13 +310,13 @@ class _Loader:
         files = (self.front, *(file.file for file in self.attached.values()))
         lines = (line for file in files for line in file.faults)
         raise_lines(str(self.path), [*self.unread, *lines])
-        template = self.template(answer or Answer(), sections)
+        template = self.template(answer or AnswerFormat(), sections)
         return Loaded(template, self.path, outline, self.front, self.attached)
 
     def text(self, path: Path) -> str:
         return self.texts[path] if path in self.texts else _text_of(path)
 
-    def read_front(self, text: str | None) -> Answer | None:
+    def read_front(self, text: str | None) -> AnswerFormat | None:
         """Read the front matter and return the answer type; None if either has a fault."""
         if text is not None:
             self.front.take_yaml(f"\n{text}")  # so that its lines count as those of the file
@@ -357,7 +363,7 @@ class _Loader:
             )
         return section
 
-    def read_attached(self, answer: Answer | None) -> None:
+    def read_attached(self, answer: AnswerFormat | None) -> None:
         is_right = answer is not None
         if tools := self.attached.get(TOOLS):
             self.tools = read_tools(tools.file.root.member(TOOLS).items(), self.python)
@@ -372,14 +378,14 @@ class _Loader:
                 EXAMPLE.read(node)
 
     def sections_below(
-        self, above: SectionPath, blocks: Sequence[Block]
+        self, above: SectionPath, blocks: Sequence[OutlineBlock]
     ) -> Iterator[MarkdownSection]:
         for block in blocks:
             if block.path[:-1] == above:
                 yield self.section_of_block(block, tuple(self.sections_below(block.path, blocks)))
 
     def section_of_block(
-        self, block: Block, children: tuple[MarkdownSection, ...]
+        self, block: OutlineBlock, children: tuple[MarkdownSection, ...]
     ) -> MarkdownSection:
         try:
             return self.section(
@@ -445,7 +451,7 @@ class _Loader:
                 node.fault(f"no section has the key `{name}`{near}")
 
     def template(
-        self, answer: Answer, sections: tuple[MarkdownSection, ...]
+        self, answer: AnswerFormat, sections: tuple[MarkdownSection, ...]
     ) -> PromptTemplate[object]:
         if not sections:
             raise DataFormatError(

@@ -47,7 +47,7 @@ _PROBE = "\n\n# probe"
 
 
 @attrs.frozen(kw_only=True)
-class Block:
+class OutlineBlock:
     """A section of the file.
 
     Attributes:
@@ -106,7 +106,7 @@ class Outline:
     opening: str
     front: str | None
     closing: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[OutlineBlock, ...]
 
     @property
     def text(self) -> str:
@@ -152,13 +152,13 @@ def _front_matter_end(lines: Sequence[str]) -> int | None:
     return None if closing is None else closing + 1
 
 
-def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
+def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[OutlineBlock]:
     """Yield the text before the first heading, which may be blank, and each section."""
     headings = list(find_headings("".join(lines[start:])))
     begins = [*(start + heading.start for heading in headings), len(lines)]
     raw = "".join(lines[start : begins[0]])
     line = start + 1 + _breaks_before(raw)
-    yield Block(path=(INTRO,), line=line, body_line=line, raw=raw)
+    yield OutlineBlock(path=(INTRO,), line=line, body_line=line, raw=raw)
     open_keys: list[tuple[int, str]] = []
     for number, heading in enumerate(headings, start=1):
         begin, following = begins[number - 1 : number + 1]
@@ -170,7 +170,7 @@ def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
         written = "".join(lines[begin:end]).rstrip("\r\n")
         # Cut as text, so that heading and rest together are the lines to the last byte.
         raw = "".join(lines[begin:following]).removeprefix(written)
-        yield Block(
+        yield OutlineBlock(
             path=tuple(key for _, key in open_keys),
             title=title,
             level=heading.level,
@@ -259,9 +259,9 @@ def _is_latin(letter: str) -> bool:
     return "LATIN" in unicodedata.name(letter, "")
 
 
-def _deduplicated(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
+def _deduplicated(blocks: Sequence[OutlineBlock], note: Note) -> Iterator[OutlineBlock]:
     """Yield the blocks with unique paths; a path that is taken is noted as a fault."""
-    first: dict[SectionPath, Block] = {}
+    first: dict[SectionPath, OutlineBlock] = {}
     for block in blocks:
         twin = first.setdefault(block.path, block)
         if twin is block:

@@ -40,7 +40,7 @@ from promptgraft.project.markdown.naming import nested_name
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
-    Block,
+    OutlineBlock,
     escaped,
     slug_of,
     stays_open,
@@ -50,7 +50,7 @@ from promptgraft.project.markdown.outline import (
 from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import Source
+from promptgraft.prompt.syntax import SectionSource
 from promptgraft.prompt.template import Prompt, PromptTemplate
 
 _EMPTIED = re.compile(rf"\A#+ \{{#{INTRO}\}}")
@@ -243,7 +243,7 @@ def _meanings(
         yield f"output field {name}", field
 
 
-def _meaning(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
+def _meaning(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
     """Yield text and slots; opaque slots by their source, as their names depend on the order."""
     for piece in pieces:
         if isinstance(piece, Slot) and piece.name in source.opaque:
@@ -295,7 +295,7 @@ def _newly_hidden(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[Secti
             yield path, entry.visibility is SectionVisibility.HIDDEN
 
 
-def _with_mark(loaded: Loaded, block: Block, *, hidden: bool) -> Block:
+def _with_mark(loaded: Loaded, block: OutlineBlock, *, hidden: bool) -> OutlineBlock:
     """Return a block whose heading says whether it is hidden; the text before it all gets one."""
     if block.heading:
         return attrs.evolve(block, heading=with_hidden(block.heading, hidden=hidden))
@@ -373,7 +373,7 @@ def _appended(text: str, section: MarkdownSection, body: str, *, hidden: bool) -
     return content + with_breaks(end, text)
 
 
-def _template_text(pieces: Sequence[Piece], source: Source) -> str:
+def _template_text(pieces: Sequence[Piece], source: SectionSource) -> str:
     """Return the template source of a body that is split into text and slots."""
     if source.syntax is BodySyntax.PLAIN:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
@@ -395,7 +395,7 @@ def _dollar(piece: Piece, following: Piece) -> str:
     return f"${{{piece.name}}}" if glued else f"${piece.name}"
 
 
-def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
+def _tagged(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
     """Yield text, and slots as Jinja source together with the definitions before them."""
     slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
     # Blocks between which nothing moved keep their source, with comments and definitions.

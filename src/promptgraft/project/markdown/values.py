@@ -207,7 +207,7 @@ AnyTool = Tool[Any, Any]
 
 
 @attrs.frozen(kw_only=True)
-class _Call:
+class _ParsedCall:
     """A call in an example, as YAML has it.
 
     Attributes:
@@ -234,7 +234,7 @@ class _ToolEntry:
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     result: Value = attrs.field(factory=lambda: Value(type="string"))
     handler: str | None = None
-    examples: tuple[_Call, ...] = ()
+    examples: tuple[_ParsedCall, ...] = ()
     frozen: bool = False
 
 
@@ -250,7 +250,7 @@ class _ExampleEntry:
 
     key: str
     objective: str
-    steps: tuple[_Call, ...] = ()
+    steps: tuple[_ParsedCall, ...] = ()
     outcome: Json = attrs.field(hash=False)
     frozen: bool = False
     hidden: bool = False
@@ -262,9 +262,9 @@ def _type_alone(node: Node) -> Value | None:
 
 
 _CALL_KEYS: Mapping[str, Kind[object]] = {"tool": TEXT, "input": ANYTHING, "output": ANYTHING}
-_STEP: Kind[_Call] = record_of(_Call, special=_CALL_KEYS)
-_CALL: Kind[_Call] = record_of(
-    _Call, make=partial(_Call, tool=""), skip=("tool",), special=_CALL_KEYS
+_STEP: Kind[_ParsedCall] = record_of(_ParsedCall, special=_CALL_KEYS)
+_CALL: Kind[_ParsedCall] = record_of(
+    _ParsedCall, make=partial(_ParsedCall, tool=""), skip=("tool",), special=_CALL_KEYS
 )
 _RESULT: Kind[Value] = either(
     "a type, or an object with `type`, `choices` or `fields`",
@@ -336,7 +336,7 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
         return None
 
 
-def _tool_example(call: _Call, params: Any, result: Any, node: Node) -> ToolExample[Any, Any]:
+def _tool_example(call: _ParsedCall, params: Any, result: Any, node: Node) -> ToolExample[Any, Any]:
     # In YAML `none` is a text; a tool without parameters can mean only one thing by it.
     arguments = {} if call.input == "none" and not attrs.fields(params) else call.input
     return ToolExample(

@@ -22,11 +22,11 @@ from promptgraft.runs.reading import RunRecord, read_run
 from promptgraft.runs.report.thumbnails import thumbnails
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
-from promptgraft.search.fresh import NO_SIDES, HeldOut, PassingSides, RunVerdict
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.place import Phase
 from promptgraft.search.round_events import StepBlamed
+from promptgraft.search.verdict import NO_SIDES, HeldOut, PassingSides, RunVerdict
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
 

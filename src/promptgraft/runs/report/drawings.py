@@ -182,7 +182,7 @@ def _dollars(value: float, highest: float) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Node:
+class DrawnNode:
     """A candidate in the tree; ``is_on_line`` marks the winner and its line of first parents."""
 
     value: CandidateAdded
@@ -202,7 +202,7 @@ class Tree:
 
     width: int
     height: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[DrawnNode, ...]
     edges: tuple[Edge, ...]
     left_out: int
 
@@ -214,7 +214,7 @@ def family_tree(data: ReportData) -> Tree | None:
     line = set(data.line_of(data.winner)) if data.winner else set()
     places = _places(data.candidates, _shown(data))
     nodes = tuple(
-        Node(value=data.candidates[number], x=x, y=y, is_on_line=number in line)
+        DrawnNode(value=data.candidates[number], x=x, y=y, is_on_line=number in line)
         for number, (x, y) in places.items()
     )
     edges = sorted(_edges(nodes, places, line), key=lambda edge: edge[1])
@@ -267,7 +267,7 @@ def _places(
 
 
 def _edges(
-    nodes: Sequence[Node], places: dict[int, tuple[int, int]], line: set[int]
+    nodes: Sequence[DrawnNode], places: dict[int, tuple[int, int]], line: set[int]
 ) -> Iterator[Edge]:
     for node in nodes:
         for at, parent in enumerate(node.value.parents):

@@ -41,8 +41,8 @@ from promptgraft.runs.report.tables import (
     reach_of,
     whole_prompts,
 )
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.scores import Score
+from promptgraft.search.verdict import RunVerdict
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,7 +69,7 @@ def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
 
     The fixed parts of a page take about 100 kB.
     """
-    limits = texts.Limits()
+    limits = texts.PageLimits()
     page = _filled(data, limits)
     # Sizes of texts are estimates, so that the finished page decides; 0 ends the loop.
     while len(page.encode()) > most and limits.listed:
@@ -93,7 +93,7 @@ def filled(template: str, **values: object) -> str:
     )
 
 
-def _filled(data: ReportData, limits: texts.Limits) -> str:
+def _filled(data: ReportData, limits: texts.PageLimits) -> str:
     return filled(
         "page.html",
         data=data,
@@ -131,6 +131,12 @@ def _verdict(data: ReportData) -> dict[str, str]:
     elif data.verdict is RunVerdict.IMPROVED:
         sentence = f"Candidate #{data.winner} beats the baseline on held-out cases."
         mark_parts = "good", "✓", str(data.verdict), sentence
+    elif data.verdict is RunVerdict.GAMED:
+        sentence = (
+            f"Candidate #{data.winner} scores more on held-out cases, but perhaps not by better "
+            "answers: see the warnings."
+        )
+        mark_parts = "mark", "?", str(data.verdict), sentence
     elif data.winner:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
         # Better on the cases that chose it, which says little: so it is marked, not praised.

@@ -180,7 +180,7 @@ _Sides = tuple[RolloutRecord, RolloutRecord]
 
 
 @attrs.frozen
-class Row:
+class TableRow:
     """The means of baseline and winner in one metric, or on the cases with one label."""
 
     name: str
@@ -202,7 +202,7 @@ class Labels:
     """
 
     metric: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     found: tuple[str, ...]
     confusions: tuple[tuple[str, Mapping[str, Sequence[int]]], ...]
 
@@ -212,7 +212,7 @@ class Breakdown:
     """The scores of baseline and winner on ``cases``, by metric and by label."""
 
     cases: str
-    metrics: tuple[Row, ...]
+    metrics: tuple[TableRow, ...]
     labels: tuple[Labels, ...]
 
 
@@ -246,10 +246,10 @@ def _scores(record: RolloutRecord) -> Mapping[str, float]:
     return record.feedback.objectives if record.feedback else {}
 
 
-def _row(name: str, scores: Iterable[tuple[Score, Score]]) -> Row:
+def _row(name: str, scores: Iterable[tuple[Score, Score]]) -> TableRow:
     known_pairs = [pair for pair in scores if None not in pair]
     before, after = (mean_score([pair[side] for pair in known_pairs]) for side in (0, 1))
-    return Row(name, len(known_pairs), before, after)
+    return TableRow(name, len(known_pairs), before, after)
 
 
 def _labels(metric: str, sides: Sequence[_Sides], names: Sequence[str]) -> Labels:

@@ -14,10 +14,11 @@ from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import visible
 from promptgraft.runs.report.data import Answers, ReportData
-from promptgraft.runs.report.word_diff import Piece, collapsed, word_diff
+from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_diff
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
 from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.visibility import changes_in_words
 
 _PIECE_BYTES = 16
 _LINE_BYTES = 400
@@ -76,7 +77,7 @@ def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
     return tuple(changes_between(before, after, around=_AROUND_OF_WINNER))
 
 
-def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ...]:
+def candidate_views(data: ReportData, limits: PageLimits) -> tuple[CandidateView, ...]:
     """Return the candidates that the page lists, by position.
 
     If not all of them fit, the winner's line has priority, then the frontier, then the highest
@@ -108,7 +109,7 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
 
 
 def rejection_views(
-    data: ReportData, limits: Limits
+    data: ReportData, limits: PageLimits
 ) -> Iterator[tuple[MutationRejected, tuple[Piece, ...] | None]]:
     """Yield the listed rejected proposals, each with its diff to the text before if it fits."""
     allowance = Allowance(limits.rejections)
@@ -136,7 +137,10 @@ def changes_between(
     for part in dict.fromkeys((*before, *after)):
         old, new = before.get(part, ""), after.get(part, "")
         if old != new:
-            yield PartChange(part=short_name(part), pieces=_compared(old, new, around))
+            words = changes_in_words(part, old, new)
+            sentences = (Piece(DiffKind.ADDED, cropped(words)),)
+            pieces = sentences if words else _compared(old, new, around)
+            yield PartChange(part=short_name(part), pieces=pieces)
 
 
 def _compared(before: str, after: str, around: int) -> tuple[Piece, ...]:
@@ -185,7 +189,7 @@ class CaseView:
 
 
 def transcripts_of(
-    data: ReportData, limits: Limits
+    data: ReportData, limits: PageLimits
 ) -> Iterator[tuple[str, str, list[CaseView], int]]:
     """Yield id, title, cases that fit, and number of others, for held-out and validation cases.
 
@@ -273,7 +277,7 @@ _LEAST_BYTES = 500
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class PageLimits:
     """Size limits of a page, in bytes; ``listed`` limits candidates and rejected proposals."""
 
     diffs: int = 3_000_000
@@ -281,9 +285,9 @@ class Limits:
     answers: int = 2_600_000
     listed: int = 2_500
 
-    def halved(self) -> Limits:
+    def halved(self) -> PageLimits:
         """Return limits of half the size."""
-        return Limits(**{name: value // 2 for name, value in attrs.asdict(self).items()})
+        return PageLimits(**{name: value // 2 for name, value in attrs.asdict(self).items()})
 
 
 def size(text: str) -> int:

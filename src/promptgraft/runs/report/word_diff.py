@@ -20,7 +20,7 @@ _LEAST_HIDDEN = 12
 _Run = tuple[bool, str, str]  # whether two stretches are equal, and what they are
 
 
-class Kind(StrEnum):
+class DiffKind(StrEnum):
     """The kind of a piece of a diff."""
 
     SAME = "same"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 class Piece:
     """A stretch of text, or for one that is left out, a note of its length."""
 
-    kind: Kind
+    kind: DiffKind
     text: str
 
 
@@ -56,11 +56,15 @@ def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
         first = _space_after(text, around) if at else 0
         last = len(text) - (_space_after(text[::-1], around) if at < len(pieces) - 1 else 0)
         hidden = len(words_in(text[first:last]))
-        if piece.kind is not Kind.SAME or hidden < _LEAST_HIDDEN:
+        if piece.kind is not DiffKind.SAME or hidden < _LEAST_HIDDEN:
             collapsed_pieces.append(piece)
             continue
-        gap = Piece(Kind.LEFT_OUT, f"{hidden:,} words unchanged")
-        collapsed_pieces += (Piece(Kind.SAME, text[:first]), gap, Piece(Kind.SAME, text[last:]))
+        gap = Piece(DiffKind.LEFT_OUT, f"{hidden:,} words unchanged")
+        collapsed_pieces += (
+            Piece(DiffKind.SAME, text[:first]),
+            gap,
+            Piece(DiffKind.SAME, text[last:]),
+        )
     return tuple(piece for piece in collapsed_pieces if piece.text)
 
 
@@ -136,7 +140,11 @@ def _pieces(runs: Sequence[_Run]) -> Iterator[Piece]:
         if not same or (is_inside and len(words_in(before)) < 2 and "\n" not in before):
             old, new = old + before, new + after
             continue
-        changed = (Piece(Kind.REMOVED, old), Piece(Kind.ADDED, new), Piece(Kind.SAME, before))
+        changed = (
+            Piece(DiffKind.REMOVED, old),
+            Piece(DiffKind.ADDED, new),
+            Piece(DiffKind.SAME, before),
+        )
         yield from (piece for piece in changed if piece.text)
         old = new = ""
 

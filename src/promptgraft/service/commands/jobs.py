@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change, counted, duration
 from promptgraft.project.files import runs_folder_of
 from promptgraft.service.commands.options import (
-    Place,
+    JobsPlace,
     jobs_option,
     named_projects,
     opened,
@@ -28,7 +29,7 @@ from promptgraft.service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from promptgraft.service.jobs import Job
+    from promptgraft.service.jobs import Job, Jobs
 
 job_argument = click.argument("job", metavar="JOB")
 
@@ -86,7 +87,7 @@ def submit_command(
     *,
     key: str | None,
     projects: tuple[str, ...],
-    place: Place,
+    place: JobsPlace,
     as_json: bool,
     **given: object,
 ) -> None:
@@ -127,22 +128,11 @@ def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
 @place_options
 @options.json_option
 def list_command(
-    *, state: str | None, prompt: str | None, limit: int, place: Place, as_json: bool
+    *, state: str | None, prompt: str | None, limit: int, place: JobsPlace, as_json: bool
 ) -> None:
     """List jobs, the newest first."""
-    jobs_listed: list[Job] = []
     with place.opened() as jobs:
-        from promptgraft.service.jobs import JobFilter
-        from promptgraft.service.jobs.interface import LARGEST_PAGE
-
-        where = JobFilter(state=state, prompt=prompt)
-        while len(jobs_listed) < limit:
-            before = jobs_listed[-1].number if jobs_listed else None
-            page_size = min(limit - len(jobs_listed), LARGEST_PAGE)
-            page = jobs.list(where, limit=page_size, before=before)
-            jobs_listed += page
-            if len(page) < page_size:
-                break
+        jobs_listed = _listed(jobs, state=state, prompt=prompt, limit=limit)
     if as_json:
         print_json({"jobs": [job_json(job) for job in jobs_listed]})
         return
@@ -150,6 +140,23 @@ def list_command(
     screen.line(counted(len(jobs_listed), "job"), bold=True)
     if jobs_listed:
         screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, jobs_listed)])
+
+
+def _listed(
+    jobs: Jobs, *, state: str | None, prompt: str | None = None, limit: int | None = None
+) -> list[Job]:
+    """Return jobs, the newest first; all of them without a limit."""
+    from promptgraft.service.jobs import interface, types  # needs the extra `server`
+
+    where = types.JobFilter(state=state, prompt=prompt)
+    listed: list[Job] = []
+    while limit is None or len(listed) < limit:
+        size = min(interface.LARGEST_PAGE, limit - len(listed) if limit else interface.LARGEST_PAGE)
+        page = jobs.list(where, limit=size, before=listed[-1].number if listed else None)
+        listed += page
+        if len(page) < size:
+            break
+    return listed
 
 
 def _row(job: Job) -> tuple[str, ...]:
@@ -164,7 +171,7 @@ def _row(job: Job) -> tuple[str, ...]:
 @job_argument
 @place_options
 @options.json_option
-def show_command(job: str, *, place: Place, as_json: bool) -> None:
+def show_command(job: str, *, place: JobsPlace, as_json: bool) -> None:
     """Show a job and its attempts."""
     with place.opened() as jobs:
         job_found, attempts = jobs.get(job), jobs.attempts(job)
@@ -215,7 +222,7 @@ def _print_job(job: Job) -> None:
     "--after", type=options.at_least(0), default="0", help="Only events with a higher number."
 )
 @place_options
-def events_command(job: str, *, after: int, place: Place) -> None:
+def events_command(job: str, *, after: int, place: JobsPlace) -> None:
     """Print the events of a job so far, one JSON object per line."""
     with place.opened() as jobs:
         while page := jobs.events(job, after=after):
@@ -229,7 +236,7 @@ def events_command(job: str, *, after: int, place: Place) -> None:
 @click.option("--timeout", type=options.seconds, help="How long to wait; by default forever.")
 @place_options
 @options.json_option
-def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
+def wait_command(job: str, *, timeout: float | None, place: JobsPlace, as_json: bool) -> ExitCode:
     """Wait until a job pauses or ends. The exit code is that of its run."""
     with place.opened() as jobs:
         job_ended = jobs.wait(job, timeout=timeout)
@@ -251,7 +258,7 @@ def _add_request(what: str, about: str) -> None:
     @job_argument
     @place_options
     @options.json_option
-    def request_command(job: str, *, place: Place, as_json: bool) -> None:
+    def request_command(job: str, *, place: JobsPlace, as_json: bool) -> None:
         with place.opened() as jobs:
             request = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[what]
             _print_state(request(job), as_json=as_json)
@@ -276,7 +283,7 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @_limits
 @place_options
 @options.json_option
-def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
+def change_command(job: str, *, place: JobsPlace, as_json: bool, **given: object) -> None:
     """Change the limits of a job. A running job uses them once it is resumed."""
     with place.opened() as jobs:
         job_changed = jobs.change(job, _changes_of(given))
@@ -290,7 +297,7 @@ def change_command(job: str, *, place: Place, as_json: bool, **given: object) ->
 @place_options
 @options.json_option
 def fork_command(
-    job: str, *, projects: tuple[str, ...], place: Place, as_json: bool, **given: object
+    job: str, *, projects: tuple[str, ...], place: JobsPlace, as_json: bool, **given: object
 ) -> None:
     """Submit a job that starts from the answers of another. Its limits may differ."""
     with place.opened(projects) as jobs:
@@ -301,7 +308,7 @@ def fork_command(
 @jobs_command.command("result", epilog=options.examples("jobs result 3f2a"))
 @job_argument
 @place_options
-def result_command(job: str, *, place: Place) -> None:
+def result_command(job: str, *, place: JobsPlace) -> None:
     """Print the result of a job as JSON. The format is that of `result.json`."""
     with place.opened() as jobs:
         job_found, result = jobs.get(job), jobs.result(job)
@@ -337,7 +344,7 @@ def promote_command(
     to: str,
     expected: tuple[str, ...],
     projects: tuple[str, ...],
-    place: Place,
+    place: JobsPlace,
     as_json: bool,
 ) -> None:
     """Point another tag at the winner under TAG.
@@ -372,7 +379,7 @@ def _print_moved(tag: str, revisions: Mapping[str, str], *, as_json: bool) -> No
 @place_options
 @options.json_option
 def apply_command(
-    job: str, *, to: str | None, projects: tuple[str, ...], place: Place, as_json: bool
+    job: str, *, to: str | None, projects: tuple[str, ...], place: JobsPlace, as_json: bool
 ) -> None:
     """Point the tag of a job at its winner, which is only a candidate before.
 
@@ -390,7 +397,9 @@ def apply_command(
 @options.runs_option
 @projects_option
 @place_options
-def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], place: Place) -> None:
+def export_command(
+    job: str, *, runs: str | None, projects: tuple[str, ...], place: JobsPlace
+) -> None:
     """Write a job to a run directory, or update that directory.
 
     `show`, `compare`, `report` and `watch` read it like any other run.
@@ -406,16 +415,76 @@ def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], pla
     echo(f"{relative(folder)}")
 
 
-@jobs_command.command("prune", epilog=options.examples("jobs prune 3f2a 77b0"))
-@click.argument("names", metavar="JOB...", nargs=-1, required=True)
+@jobs_command.command(
+    "prune",
+    epilog=options.examples(
+        "jobs prune 3f2a 77b0", "jobs prune --older-than 90 --state failed --dry-run"
+    ),
+)
+@click.argument("names", metavar="[JOB...]", nargs=-1)
+@click.option(
+    "--older-than", "days", type=options.at_least(0), help="Jobs that ended so many days ago."
+)
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(["completed", "failed", "cancelled"]),
+    multiple=True,
+    help="With --older-than, only jobs in this state; may be repeated. By default all three.",
+)
+@click.option("--dry-run", is_flag=True, help="List the jobs, and remove none.")
+@projects_option
 @place_options
-def prune_command(*, names: tuple[str, ...], place: Place) -> None:
-    """Remove jobs that have ended, with all their data."""
-    with place.opened() as jobs:
-        jobs_found = [jobs.get(name) for name in names]
-        for job in jobs_found:
-            jobs.delete(job.id)
-            echo(f"removed job {job.id}")
+def prune_command(
+    *,
+    names: tuple[str, ...],
+    days: int | None,
+    states: tuple[str, ...],
+    dry_run: bool,
+    projects: tuple[str, ...],
+    place: JobsPlace,
+) -> None:
+    """Remove jobs that have ended, with all their data.
+
+    Name the jobs, or their age. A candidate that was not applied is removed from the store of
+    its project, if `--project` names that; what was applied stays.
+    """
+    if bool(names) == (days is not None):
+        raise ConfigError("prune: name jobs, or give --older-than; not both")
+    if states and days is None:
+        raise ConfigError("--state: goes with --older-than")
+    with place.opened(projects or None) as jobs:
+        if days is None:
+            doomed = [jobs.get(name) for name in names]
+        else:
+            doomed = _ended_before(jobs, days, states or ("completed", "failed", "cancelled"))
+        for job in doomed:
+            if not dry_run:
+                jobs.delete(job.id)
+            echo(f"{'would remove' if dry_run else 'removed'} job {job.id}")
+
+
+def _ended_before(jobs: Jobs, days: int, states: Sequence[str]) -> list[Job]:
+    """Return the jobs that ended in one of the states, so many days ago or more."""
+    latest = time.time() - days * 86_400
+    return [
+        job
+        for state in states
+        for job in _listed(jobs, state=state)
+        if job.ended is not None and job.ended <= latest
+    ]
+
+
+@jobs_command.command("vacuum", epilog=options.examples("jobs vacuum --jobs sqlite:///jobs.db"))
+@jobs_option
+def vacuum_command(*, url: str | None) -> None:
+    """Give the room of removed jobs back. This may take minutes, in which nobody can write."""
+    database = opened(url)
+    try:
+        database.vacuum()
+    finally:
+        database.close()
+    echo(f"vacuumed database {database.name}")
 
 
 @jobs_command.command("schema", epilog=options.examples("jobs schema --jobs sqlite:///jobs.db"))

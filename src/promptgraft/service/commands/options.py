@@ -104,7 +104,7 @@ def opened(url: str | None) -> Database:
 
 
 @attrs.frozen
-class Place:
+class JobsPlace:
     """Where jobs are: in the database ``url``, or behind ``server``."""
 
     url: str | None
@@ -141,7 +141,7 @@ class Place:
 
 
 def place_options(command: options.Command) -> options.Command:
-    """Add ``--jobs`` and ``--server``; the command receives ``place``, a :class:`Place`."""
+    """Add ``--jobs`` and ``--server``; the command receives ``place``, a :class:`JobsPlace`."""
 
     @functools.wraps(command)
     def wrapped(*, url: str | None, server: str | None, **others: object) -> int | None:
@@ -150,7 +150,7 @@ def place_options(command: options.Command) -> options.Command:
         # Not by `envvar` of the options: one that is given overrides the variables of both.
         if not (url or server):
             url, server = (os.environ.get(f"PROMPTGRAFT_{name}") for name in ("JOBS", "SERVER"))
-        return command(place=Place(url or None, None if url else server or None), **others)
+        return command(place=JobsPlace(url or None, None if url else server or None), **others)
 
     return _at_options(wrapped)
 

@@ -30,7 +30,6 @@ from promptgraft.service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from promptgraft.service.jobs import JobManager
     from promptgraft.service.server.tokens import TokenStore
 
 _SECONDS_FOR_WORKERS = 35
@@ -183,11 +182,13 @@ def tokens_command() -> None:
     """Create, list and revoke the tokens of a server."""
 
 
-def _tokens(manager: JobManager) -> TokenStore:
-    """Return the tokens in the database of a manager."""
-    from promptgraft.service.server import tokens  # needs the extra `server`
+@contextmanager
+def _opened_tokens(url: str | None) -> Iterator[TokenStore]:
+    """Yield the tokens in a database."""
+    with managed(url) as manager:
+        from promptgraft.service.server import tokens  # needs the extra `server`
 
-    return tokens.TokenStore(manager.database)
+        yield tokens.TokenStore(manager.database)
 
 
 @tokens_command.command("create", epilog=options.examples("tokens create ci --scope read"))
@@ -211,8 +212,8 @@ def create_command(
     name: str, *, scopes: tuple[str, ...], only: tuple[str, ...], url: str | None
 ) -> None:
     """Create a token and print it; it is never shown again."""
-    with managed(url) as manager:
-        token = _tokens(manager).create(name, scopes, only)
+    with _opened_tokens(url) as tokens:
+        token = tokens.create(name, scopes, only)
     echo(token)
 
 
@@ -232,8 +233,8 @@ def create_command(
 @jobs_option
 def link_command(name: str, *, server: str, hours: int, url: str | None) -> None:
     """Print a link that signs one browser in, once, with the token NAME."""
-    with managed(url) as manager:
-        code = _tokens(manager).new_link(name, seconds=hours * 3600.0)
+    with _opened_tokens(url) as tokens:
+        code = tokens.new_link(name, seconds=hours * 3600.0)
     echo(f"{server.rstrip('/')}/login?link={code}")
 
 
@@ -242,15 +243,15 @@ def link_command(name: str, *, server: str, hours: int, url: str | None) -> None
 @options.json_option
 def list_command(*, url: str | None, as_json: bool) -> None:
     """List tokens by name, with their scopes and projects."""
-    with managed(url) as manager:
-        tokens = _tokens(manager).list()
+    with _opened_tokens(url) as tokens:
+        callers = tokens.list()
     rows = [
         (
             token.name,
             ", ".join(sorted(token.scopes)),
             ", ".join(sorted(token.projects or ())) or "all",
         )
-        for token in tokens
+        for token in callers
     ]
     if as_json:
         names = ("name", "scopes", "projects")
@@ -265,8 +266,8 @@ def list_command(*, url: str | None, as_json: bool) -> None:
 @jobs_option
 def revoke_command(name: str, *, url: str | None) -> None:
     """Revoke a token and end its sessions, effective immediately."""
-    with managed(url) as manager:
-        _tokens(manager).revoke(name)
+    with _opened_tokens(url) as tokens:
+        tokens.revoke(name)
     echo(f"revoked the token of {name}")
 
 

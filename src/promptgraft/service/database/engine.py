@@ -181,6 +181,27 @@ class Database:
         statements.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
         return ";\n\n".join(statements) + ";\n"
 
+    def vacuum(self) -> None:
+        """Give the room of deleted rows back to the disk, or to new rows; this may take long.
+
+        Raises:
+            DatabaseError: the database cannot be reached, or refuses.
+        """
+        self._open()
+        names = [table.name for table in self.tables.metadata.sorted_tables]
+        statements = {
+            # A log that has grown with the deletions stays as long as it was otherwise.
+            "sqlite": ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"],
+            "postgresql": [f"VACUUM (ANALYZE) {', '.join(names)}"],
+            "mysql": [f"OPTIMIZE TABLE {', '.join(names)}"],
+        }[self.dialect]
+        # None of them may run in a transaction. SQLite's driver begins none by itself here.
+        options = {} if self.dialect == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+        with self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(begins=False, **options)
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
     def pending_migration(self) -> list[str]:
         """Return the SQL that :meth:`migrate` would execute; empty if the tables are current.
 
@@ -321,6 +342,8 @@ class Database:
 
     def _begin(self, connection: Connection) -> None:
         options = connection.get_execution_options()
+        if not options.get("begins", True):
+            return
         durable, writes = options.get("durable", True), options.get("writes", False)
         if self.dialect == "sqlite" and not writes:
             connection.exec_driver_sql("BEGIN")

@@ -28,7 +28,7 @@ from promptgraft.service.jobs.types import Attempt, JobNotFoundError, JobState
 
 _ROWS_PER_FETCH = 256
 _SECONDS_PER_DAY = 86_400
-_MILLION = 1_000_000
+MILLION = 1_000_000
 
 
 def encoded_plain(plain: Mapping[str, Json]) -> bytes:
@@ -62,7 +62,7 @@ OF_THE_RUN = (LineKind.NUMBERED, LineKind.PASSING, LineKind.PROGRESS)
 
 
 @attrs.frozen
-class Line:
+class JobLine:
     """A line in the events of a job."""
 
     kind: LineKind
@@ -113,10 +113,10 @@ class JobLines:
         """Add an event of the job itself without telling webhooks; return it with its number."""
         now = self._database.now(connection).isoformat()
         event: dict[str, Json] = {"event": kind, "time": now, **details}
-        last = self.append(connection, number, [Line(LineKind.JOB, encoded_plain(event))])
+        last = self.append(connection, number, [JobLine(LineKind.JOB, encoded_plain(event))])
         return {"number": last, **event}
 
-    def append(self, connection: Connection, number: int, lines: Sequence[Line]) -> int:
+    def append(self, connection: Connection, number: int, lines: Sequence[JobLine]) -> int:
         """Append lines to the events of a job under the next numbers; return the last number."""
         # The update locks the row, so that no other writer takes the same numbers.
         self.put(connection, number, events=self._jobs.c.events + len(lines))
@@ -168,7 +168,7 @@ class JobLines:
 
     def all_events(
         self, connection: Connection, number: int, *, after: int
-    ) -> Iterator[tuple[int, Line]]:
+    ) -> Iterator[tuple[int, JobLine]]:
         """Yield a consistent snapshot of the events of a job with their numbers."""
         events = self._database.tables.events
         query = select(events.c.number, events.c.kind, events.c.line).where(
@@ -178,7 +178,7 @@ class JobLines:
             query.order_by(events.c.number)
         ) as rows:
             for row in rows:
-                yield row.number, Line(LineKind(row.kind), row.line)
+                yield row.number, JobLine(LineKind(row.kind), row.line)
 
     def retract(self, connection: Connection, number: int, start: int) -> None:
         """Mark the events of the run from a number on as retracted by a replay."""
@@ -268,7 +268,7 @@ class JobLines:
         attempts = self._database.tables.attempts
         job = self.columns(connection, number, "spent", "attempts")
         # Millionths as an integer: not every database has exact decimals.
-        total = round(cost * _MILLION)
+        total = round(cost * MILLION)
         # The cost is that of the whole run, also of the answers that a replay takes from the
         # journal.
         if (new := total - job.spent) <= 0:
@@ -291,7 +291,7 @@ class JobLines:
             .join(jobs, jobs.c.number == attempts.c.job)
             .where(attempts.c.day == self._day(connection), jobs.c.project == project)
         )
-        return Decimal(int(total or 0)) / _MILLION
+        return Decimal(int(total or 0)) / MILLION
 
     def _day(self, connection: Connection) -> int:
         return int(self._database.now(connection).timestamp() // _SECONDS_PER_DAY)

@@ -22,13 +22,15 @@ from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Change
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
+    in_database,
     merged_changes,
     planned,
     read_changes,
     submitted_digest,
 )
+from promptgraft.service.jobs.presence import WorkerRow, worker_rows
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
-from promptgraft.service.jobs.rows import JobRows, encoded_changes
+from promptgraft.service.jobs.rows import JobRows, ProjectTotals, encoded_changes
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
     ENDED,
@@ -59,6 +61,7 @@ class JobManager(Jobs):
         database: the database, or its URL.
         projects: project files or projects, under the names that jobs use for them.
         by: who acts, for the events of jobs.
+        most_queued: jobs that may be queued at a time.
 
     Attributes:
         database: the database.
@@ -75,20 +78,24 @@ class JobManager(Jobs):
         *,
         projects: Mapping[str, Project | str | Path] | None = None,
         by: str = "",
+        most_queued: int = MOST_QUEUED,
     ) -> None:
         for name in projects or {}:
             check_key(name, "name of a project")
         self.database = database if isinstance(database, Database) else Database(database)
         self.projects: Mapping[str, Project] = {
-            name: project if isinstance(project, Project) else load_project(project)
+            name: in_database(
+                project if isinstance(project, Project) else load_project(project), self.database
+            )
             for name, project in (projects or {}).items()
         }
-        self._by = by
+        self._by, self._most_queued = by, most_queued
         self._rows = JobRows(self.database)
 
-    def acting_for(self, name: str) -> JobManager:
-        """Return a manager of the same jobs that acts under this name."""
-        return JobManager(self.database, projects=self.projects, by=name)
+    def acting_for(self, name: str, *, most_queued: int | None = None) -> JobManager:
+        """Return a manager of the same jobs that acts under this name, with another limit."""
+        most = self._most_queued if most_queued is None else most_queued
+        return JobManager(self.database, projects=self.projects, by=name, most_queued=most)
 
     # Reading
 
@@ -118,11 +125,20 @@ class JobManager(Jobs):
         with self.database.reading() as connection:
             return self._rows.counts(connection, projects)
 
+    def totals(self, *, projects: Collection[str] | None = None) -> Sequence[ProjectTotals]:
+        """Return what the jobs of each project come to; ``projects`` restricts them to these."""
+        with self.database.reading() as connection:
+            return self._rows.totals(connection, projects)
+
     def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
         """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
         with self.database.reading() as connection:
             names_by_job = self._rows.submitters(connection, [job.number for job in jobs])
         return {job.id: names_by_job.get(job.number, "") for job in jobs}
+
+    def workers(self, *, projects: Collection[str] | None = None) -> Sequence[WorkerRow]:
+        """Return the workers by name; ``projects`` restricts them, and what they say, to these."""
+        return worker_rows(self.database, projects)
 
     def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
@@ -342,7 +358,7 @@ class JobManager(Jobs):
         self._rows.publish(connection, job.number, "job_asked", what=what, by=self._by, **details)
 
     def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
-        if (waiting := self._rows.waiting(connection)) >= MOST_QUEUED:
+        if (waiting := self._rows.waiting(connection)) >= self._most_queued:
             raise JobsFullError(
                 f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
             )

@@ -12,7 +12,7 @@ from promptgraft.overrides import OverrideAddress, PromptOverride, Revision, Rev
 from promptgraft.overrides.base_store import Change
 from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.overrides.resolution import PartDiff, diff_override
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.targets.prompts import address_of
 

@@ -19,7 +19,7 @@ from promptgraft.search.notices import Event, RunProgress
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.lines import (
     OF_THE_RUN,
-    Line,
+    JobLine,
     LineKind,
     encoded_plain,
     spent_for_today,
@@ -222,7 +222,7 @@ class JobEvents:
 
     def _write(self, line: Event) -> None:
         """Write a line, unless a replay repeats one that is recorded."""
-        new, start = [Line(_kind(line), encoded(line).encode())], 0
+        new, start = [JobLine(_kind(line), encoded(line).encode())], 0
         if self._is_replay and self._next is None:
             self._next = next(self._recorded, None)
             self._is_replay = self._next is not None
@@ -236,7 +236,7 @@ class JobEvents:
             self._is_replay = False
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             marker = encoded_plain({"event": "rewound", "time": now, "from": line.number})
-            new.insert(0, Line(LineKind.REWOUND, marker))
+            new.insert(0, JobLine(LineKind.REWOUND, marker))
 
         def append(connection: Connection) -> str:
             number = self._claim.job.number

@@ -19,6 +19,7 @@ from promptgraft.errors import (
     JournalMismatchError,
     LeaseLostError,
     LimitReachedError,
+    MissingHereError,
     PromptgraftError,
     ProviderError,
     WinnerNotStoredError,
@@ -26,7 +27,7 @@ from promptgraft.errors import (
 from promptgraft.ground.clock import SystemClock
 from promptgraft.project import Project
 from promptgraft.project.adding import cluster, tracking
-from promptgraft.project.outcome import Outcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Runnable, run_job
 from promptgraft.runtime import Cancellation, EventBus
@@ -36,10 +37,10 @@ from promptgraft.search.stopping import StopReason, stop_detail
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
 from promptgraft.service.jobs.mirror import name_of
-from promptgraft.service.jobs.preparing import prepared, run_changes_of
+from promptgraft.service.jobs.preparing import planned, prepared, run_changes_of
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
 from promptgraft.service.jobs.rows import Claim, JobRows
-from promptgraft.service.jobs.types import JobChanges, JobState, Status, Wish
+from promptgraft.service.jobs.types import Job, JobChanges, JobState, Status, Wish
 
 _PAUSING = frozenset(
     {
@@ -57,10 +58,11 @@ _PAUSING = frozenset(
 
 def carry_out(
     database: Database, claim: Claim, project: Project, *, calls: int | None = None
-) -> None:
+) -> str:
     """Run a claimed job, and settle it unless its lease is lost.
 
-    ``calls`` limits the model calls in flight, whatever the project says.
+    ``calls`` limits the model calls in flight, whatever the project says. Returns what this place
+    lacks for the project, such as a key; empty if nothing. The job is put back then.
     """
     if calls is not None:
         share_accounts(calls)
@@ -80,11 +82,45 @@ def carry_out(
             end = attempt.run(job, calls=calls)
         # Any other exception ends this process, and its worker puts the job back.
         except PromptgraftError as error:
-            end = _end_by(error)
+            is_place = _is_fault_of_place(error, claim.job, project, is_prepared=job is not None)
+            end = _put_back(error, claim.job) if is_place else _end_by(error)
         # Another worker has the job: its state is no longer ours to write.
         if not heartbeat.lost:
             with contextlib.suppress(LeaseLostError):
                 attempt.settle(job, end)
+    return end.lacking
+
+
+def _is_fault_of_place(
+    error: PromptgraftError, job: Job, project: Project, *, is_prepared: bool
+) -> bool:
+    """Return whether another worker may run a job that has failed here with an error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MissingHereError):
+            return True
+        cause = cause.__cause__
+    if is_prepared or not isinstance(error, CallerError):
+        return False
+    # The project is as it was submitted, and was planned then. What cannot be prepared here but
+    # can be planned lacks only secrets; what cannot be planned without the changes of the job
+    # either lacks code or files.
+    return _can_be_planned(project, job, job.changes) or not _can_be_planned(
+        project, job, JobChanges(dry_run=True)
+    )
+
+
+def _can_be_planned(project: Project, job: Job, changes: JobChanges) -> bool:
+    try:
+        planned(project, job.prompt, changes)
+    except CallerError:
+        return False
+    return True
+
+
+def _put_back(error: PromptgraftError, job: Job) -> _End:
+    why = f"worker {job.worker} cannot run it: {error}"
+    return _End(state=JobState.QUEUED, reason=why, error=str(error), lacking=str(error))
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +135,7 @@ class _End:
         unstored: why the winner is not in the store; empty if it is, or there is none.
         revisions: the revisions that hold the winner, by address.
         replaces: the revisions of the live tag that applying it replaces, by address.
+        lacking: what this place lacks for the project; the job is not to blame then.
     """
 
     state: JobState
@@ -108,6 +145,7 @@ class _End:
     unstored: str = ""
     revisions: Mapping[str, str] = attrs.field(factory=dict)
     replaces: Mapping[str, str] = attrs.field(factory=dict)
+    lacking: str = ""
 
 
 @attrs.frozen
@@ -144,6 +182,8 @@ class _Attempt:
             )
             try:
                 stack.enter_context(tracking(trackers, bus, key=name_of(self.claim.job)))
+            except MissingHereError:
+                raise
             except ConfigError as error:  # the job itself is not at fault: pause, do not fail
                 return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
             journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
@@ -174,7 +214,7 @@ class _Attempt:
         claim, rows = self.claim, JobRows(self.database)
         document = None
         if job is not None and end.result is not None:
-            document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
+            document = json.dumps(RunOutcome(job=job, result=end.result).document()).encode()
         status = _final_status(end, claim.job.changes, self.events.status)
 
         def settle(connection: Connection) -> None:
@@ -187,9 +227,22 @@ class _Attempt:
                 reason=end.reason,
                 error=end.error,
                 result=document,
+                blames_job=not end.lacking,
             )
+            if end.result is not None:
+                rows.put(connection, claim.job.number, **_calls_of(end.result))
 
         self.database.write(settle)
+
+
+def _calls_of(result: RunResult) -> dict[str, object]:
+    """Return what the model calls of a run come to, as columns of its job."""
+    ledger = result.ledger
+    return {
+        "calls": sum(entry.calls for entry in ledger),
+        "retries": sum(entry.retries for entry in ledger),
+        "milliseconds": round(1000 * sum(entry.seconds for entry in ledger)),
+    }
 
 
 def _close(journal: SqlJournal) -> None:

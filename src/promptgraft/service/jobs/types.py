@@ -30,7 +30,7 @@ from promptgraft.ground.strict.checks import (
 from promptgraft.ground.strict.kinds import checked, record_of
 from promptgraft.ground.text import counted
 from promptgraft.overrides.parts.validation import check_tag
-from promptgraft.search.fresh import RunVerdict
+from promptgraft.search.verdict import RunVerdict
 
 CANDIDATE_PREFIX = "candidate."
 """Prefix of the tags that hold winners of jobs."""

@@ -23,6 +23,7 @@ from promptgraft.service.jobs.lines import spent_for_today
 from promptgraft.service.jobs.logs import form_of_logs, told
 from promptgraft.service.jobs.manager import JobManager
 from promptgraft.service.jobs.preparing import submitted_digest
+from promptgraft.service.jobs.presence import Presence
 from promptgraft.service.jobs.rows import Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
 from promptgraft.service.jobs.types import Job, JobNotFoundError, JobState
@@ -37,6 +38,8 @@ _logger = logging.getLogger("promptgraft.service.jobs")
 
 HAS_CHANGED = 4
 """Exit code of a child that finds another version of the project than was submitted."""
+LACKS_SOMETHING = 5
+"""Exit code of a child that has put its job back, since this place lacks something for it."""
 
 
 @attrs.frozen
@@ -113,6 +116,8 @@ class Worker:
         self._children: list[_Child] = []
         self._ending = threading.Event()
         self._digests = _digests(self._projects)
+        self._avoids: dict[str, str] = {}
+        self._presence = Presence(self._database, name=self._name, processes=processes)
         self._limits = {
             name: most
             for name, project in self._projects.items()
@@ -180,11 +185,13 @@ class Worker:
 
     def run_here(self, claim: Claim) -> None:
         """Run a claimed job in this process."""
-        carry_out(self._database, claim, self._projects[claim.job.project])
+        if carry_out(self._database, claim, self._projects[claim.job.project]):
+            self._leave(claim.job, LACKS_SOMETHING)
 
     def _poll(self) -> bool:
         """Look at children and queue once; return whether there is nothing to do."""
         self._reap()
+        self._presence.show(sorted(self._projects), self._avoids)
         while len(self._children) < self._processes:
             claim = self.claim()
             if claim is None:
@@ -230,12 +237,14 @@ class Worker:
         for child in tuple(self._children):
             code = child.process.poll()
             if code is not None:
-                if code == HAS_CHANGED:
-                    self._forget(child.claim.job)
+                job = child.claim.job
+                if code in (HAS_CHANGED, LACKS_SOMETHING):
+                    self._leave(job, code)
                 if code:
-                    self._put_back(child.claim, _exit_reason(code))
+                    self._put_back(child.claim, _exit_reason(code), blames_job=code != HAS_CHANGED)
                 self._children.remove(child)
-                self._tell_end(child.claim.job, _exit_reason(code) if code else "")
+                is_lost = code not in (0, LACKS_SOMETHING)
+                self._tell_end(job, _exit_reason(code) if is_lost else "")
 
     def _tell_end(self, job: Job, lost: str) -> None:
         """Log what became of a job whose process has ended."""
@@ -248,17 +257,23 @@ class Worker:
             words = f"{now.state}{now.reason and f': {now.reason}'}"
             told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
 
-    def _forget(self, job: Job) -> None:
-        """Stop claiming jobs of a project version that is gone, without blaming this job."""
-        self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
-        self._database.write(lambda connection: self._rows.put(connection, job.number, barren=0))
+    def _leave(self, job: Job, code: int) -> None:
+        """Stop claiming jobs of a project that this place cannot run, or not as it was."""
+        if code == HAS_CHANGED:
+            self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
+            self._avoids[job.project] = _exit_reason(code)
+            return
+        self._digests = [pair for pair in self._digests if pair[0] != job.project]
+        with self._database.reading() as connection:
+            attempts = self._rows.attempts(connection, job.number)
+        self._avoids[job.project] = attempts[-1].error if attempts else _exit_reason(code)
 
-    def _put_back(self, claim: Claim, why: str) -> None:
+    def _put_back(self, claim: Claim, why: str, *, blames_job: bool) -> None:
         def put_back(connection: Connection) -> None:
             # By then another worker may have recovered the job.
             self._rows.check(connection, claim)
             job = self._rows.load(connection, claim.job.number)
-            self._rows.put_back(connection, job, why)
+            self._rows.put_back(connection, job, why, blames_job=blames_job)
 
         # A child that settled its job before it exited has given up the lease.
         with contextlib.suppress(LeaseLostError):
@@ -283,6 +298,7 @@ class Worker:
         # Without the database, the jobs are put back by others when their leases are over.
         with contextlib.suppress(DatabaseError):
             self._reap()
+            self._presence.end()
 
 
 def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
@@ -300,6 +316,8 @@ def _lost(job: Job) -> str:
 def _exit_reason(code: int) -> str:
     if code == HAS_CHANGED:
         return "the project has changed since its worker began; start the worker again"
+    if code == LACKS_SOMETHING:
+        return "this place lacks something for the project"
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     return f"its process ended with code {code}"

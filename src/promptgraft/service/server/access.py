@@ -17,9 +17,9 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import visible_line
 from promptgraft.service.server.limits import Buckets, Limits
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.sessions import SessionStore
-from promptgraft.service.server.tokens import Caller, Scope, TokenStore, secret_digest
+from promptgraft.service.server.tokens import ApiCaller, Scope, TokenStore, secret_digest
 
 COOKIE = "promptgraft_session"
 _MOST_NAME_CHARS = 64
@@ -173,7 +173,7 @@ class Access:
             self._codes.discard(digest)
         if not is_valid:
             self._of_guesses.take(visit.address)
-            raise Problem(
+            raise ApiProblem(
                 401,
                 "this link was used before or is invalid; `promptgraft serve` prints a new one",
             )
@@ -187,7 +187,7 @@ class Access:
         """
         try:
             return self.sessions.redeem(code, visit.browser)
-        except Problem:
+        except ApiProblem:
             self._of_guesses.take(visit.address)
             raise
 
@@ -200,7 +200,7 @@ class Access:
         caller = self.tokens.find(token)
         if caller is None:
             self._of_guesses.take(visit.address)
-            raise Problem(401, "this is not a token of this server, or it was revoked")
+            raise ApiProblem(401, "this is not a token of this server, or it was revoked")
         return self.sessions.open(caller.token, visit.browser)
 
     # Requests
@@ -213,14 +213,18 @@ class Access:
         """
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Problem(403, f"host: this server is not known as {shown(host[:100])}")
+            raise ApiProblem(403, f"host: this server is not known as {shown(host[:100])}")
         origin = headers.get("origin")
         # Hosts only: a proxy may end TLS, so that the scheme differs.
         if origin is not None and urlsplit(origin).netloc.lower() != host:
-            raise Problem(403, "the request comes from another site; use the pages of this server")
+            raise ApiProblem(
+                403, "the request comes from another site; use the pages of this server"
+            )
         # For requests without `Origin`: browsers add this header to all of theirs.
         if method != "GET" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Problem(403, "the request comes from another site; use the pages of this server")
+            raise ApiProblem(
+                403, "the request comes from another site; use the pages of this server"
+            )
 
     def caller(
         self,
@@ -229,7 +233,7 @@ class Access:
         visit: Visit = Visit(),
         *,
         peer: str = "",
-    ) -> Caller:
+    ) -> ApiCaller:
         """Authenticate a request: by its token, by the user that a proxy names, by its session.
 
         Raises:
@@ -241,7 +245,7 @@ class Access:
             # Only for those that fail: who guesses is slowed down, and whoever comes with a token
             # through the same proxy is not.
             self._of_guesses.take(visit.address)
-            raise Problem(
+            raise ApiProblem(
                 401,
                 "send a token: `Authorization: Bearer ...`; `promptgraft tokens create` makes one",
                 headers={"WWW-Authenticate": "Bearer"},
@@ -250,7 +254,7 @@ class Access:
         self._of_callers.take(caller_found.name)
         return caller_found
 
-    def _found(self, headers: Mapping[str, str], cookie: str | None, peer: str) -> Caller | None:
+    def _found(self, headers: Mapping[str, str], cookie: str | None, peer: str) -> ApiCaller | None:
         authorization = headers.get("authorization")
         if authorization is not None:
             kind, _, token = authorization.partition(" ")
@@ -265,22 +269,22 @@ class Access:
                 return self._of_user(users[0]) if len(users) == 1 else None
         return self.sessions.find(cookie) if cookie else None
 
-    def _of_user(self, user: str) -> Caller:
+    def _of_user(self, user: str) -> ApiCaller:
         """Return the caller for a user whom a proxy has authenticated."""
         name = visible_line(user.strip().lower())[:_MOST_NAME_CHARS]
         caller = self.tokens.named(name)
         if caller is not None:
             return caller
         if not self._proxy.scopes:
-            raise Problem(
+            raise ApiProblem(
                 403,
                 f"the user {shown(name)} has no token here; `promptgraft tokens create` with this "
                 "name gives scopes and projects, and `serve --user-scope` gives scopes to all",
             )
-        return Caller(name=name, scopes=self._proxy.scopes)
+        return ApiCaller(name=name, scopes=self._proxy.scopes)
 
     @contextmanager
-    def streaming(self, caller: Caller, project: str = "") -> Iterator[None]:
+    def streaming(self, caller: ApiCaller, project: str = "") -> Iterator[None]:
         """Count a stream of events of a project while it is open.
 
         Raises:
@@ -288,9 +292,10 @@ class Access:
         """
         limits, key = self.limits, (caller.name, project)
         with self._lock:
-            own = sum(count for (name, _), count in self._streams.items() if name == caller.name)
-            if own >= limits.streams or self._streams.total() >= limits.all_streams:
-                raise Problem(
+            of_caller = [pair for pair in self._streams if pair[0] == caller.name]
+            own_streams = sum(self._streams[pair] for pair in of_caller)
+            if own_streams >= limits.streams or self._streams.total() >= limits.all_streams:
+                raise ApiProblem(
                     429,
                     f"at most {limits.streams:.0f} streams for a token and "
                     f"{limits.all_streams:.0f} in total; close one first",
@@ -304,7 +309,7 @@ class Access:
                 self._streams[key] -= 1
                 self._streams += Counter()  # drops what has come to nothing
 
-    def streams(self, caller: Caller) -> int:
+    def streams(self, caller: ApiCaller) -> int:
         """Return the number of open streams of the projects that a caller sees."""
         with self._lock:
             return sum(

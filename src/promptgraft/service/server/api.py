@@ -35,8 +35,8 @@ from promptgraft.service.server.api_projects import (
     show_structure,
     show_tag,
 )
-from promptgraft.service.server.calls import Call, Reply, Route, natural, reply
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural, reply
+from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import Scope
 
 _logger = logging.getLogger("promptgraft.service.server")
@@ -62,7 +62,7 @@ _SUBMISSION: Kind[_Submission] = record(
 )
 
 
-def make_plan(call: Call) -> Reply:
+def make_plan(call: ApiCall) -> ApiReply:
     """Return what a job could use, without submitting it."""
     submission = call.read(_SUBMISSION)
     project = project_of(call, submission.project)
@@ -70,7 +70,7 @@ def make_plan(call: Call) -> Reply:
     return reply({"line": plan.line, **plan.as_json()})
 
 
-def create_job(call: Call) -> Reply:
+def create_job(call: ApiCall) -> ApiReply:
     """Submit a job; with an idempotency key that was used before, return the job it made."""
     submission = call.read(_SUBMISSION)
     job = call.manager.submit(
@@ -84,14 +84,14 @@ def create_job(call: Call) -> Reply:
     return attrs.evolve(answer, job=job.job.id, seconds=_preference(call))
 
 
-def _preference(call: Call) -> float:
+def _preference(call: ApiCall) -> float:
     name, _, value = call.headers.get("prefer", "").partition("=")
     if name.strip() != "wait":
         return 0.0
     return float(min(_LONGEST_WAIT, natural(value.strip()) or 0))
 
 
-def list_jobs(call: Call) -> Reply:
+def list_jobs(call: ApiCall) -> ApiReply:
     """Return jobs, the newest first, and the cursor of the next page."""
     query = call.query
     limit = call.integer("limit", 20, least=1, most=100)
@@ -114,43 +114,52 @@ def list_jobs(call: Call) -> Reply:
     return reply({"jobs": [job_json(job) for job in jobs], "next": following})
 
 
-def show_job(call: Call) -> Reply:
+def list_workers(call: ApiCall) -> ApiReply:
+    """Return the workers of projects that the caller sees, with their last sign of life."""
+    workers: list[Json] = [
+        {**attrs.asdict(worker), "projects": list(worker.projects), "avoids": dict(worker.avoids)}
+        for worker in call.manager.workers(projects=call.caller.projects)
+    ]
+    return reply({"workers": workers})
+
+
+def show_job(call: ApiCall) -> ApiReply:
     """Return a job with its attempts."""
     job = call.job
     attempts: list[Json] = [attrs.asdict(attempt) for attempt in call.manager.attempts(job.id)]
     return reply({**job_json(job), "tries": attempts})
 
 
-def change_job(call: Call) -> Reply:
+def change_job(call: ApiCall) -> ApiReply:
     """Change the limits of a job; a running job applies them when it is resumed."""
     return reply(job_json(call.manager.change(call.job.id, call.object())))
 
 
-def delete_job(call: Call) -> Reply:
+def delete_job(call: ApiCall) -> ApiReply:
     """Delete a job that has ended, with its answers and events."""
     job = call.job
     call.manager.delete(job.id)
     # The events that record who did what are deleted with the job.
     _logger.warning("job %s was deleted by %s", job.id, call.caller.name)
-    return Reply(status=204)
+    return ApiReply(status=204)
 
 
-def pause_job(call: Call) -> Reply:
+def pause_job(call: ApiCall) -> ApiReply:
     """Ask a running job to pause after its step."""
     return reply(job_json(call.manager.pause(call.job.id)), 202)
 
 
-def resume_job(call: Call) -> Reply:
+def resume_job(call: ApiCall) -> ApiReply:
     """Let a paused job continue."""
     return reply(job_json(call.manager.resume(call.job.id)), 202)
 
 
-def cancel_job(call: Call) -> Reply:
+def cancel_job(call: ApiCall) -> ApiReply:
     """End a job for good."""
     return reply(job_json(call.manager.cancel(call.job.id)), 202)
 
 
-def fork_job(call: Call) -> Reply:
+def fork_job(call: ApiCall) -> ApiReply:
     """Submit a job that starts with the answers of this one."""
     job = call.manager.fork(call.job.id, call.object())
     return reply(job_json(job), 201, Location=f"{call.visit.base}/api/v1/jobs/{job.id}")
@@ -171,7 +180,7 @@ _APPLICATION: Kind[_Application] = record(
 )
 
 
-def apply_winner(call: Call) -> Reply:
+def apply_winner(call: ApiCall) -> ApiReply:
     """Point a tag at the winner of a job, which is only a candidate before."""
     application = call.read(_APPLICATION)
     job = call.job
@@ -180,7 +189,7 @@ def apply_winner(call: Call) -> Reply:
     return reply({"tag": application.to or job.tag, "prompts": prompts})
 
 
-def list_events(call: Call) -> Reply:
+def list_events(call: ApiCall) -> ApiReply:
     """Return events of a job after a number; as a stream if server-sent events are accepted."""
     after = call.integer("after", 0, least=0, most=10**11)
     limit = call.integer("limit", 100, least=1, most=500)
@@ -192,26 +201,26 @@ def list_events(call: Call) -> Reply:
 # Results
 
 
-def show_result(call: Call) -> Reply:
+def show_result(call: ApiCall) -> ApiReply:
     """Return the result of a job; ``detail=short`` leaves out texts and the ledger."""
     job = call.job
     result = call.manager.result(job.id)
     if result is None:
-        raise Problem(409, f"job {job.id} is {job.state}; there is no result yet")
+        raise ApiProblem(409, f"job {job.id} is {job.state}; there is no result yet")
     if _is_short(call):
         for name in ("parts", "ledger", "winner", "held_out"):
             result.pop(name, None)
     return reply(result)
 
 
-def _is_short(call: Call) -> bool:
+def _is_short(call: ApiCall) -> bool:
     detail = call.query.get("detail", "all")
     if detail not in ("all", "short"):
-        raise Problem(422, f"detail: expected `all` or `short`, found {detail[:40]!r}")
+        raise ApiProblem(422, f"detail: expected `all` or `short`, found {detail[:40]!r}")
     return detail == "short"
 
 
-def list_candidates(call: Call) -> Reply:
+def list_candidates(call: ApiCall) -> ApiReply:
     """Return the candidates of a job; ``detail=short`` leaves out texts and scores."""
     candidates = [
         _candidate(candidate, short=_is_short(call)) for candidate in call.view.candidates
@@ -219,17 +228,17 @@ def list_candidates(call: Call) -> Reply:
     return reply({"candidates": candidates})
 
 
-def show_candidate(call: Call) -> Reply:
+def show_candidate(call: ApiCall) -> ApiReply:
     """Return one candidate of a job with its texts."""
     return reply(_candidate(candidate_of(call), short=False))
 
 
-def candidate_of(call: Call) -> CandidateAdded:
+def candidate_of(call: ApiCall) -> CandidateAdded:
     """Return the candidate in the path."""
     candidates = {f"{candidate.candidate}": candidate for candidate in call.view.candidates}
     candidate = candidates.get(call.path["number"])
     if candidate is None:
-        raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
+        raise ApiProblem(404, f"the job has {len(candidates)} candidates, numbered from 0")
     return candidate
 
 
@@ -247,7 +256,7 @@ def _candidate(one: CandidateAdded, *, short: bool) -> Json:
     return plain
 
 
-def list_rollouts(call: Call) -> Reply:
+def list_rollouts(call: ApiCall) -> ApiReply:
     """Return recorded rollouts of a job, in the order of their recording."""
     after = call.integer("after", 0, least=0, most=10**11)
     limit = call.integer("limit", 20, least=1, most=100)
@@ -266,13 +275,13 @@ def list_rollouts(call: Call) -> Reply:
     return reply({"rollouts": rollouts, "last": last})
 
 
-def show_report(call: Call) -> Reply:
+def show_report(call: ApiCall) -> ApiReply:
     """Return the report of a job as one HTML page."""
     with mirrored(call) as folder, folder.held():
         if not _is_newer(folder.report, folder.events):
             write_report(folder)
         content = folder.report.read_bytes()
-    return Reply(content=content, media="text/html; charset=utf-8")
+    return ApiReply(content=content, media="text/html; charset=utf-8")
 
 
 def _is_newer(page: Path, events: Path) -> bool:
@@ -280,7 +289,7 @@ def _is_newer(page: Path, events: Path) -> bool:
     return page.exists() and page.stat().st_mtime_ns > events.stat().st_mtime_ns
 
 
-def show_archive(call: Call) -> Reply:
+def show_archive(call: ApiCall) -> ApiReply:
     """Return the run directory of a job as one compressed archive."""
     packed = io.BytesIO()
     with (
@@ -289,7 +298,7 @@ def show_archive(call: Call) -> Reply:
     ):
         archive.add(folder.path, arcname=folder.id, filter=_plain_file)
     named = {"Content-Disposition": f'attachment; filename="{folder.id}.tar.gz"'}
-    return Reply(content=packed.getvalue(), media="application/gzip", headers=named)
+    return ApiReply(content=packed.getvalue(), media="application/gzip", headers=named)
 
 
 def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -300,11 +309,11 @@ def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 @contextmanager
-def mirrored(call: Call) -> Iterator[RunFolder]:
+def mirrored(call: ApiCall) -> Iterator[RunFolder]:
     """Give the up-to-date run directory of a job, to one request at a time."""
     job = call.job
     if not job.attempts:
-        raise Problem(409, f"job {job.id} has not started; there is nothing to show yet")
+        raise ApiProblem(409, f"job {job.id} has not started; there is nothing to show yet")
     with call.mirrors.of(call.manager, job) as folder:
         yield folder
 
@@ -345,6 +354,7 @@ ROUTES: Sequence[Route] = (
             "limit": _SMALL,
         },
     ),
+    Route("GET /workers", R, list_workers),
     Route("GET /jobs/{job}", R, show_job),
     Route("PATCH /jobs/{job}", S, change_job, body=JOB_CHANGES),
     Route("DELETE /jobs/{job}", S, delete_job, statuses=(204,)),

@@ -8,22 +8,22 @@ from promptgraft.graphs.describing import (
     GraphDescription,
     NodeDescription,
     PartDescription,
-    source_view,
 )
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
-from promptgraft.overrides.codec import plain_entries
+from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import beside
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
-from promptgraft.service.server.calls import Call, Reply, reply
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.calls import ApiCall, ApiReply, reply
+from promptgraft.service.server.problems import ApiProblem
+from promptgraft.targets.part import View
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import address_of
 
@@ -51,25 +51,27 @@ ROLLBACK: Kind[_Rollback] = record(
 )
 
 
-def project_of(call: Call, name: str | None = None) -> Project:
+def project_of(call: ApiCall, name: str | None = None) -> Project:
     """Return a project, by default the one in the path."""
     name = call.project(call.path["project"] if name is None else name)
     if name not in call.manager.projects:
-        raise Problem(404, f"there is no project `{name}`")
+        raise ApiProblem(404, f"there is no project `{name}`")
     return call.manager.projects[name]
 
 
-def prompt_of(call: Call) -> ProjectPrompt:
+def prompt_of(call: ApiCall) -> ProjectPrompt:
     """Return the prompt or graph in the path."""
     project, name = project_of(call), call.path["prompt"]
     if name not in project.names:
-        raise Problem(404, f"the project has no prompt `{name}`; there: {', '.join(project.names)}")
+        raise ApiProblem(
+            404, f"the project has no prompt `{name}`; there: {', '.join(project.names)}"
+        )
     # Loading a prompt may run Python of the project.
     with beside(project.folder):
         return project.prompt(name)
 
 
-def _tagged(call: Call) -> tuple[RevisionedStore, list[TaggedRevision]]:
+def _tagged(call: ApiCall) -> tuple[RevisionedStore, list[TaggedRevision]]:
     """Return the store, and what the tag in the path holds."""
     store = project_of(call).store()
     return store, held(store, prompt_of(call), call.path["tag"])
@@ -78,7 +80,7 @@ def _tagged(call: Call) -> tuple[RevisionedStore, list[TaggedRevision]]:
 # Projects
 
 
-def list_projects(call: Call) -> Reply:
+def list_projects(call: ApiCall) -> ApiReply:
     """Return the projects that the caller sees, with their prompts."""
     return reply(
         {
@@ -91,7 +93,7 @@ def list_projects(call: Call) -> Reply:
     )
 
 
-def show_structure(call: Call) -> Reply:
+def show_structure(call: ApiCall) -> ApiReply:
     """Return the structure of a prompt or graph: nodes, edges, and parts."""
     prompt_shown = prompt_of(call)
     described = (
@@ -111,7 +113,7 @@ def show_structure(call: Call) -> Reply:
 def _alone(found: ProjectPrompt) -> GraphDescription:
     """Describe a prompt, or the texts of an agent, as a graph of one node."""
     prompt = found.prompt
-    view = source_view(prompt.template)
+    view = View.of_source(prompt.template)
     parts = tuple(
         PartDescription(
             id=section_part(section.path),
@@ -128,7 +130,7 @@ def _alone(found: ProjectPrompt) -> GraphDescription:
 # Tags
 
 
-def list_tags(call: Call) -> Reply:
+def list_tags(call: ApiCall) -> ApiReply:
     """Return the tags of a prompt or graph with the revisions that they point at."""
     store, prompt = project_of(call).store(), prompt_of(call)
     rows: list[Json] = [
@@ -138,13 +140,13 @@ def list_tags(call: Call) -> Reply:
     return reply({"tags": rows})
 
 
-def show_tag(call: Call) -> Reply:
+def show_tag(call: ApiCall) -> ApiReply:
     """Return what a tag holds, and its differences from the source."""
     _, rows = _tagged(call)
     prompts: list[Json] = [
         {
             **_revision(row),
-            "entries": plain_entries(row.revision.override),
+            "entries": plain_lists(row.revision.override.entries()),
             "parts": parts_json(row.parts, checked=True),
         }
         for row in rows
@@ -152,7 +154,7 @@ def show_tag(call: Call) -> Reply:
     return reply({"tag": call.path["tag"], "prompts": prompts})
 
 
-def show_history(call: Call) -> Reply:
+def show_history(call: ApiCall) -> ApiReply:
     """Return every revision of a tag, the oldest first."""
     store, tag = project_of(call).store(), call.path["tag"]
     rows: list[Json] = [
@@ -165,13 +167,13 @@ def show_history(call: Call) -> Reply:
     return reply({"tag": tag, "revisions": rows})
 
 
-def promote(call: Call) -> Reply:
+def promote(call: ApiCall) -> ApiReply:
     """Promote what this tag holds to another tag; stale entries are refused."""
     promotion = call.read(PROMOTION)
     return promote_to(call, promotion.to, promotion.expected)
 
 
-def promote_to(call: Call, to: str, expected: Expected | None = None) -> Reply:
+def promote_to(call: ApiCall, to: str, expected: Expected | None = None) -> ApiReply:
     """Promote the tag in the path to the tag ``to``, if that points at ``expected`` now."""
     # Checked here, because the manager does not know what the caller may see.
     prompt_of(call)
@@ -180,12 +182,12 @@ def promote_to(call: Call, to: str, expected: Expected | None = None) -> Reply:
     return _now(call, to)
 
 
-def roll_back(call: Call) -> Reply:
+def roll_back(call: ApiCall) -> ApiReply:
     """Point a tag at an earlier revision."""
     return roll_back_to(call, call.read(ROLLBACK).revision)
 
 
-def roll_back_to(call: Call, revision: str | None) -> Reply:
+def roll_back_to(call: ApiCall, revision: str | None) -> ApiReply:
     """Point a tag at a revision, by default at the parent of the current one.
 
     In a graph, every prompt that the tag holds goes back to its own parent.
@@ -193,7 +195,7 @@ def roll_back_to(call: Call, revision: str | None) -> Reply:
     store, rows = _tagged(call)
     if revision is not None and len(rows) > 1:
         # A revision belongs to one prompt; what is meant for the others would be a guess.
-        raise Problem(422, "revision: a graph has one for each prompt; leave it out")
+        raise ApiProblem(422, "revision: a graph has one for each prompt; leave it out")
     tag = call.path["tag"]
     for row in rows:
         at = address(row.prompt, tag)
@@ -203,7 +205,7 @@ def roll_back_to(call: Call, revision: str | None) -> Reply:
     return _now(call, tag)
 
 
-def _now(call: Call, tag: str) -> Reply:
+def _now(call: ApiCall, tag: str) -> ApiReply:
     store, prompt = project_of(call).store(), prompt_of(call)
     rows: list[Json] = []
     if tag in tags_of(store, prompt):

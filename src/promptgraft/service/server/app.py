@@ -13,7 +13,6 @@ from pathlib import Path
 
 import attrs
 import uvicorn
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -34,8 +33,8 @@ from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import (
     MOST_BODY_BYTES,
     PREFIX,
-    Call,
-    Reply,
+    ApiCall,
+    ApiReply,
     Route,
     natural,
     openapi,
@@ -43,16 +42,17 @@ from promptgraft.service.server.calls import (
 )
 from promptgraft.service.server.connections import connection_class
 from promptgraft.service.server.limits import Limits
+from promptgraft.service.server.metrics import RequestMetrics, show_metrics
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.pools import CheckThread, ReportPool
-from promptgraft.service.server.problems import TITLES, Problem, problem_of
+from promptgraft.service.server.problems import TITLES, ApiProblem, problem_of
 from promptgraft.service.server.streams import (
     SECONDS_BETWEEN_LOOKS,
     SECONDS_TO_READ,
-    EventStream,
     Feed,
+    ServerStream,
 )
-from promptgraft.service.server.tokens import LOCAL, Caller, Scope, TokenStore, scopes_of
+from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, scopes_of
 from promptgraft.service.server.views import JobViews
 
 _SECONDS_TO_BE_READY = 5.0
@@ -94,7 +94,9 @@ def make_app(
         StarletteRoute("/readyz", server.ready),
         StarletteRoute("/assets/{name}", server.open(pages.asset)),
         StarletteRoute("/api/openapi.json", server.open(_document)),
-        StarletteRoute("/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, _metrics))),
+        StarletteRoute(
+            "/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, server.show_metrics))
+        ),
     ]
     routes += [
         StarletteRoute(route.path, server.open(route.handler), methods=[route.method])
@@ -102,11 +104,14 @@ def make_app(
     ]
     for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES)):
         routes += [
-            StarletteRoute(f"{prefix}{route.path}", server.endpoint(route), methods=[route.method])
+            StarletteRoute(
+                f"{prefix}{route.path}", server.endpoint(route, prefix), methods=[route.method]
+            )
             for route in table
         ]
-    errors = (HTTPException, PromptgraftError, Problem, Exception)
-    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+    errors = (HTTPException, PromptgraftError, ApiProblem, Exception)
+    inner = Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+    app = server.requests.measured(inner)
     return _below(app, base_path) if base_path else app
 
 
@@ -196,7 +201,7 @@ def serve(config: uvicorn.Config, listening: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-async def _waited(found: Reply, call: Call) -> Reply:
+async def _waited(found: ApiReply, call: ApiCall) -> ApiReply:
     """Return a reply once its job is at rest, or its time is over."""
     until = time.monotonic() + found.seconds
     while True:
@@ -213,22 +218,8 @@ async def _alive(_: Request) -> Response:
     return _response(reply({"status": "ok"}))
 
 
-def _document(call: Call) -> Reply:
-    return Reply(content=json.dumps(openapi(ROUTES, call.visit.base)).encode())
-
-
-def _metrics(call: Call) -> Reply:
-    """Return the number of jobs in each state, and of streams, for Prometheus."""
-    # A registry of its own, because the default one also has figures of the process.
-    registry = CollectorRegistry()
-    jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
-    for state, count in call.manager.counts(projects=call.caller.projects).items():
-        jobs.labels(state).set(count)
-    streams = Gauge("promptgraft_streams", "Streams of events that are read.", registry=registry)
-    streams.set(call.access.streams(call.caller))
-    return Reply(
-        content=generate_latest(registry), media="text/plain; version=0.0.4; charset=utf-8"
-    )
+def _document(call: ApiCall) -> ApiReply:
+    return ApiReply(content=json.dumps(openapi(ROUTES, call.visit.base)).encode())
 
 
 class _Server:
@@ -237,7 +228,7 @@ class _Server:
     def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
         self._patience, self._feed = patience, Feed(manager)
         self._manager, self._access, self._mirrors = manager, access, Mirrors(mirrors)
-        self._views = JobViews()
+        self._views, self.requests = JobViews(), RequestMetrics()
         limits = access.limits
         self._reports = ReportPool(int(limits.reports), int(limits.waiting_reports))
         self._database = CheckThread(self._is_ready, seconds=_SECONDS_TO_BE_READY)
@@ -257,7 +248,7 @@ class _Server:
             return _response(reply({"status": "ok"}))
         return _response(reply({"status": "unavailable"}, 503, Retry_After="5"))
 
-    def open(self, handler: Callable[[Call], Reply]) -> Endpoint:
+    def open(self, handler: Callable[[ApiCall], ApiReply]) -> Endpoint:
         """Return an endpoint that needs no token."""
 
         async def answer(request: Request) -> Response:
@@ -278,9 +269,11 @@ class _Server:
             scheme=request.url.scheme,
         )
 
-    def _call(self, request: Request, caller: Caller, visit: Visit, body: bytes) -> Call:
-        return Call(
-            manager=self._manager.acting_for(caller.name),
+    def _call(self, request: Request, caller: ApiCaller, visit: Visit, body: bytes) -> ApiCall:
+        return ApiCall(
+            manager=self._manager.acting_for(
+                caller.name, most_queued=int(self._access.limits.queued_jobs)
+            ),
             mirrors=self._mirrors,
             views=self._views,
             access=self._access,
@@ -298,9 +291,13 @@ class _Server:
                 return await _body(request)
         except TimeoutError:
             seconds = self._access.limits.body_seconds
-            raise Problem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
+            raise ApiProblem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
 
-    def endpoint(self, route: Route) -> Endpoint:
+    def show_metrics(self, call: ApiCall) -> ApiReply:
+        """Return metrics for Prometheus."""
+        return show_metrics(call, self.requests)
+
+    def endpoint(self, route: Route, prefix: str = "") -> Endpoint:
         """Return an endpoint that needs the scope of a route."""
 
         async def answer(request: Request) -> ASGIApp:
@@ -317,7 +314,7 @@ class _Server:
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
                 # Not a reply of a handler, which would hold a thread while the stream is open.
-                return EventStream(
+                return ServerStream(
                     feed=self._feed,
                     job=job,
                     after=natural(last) or 0,
@@ -330,6 +327,7 @@ class _Server:
             response = await run_in_threadpool(route.handler, call)
             return _response(await _waited(response, call) if response.seconds else response)
 
+        self.requests.name(answer, f"{prefix}{route.path}")
         return answer
 
     async def refuse(self, request: Request, error: Exception) -> Response:
@@ -373,9 +371,9 @@ def _wanted(request: Request) -> str:
     return f"{request.url.path.removeprefix(_base(request))}{query}"
 
 
-def _problem(error: Exception) -> Problem:
+def _problem(error: Exception) -> ApiProblem:
     match error:
-        case Problem():
+        case ApiProblem():
             return error
         case PromptgraftError():
             return problem_of(error)
@@ -383,9 +381,9 @@ def _problem(error: Exception) -> Problem:
             status = error.status_code if error.status_code in TITLES else 400
             allowed = dict(error.headers or {})
             detail = "nothing found at this path" if status == 404 else error.detail
-            return Problem(status, detail, headers=allowed)
+            return ApiProblem(status, detail, headers=allowed)
     _logger.error("a fault in promptgraft", exc_info=error)
-    return Problem(
+    return ApiProblem(
         500, "a fault in promptgraft; please report it with the lines in the log of the server"
     )
 
@@ -405,21 +403,21 @@ def _allowed(request: Request) -> list[str]:
 def _check_text(values: Iterable[str]) -> None:
     # PostgreSQL cannot store it.
     if any("\0" in value for value in values):
-        raise Problem(400, "a name or a parameter contains the character NUL; remove it")
+        raise ApiProblem(400, "a name or a parameter contains the character NUL; remove it")
 
 
 async def _body(request: Request) -> bytes:
     # The header allows an early refusal, but may be missing or wrong: what arrives is counted too.
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > MOST_BODY_BYTES:
-        raise Problem(
+        raise ApiProblem(
             413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found {int(length):,}"
         )
     chunks = bytearray()
     async for chunk in request.stream():
         chunks += chunk
         if len(chunks) > MOST_BODY_BYTES:
-            raise Problem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
+            raise ApiProblem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
     return bytes(chunks)
 
 
@@ -427,7 +425,7 @@ def _wants_stream(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-def _response(found: Reply) -> Response:
+def _response(found: ApiReply) -> Response:
     headers: Mapping[str, str] = {**_SAFE, **found.headers}
     media = found.media if found.content else None
     return Response(found.content, status_code=found.status, media_type=media, headers=headers)

@@ -18,8 +18,8 @@ from promptgraft.ground.strict.nodes import Source
 from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.service.server.access import Access, Visit
 from promptgraft.service.server.mirrors import Mirrors
-from promptgraft.service.server.problems import TITLES, Problem
-from promptgraft.service.server.tokens import Caller, Scope
+from promptgraft.service.server.problems import TITLES, ApiProblem
+from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import JobView, JobViews
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(r"{(\w+)}")
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class ApiCall:
     """A request as handlers see it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Call:
     mirrors: Mirrors
     views: JobViews
     access: Access
-    caller: Caller
+    caller: ApiCaller
     visit: Visit
     path: Mapping[str, str] = _NO_TEXTS
     query: Mapping[str, str] = _NO_TEXTS
@@ -122,15 +122,15 @@ class Call:
     def _document(self) -> Json:
         media = self.headers.get("content-type", "application/json").partition(";")[0]
         if media.strip().lower() != "application/json":
-            raise Problem(415, f"expected application/json, found {media[:100]}")
+            raise ApiProblem(415, f"expected application/json, found {media[:100]}")
         try:
             # Actions such as a rollback need no body.
             value = parse_json(self.body or b"{}", where="body")
         except (ConfigError, ValueError) as error:
-            raise Problem(400, str(error)) from None
+            raise ApiProblem(400, str(error)) from None
         # Later code recurses over the value.
         if is_deeper(value, MOST_DEPTH):
-            raise Problem(400, f"body: nested more than {MOST_DEPTH} deep")
+            raise ApiProblem(400, f"body: nested more than {MOST_DEPTH} deep")
         return value
 
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:
@@ -145,7 +145,7 @@ class Call:
         number = natural(text)
         if number is not None and least <= number <= most:
             return number
-        raise Problem(
+        raise ApiProblem(
             422, f"{name}: expected an integer from {least} to {most}, found {text[:40]!r}"
         )
 
@@ -157,7 +157,7 @@ def natural(given: str) -> int | None:
 
 
 @attrs.frozen(kw_only=True)
-class Reply:
+class ApiReply:
     """Reply of a handler.
 
     Attributes:
@@ -177,10 +177,10 @@ class Reply:
     seconds: float = 0.0
 
 
-def reply(document: Json, status: int = 200, **headers: str) -> Reply:
+def reply(document: Json, status: int = 200, **headers: str) -> ApiReply:
     """Return a reply with JSON; ``_`` stands for ``-`` in names of headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Reply(status=status, content=json.dumps(document).encode(), headers=named)
+    return ApiReply(status=status, content=json.dumps(document).encode(), headers=named)
 
 
 @attrs.frozen
@@ -201,7 +201,7 @@ class Route:
 
     at: str
     scope: Scope | None
-    handler: Callable[[Call], Reply]
+    handler: Callable[[ApiCall], ApiReply]
     query: Mapping[str, Mapping[str, Json]] = attrs.field(
         default=FrozenMap(), kw_only=True, hash=False
     )

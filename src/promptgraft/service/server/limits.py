@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean, shown
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 
 _MOST_BUCKETS = 10_000
 _SECONDS_AT_ONCE = 2.0
@@ -36,6 +36,7 @@ class Limits:
         address_requests: requests a second from an address, before anything is known of them.
         streams: streams of events for a token.
         all_streams: streams of events in total.
+        queued_jobs: jobs that may be queued at a time.
         reports: reports, archives and comparisons that are made at a time.
         waiting_reports: further ones that may wait for that; more are refused.
         header_seconds: time in which a connection has to bring the headers of a request.
@@ -52,6 +53,7 @@ class Limits:
     address_requests: float = _limit(200)
     streams: float = _limit(10)
     all_streams: float = _limit(200)
+    queued_jobs: float = _limit(1_000)
     reports: float = _limit(2)
     waiting_reports: float = _limit(8)
     header_seconds: float = _limit(10)
@@ -125,7 +127,7 @@ class Buckets:
             # Capped, so that a long silence does not allow a flood.
             bucket.left, bucket.at = min(self._most, bucket.left), now
             if bucket.left < 1:
-                raise Problem(
+                raise ApiProblem(
                     429,
                     f"more than {self._rate:.0f} requests a second; wait a moment",
                     headers={"Retry-After": "1"},

@@ -16,7 +16,7 @@ from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
-from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -29,8 +29,8 @@ from promptgraft.service.jobs.preparing import planned, read_changes, written_ch
 from promptgraft.service.jobs.promoting import held, tags_of
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.service.server import api, api_projects
-from promptgraft.service.server.calls import Call, Reply, Route, natural
-from promptgraft.service.server.problems import Problem, problem_of
+from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
+from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import Scope
 from promptgraft.service.server.views import Headline
 from promptgraft.targets.part import named_in
@@ -69,12 +69,14 @@ def _environment() -> Environment:
     return environment
 
 
-def page_of(call: Call, name: str, status: int = 200, **values: object) -> Reply:
+def page_of(call: ApiCall, name: str, status: int = 200, **values: object) -> ApiReply:
     """Return a page made from a template."""
     frame = {"base": call.visit.base, "who": call.caller, **values}
     content = _rendered(name, **frame)
     headers = {"Content-Security-Policy": POLICY}
-    return Reply(status=status, content=content, media="text/html; charset=utf-8", headers=headers)
+    return ApiReply(
+        status=status, content=content, media="text/html; charset=utf-8", headers=headers
+    )
 
 
 def _rendered(name: str, **values: object) -> bytes:
@@ -82,13 +84,13 @@ def _rendered(name: str, **values: object) -> bytes:
     return _environment().get_template(name).render(frame).encode()
 
 
-def redirect(call: Call, path: str, **headers: str) -> Reply:
+def redirect(call: ApiCall, path: str, **headers: str) -> ApiReply:
     """Return a redirect to a path below that of the application."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Reply(status=303, headers={"Location": f"{call.visit.base}{path}", **named})
+    return ApiReply(status=303, headers={"Location": f"{call.visit.base}{path}", **named})
 
 
-def problem_page(problem: Problem, base: str, wanted: str) -> bytes:
+def problem_page(problem: ApiProblem, base: str, wanted: str) -> bytes:
     """Return the page of a problem; the form to sign in if that is what is missing.
 
     Args:
@@ -101,21 +103,21 @@ def problem_page(problem: Problem, base: str, wanted: str) -> bytes:
     return _rendered("problem.html", base=base, who=None, problem=problem)
 
 
-def asset(call: Call) -> Reply:
+def asset(call: ApiCall) -> ApiReply:
     """Return a style sheet or the script of the pages."""
     # Only known names become part of a path, so that none leads out of the folder.
     name = call.path["name"]
     if name == "report.css":
-        return Reply(content=report_asset(name).encode(), media="text/css")
+        return ApiReply(content=report_asset(name).encode(), media="text/css")
     if name not in _ASSETS:
-        raise Problem(404, "nothing found at this path")
-    return Reply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
+        raise ApiProblem(404, "nothing found at this path")
+    return ApiReply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
 
 
 # Jobs
 
 
-def show_jobs(call: Call) -> Reply:
+def show_jobs(call: ApiCall) -> ApiReply:
     """List jobs."""
     query = {
         name: call.query[name] for name in ("state", "project", "text") if call.query.get(name)
@@ -142,23 +144,23 @@ def show_jobs(call: Call) -> Reply:
     )
 
 
-def _prompts(call: Call) -> dict[str, Sequence[str]]:
+def _prompts(call: ApiCall) -> dict[str, Sequence[str]]:
     """Return the prompts of each project that the caller can see."""
     projects = call.manager.projects.items()
     return {name: project.names for name, project in projects if call.caller.sees(name)}
 
 
-def show_job(call: Call) -> Reply:
+def show_job(call: ApiCall) -> ApiReply:
     """Show a job, live."""
     return page_of(call, "job.html", 200, **_job_values(call))
 
 
-def show_live(call: Call) -> Reply:
+def show_live(call: ApiCall) -> ApiReply:
     """Return the live part of the page of a job."""
     return page_of(call, "job_live.html", 200, **_job_values(call))
 
 
-def _job_values(call: Call) -> dict[str, object]:
+def _job_values(call: ApiCall) -> dict[str, object]:
     job, view = call.job, call.view
     winner = view.candidates[view.data.winner] if view.candidates else None
     return {
@@ -192,7 +194,7 @@ def _charts(data: ReportData) -> list[tuple[str, Chart]]:
     ]
 
 
-def show_candidate(call: Call) -> Reply:
+def show_candidate(call: ApiCall) -> ApiReply:
     """Show a candidate and its differences from its parent."""
     job, candidate = call.job, api.candidate_of(call)
     parent = call.view.candidates[candidate.parents[0]] if candidate.parents else None
@@ -200,23 +202,23 @@ def show_candidate(call: Call) -> Reply:
     return page_of(call, "candidate.html", job=job, one=candidate, parent=parent, changes=changes)
 
 
-def show_report(call: Call) -> Reply:
+def show_report(call: ApiCall) -> ApiReply:
     """Show the full report of a job."""
     # `frame-ancestors` has no effect in the `meta` element that holds the policy of a report.
     return attrs.evolve(api.show_report(call), headers={"X-Frame-Options": "DENY"})
 
 
-def compare(call: Call) -> Reply:
+def compare(call: ApiCall) -> ApiReply:
     """Compare the winners of two jobs."""
     records = []
     for name in ("first", "second"):
         candidate_call = attrs.evolve(call, path={"job": call.query.get(name, "")})
         with api.mirrored(candidate_call) as folder:
             records.append(read_run(folder))
-    return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
+    return ApiReply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
 
 
-def act(call: Call) -> Reply:
+def act(call: ApiCall) -> ApiReply:
     """Carry out the action of a button on the page of a job."""
     form, job = form_of(call), call.job
     manager = call.manager
@@ -235,17 +237,17 @@ def act(call: Call) -> Reply:
         case "fork":
             return redirect(call, f"/jobs/{manager.fork(job.id, _changes(form)).id}")
         case _:
-            raise Problem(422, "what: expected pause, resume, cancel, apply, change or fork")
+            raise ApiProblem(422, "what: expected pause, resume, cancel, apply, change or fork")
     # A redirect: reloading the page must not repeat the action.
     return redirect(call, f"/jobs/{job.id}")
 
 
-def show_new(call: Call) -> Reply:
+def show_new(call: ApiCall) -> ApiReply:
     """Show the form for a new job."""
     return page_of(call, "new.html", prompts=_prompts(call), given={}, plan=None, fault="")
 
 
-def submit(call: Call) -> Reply:
+def submit(call: ApiCall) -> ApiReply:
     """Submit the job in the form, or show its plan."""
     form, prompts = form_of(call), _prompts(call)
     project, _, prompt = form.get("prompt", "").partition("/")
@@ -265,7 +267,7 @@ def submit(call: Call) -> Reply:
     )
 
 
-def form_of(call: Call) -> dict[str, str]:
+def form_of(call: ApiCall) -> dict[str, str]:
     """Return the fields of the form in the body, the last of each name.
 
     Raises:
@@ -273,12 +275,12 @@ def form_of(call: Call) -> dict[str, str]:
     """
     media = call.headers.get("content-type", "").partition(";")[0]
     if media != "application/x-www-form-urlencoded":
-        raise Problem(415, f"expected a form, found {media[:100]}")
+        raise ApiProblem(415, f"expected a form, found {media[:100]}")
     try:
         # Bounded, because parsing takes time for every field.
         fields = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
     except ValueError:
-        raise Problem(400, "expected a form of at most 50 fields, found more") from None
+        raise ApiProblem(400, "expected a form of at most 50 fields, found more") from None
     return {name: values[-1].strip() for name, values in fields.items()}
 
 
@@ -299,7 +301,7 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
 # Tags and workers
 
 
-def show_tags(call: Call) -> Reply:
+def show_tags(call: ApiCall) -> ApiReply:
     """Show the tags of all prompts with their histories."""
     rows = [
         _tag_row(call, project, prompt, tag)
@@ -312,12 +314,12 @@ def show_tags(call: Call) -> Reply:
     return page_of(call, "tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
 
 
-def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
+def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
     stored_call = attrs.evolve(call, path={"project": project, "prompt": prompt})
     return api_projects.project_of(stored_call).store(), api_projects.prompt_of(stored_call)
 
 
-def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, object]:
+def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, object]:
     """Return what a tag holds and changes, and its history if it holds one prompt."""
     store, stored_rows = _stored(call, project, prompt)
     rows = held(store, stored_rows, tag)
@@ -343,7 +345,7 @@ def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, objec
     }
 
 
-def move_tag(call: Call) -> Reply:
+def move_tag(call: ApiCall) -> ApiReply:
     """Promote a tag, or roll it back."""
     form = form_of(call)
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
@@ -353,22 +355,23 @@ def move_tag(call: Call) -> Reply:
     elif form.get("what") == "rollback":
         api_projects.roll_back_to(tag_call, form.get("revision") or None)
     else:
-        raise Problem(422, "what: expected promote or rollback")
+        raise ApiProblem(422, "what: expected promote or rollback")
     return redirect(call, "/tags")
 
 
-def show_workers(call: Call) -> Reply:
+def show_workers(call: ApiCall) -> ApiReply:
     """Show the workers and the jobs that they run."""
     jobs = call.manager.list(
         JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
     )
-    workers: dict[str, list[Job]] = {}
+    jobs_of: dict[str, list[Job]] = {}
     for job in jobs:
-        workers.setdefault(job.worker, []).append(job)
+        jobs_of.setdefault(job.worker, []).append(job)
     return page_of(
         call,
         "workers.html",
-        workers=sorted(workers.items()),
+        workers=call.manager.workers(projects=call.caller.projects),
+        jobs_of=jobs_of,
         counts=call.manager.counts(projects=call.caller.projects),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class ReportPool:
         """
         # Only the event loop counts, so that no lock is needed.
         if self._count >= self._most:
-            raise Problem(
+            raise ApiProblem(
                 429,
                 f"{self._count} reports are being made or wait for that; ask again in a moment",
                 headers={"Retry-After": "5"},

@@ -34,7 +34,7 @@ TITLES: Mapping[int, str] = {
 }
 
 
-class Problem(Exception):  # noqa: N818 - the word of the RFC
+class ApiProblem(Exception):  # noqa: N818 - the word of the RFC
     """An error reply.
 
     Attributes:
@@ -73,7 +73,7 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
         }
 
 
-def problem_of(error: PromptgraftError) -> Problem:
+def problem_of(error: PromptgraftError) -> ApiProblem:
     """Return the problem document of an error."""
     message = str(error)
     # The exact class: a subclass that has no type of its own must not pass for its base.
@@ -82,16 +82,16 @@ def problem_of(error: PromptgraftError) -> Problem:
     )
     match error:
         case JobNotFoundError() | RevisionNotFoundError():
-            return Problem(404, message, type=kind)
+            return ApiProblem(404, message, type=kind)
         case JobsFullError():
-            return Problem(429, message, headers={"Retry-After": "60"}, type=kind)
+            return ApiProblem(429, message, headers={"Retry-After": "60"}, type=kind)
         case JobConflictError() | OverrideConflictError() | JournalLockedError():
-            return Problem(409, message, type=kind)
+            return ApiProblem(409, message, type=kind)
         case DatabaseError():
-            return Problem(503, message, headers={"Retry-After": "5"})
+            return ApiProblem(503, message, headers={"Retry-After": "5"})
         case DataFormatError():
             first, *more = error.faults
-            return Problem(422, first, faults=tuple(more))
+            return ApiProblem(422, first, faults=tuple(more))
         case CallerError():
-            return Problem(422, message)
-    return Problem(500, message)
+            return ApiProblem(422, message)
+    return ApiProblem(500, message)

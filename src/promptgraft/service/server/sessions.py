@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, u
 from promptgraft.ground.text import visible_line
 from promptgraft.service.database import Database
 from promptgraft.service.server.limits import Limits
-from promptgraft.service.server.problems import Problem
-from promptgraft.service.server.tokens import LOCAL, Caller, caller_of, secret_digest
+from promptgraft.service.server.problems import ApiProblem
+from promptgraft.service.server.tokens import LOCAL, ApiCaller, caller_of, secret_digest
 
 _SECONDS_BETWEEN_NOTES = 60.0
 """A use is noted so often at most: a page asks for its parts every few seconds."""
@@ -20,7 +20,7 @@ _MOST_BROWSER_CHARS = 200
 
 
 @attrs.frozen(kw_only=True)
-class Session:
+class BrowserSession:
     """A browser that has signed in. Times are seconds since 1970.
 
     Attributes:
@@ -80,7 +80,7 @@ class SessionStore:
             self._sessions.c.created < now - limits.session_seconds,
         )
 
-    def find(self, cookie: str) -> Caller | None:
+    def find(self, cookie: str) -> ApiCaller | None:
         """Return the caller with a session, or None if it has ended."""
         sessions, tokens = self._sessions, self._database.tables.tokens
         digest = secret_digest(cookie)
@@ -110,7 +110,7 @@ class SessionStore:
             .values(seen=self._database.seconds)
         )
 
-    def list(self, token: str) -> Sequence[Session]:
+    def list(self, token: str) -> Sequence[BrowserSession]:
         """Return the sessions of a token, by its SHA-256, the latest first."""
         sessions = self._sessions
         with self._database.reading() as connection:
@@ -120,7 +120,7 @@ class SessionStore:
                 .order_by(sessions.c.created.desc(), sessions.c.digest)
             ).all()
         return [
-            Session(id=row.digest, browser=row.browser, created=row.created, seen=row.seen)
+            BrowserSession(id=row.digest, browser=row.browser, created=row.created, seen=row.seen)
             for row in rows
         ]
 
@@ -149,7 +149,7 @@ class SessionStore:
 
         cookie = self._database.write(redeem)
         if cookie is None:
-            raise Problem(
+            raise ApiProblem(
                 401,
                 "this link was used before, has expired or is invalid; `promptgraft tokens link` "
                 "makes a new one",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from promptgraft.service.server.calls import Call, Reply, Route
+from promptgraft.service.server.calls import ApiCall, ApiReply, Route
 from promptgraft.service.server.pages import form_of, page_of, redirect
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 
 
-def show_sign_in(call: Call) -> Reply:
+def show_sign_in(call: ApiCall) -> ApiReply:
     """Show the form that takes a token, or sign in by the link that `serve` prints."""
     if "code" in call.query:
         return _signed_in(call, call.access.redeem_code(call.query["code"], call.visit))
@@ -21,7 +21,7 @@ def show_sign_in(call: Call) -> Reply:
     )
 
 
-def sign_in(call: Call) -> Reply:
+def sign_in(call: ApiCall) -> ApiReply:
     """Open a session for the token, or the link, in the form."""
     form = form_of(call)
     link, token, wanted = (form.get(name, "") for name in ("link", "token", "wanted"))
@@ -31,7 +31,7 @@ def sign_in(call: Call) -> Reply:
             if link
             else call.access.redeem_token(token, call.visit)
         )
-    except Problem as problem:
+    except ApiProblem as problem:
         if problem.status != 401:
             raise
         page = {"link": "", "fault": problem.detail, "wanted": wanted}
@@ -39,7 +39,7 @@ def sign_in(call: Call) -> Reply:
     return _signed_in(call, cookie, wanted)
 
 
-def _signed_in(call: Call, cookie: str, wanted: str = "") -> Reply:
+def _signed_in(call: ApiCall, cookie: str, wanted: str = "") -> ApiReply:
     # A redirect keeps codes out of the browser's history.
     return redirect(call, _inside(wanted), Set_Cookie=call.visit.cookie(cookie))
 
@@ -51,13 +51,13 @@ def _inside(wanted: str) -> str:
     return wanted if is_path and not parts.netloc and "\\" not in wanted else "/"
 
 
-def sign_out(call: Call) -> Reply:
+def sign_out(call: ApiCall) -> ApiReply:
     """End the session of this browser."""
     call.access.sessions.end(call.caller.token, [call.caller.session])
     return redirect(call, "/login", Set_Cookie=call.visit.cookie(""))
 
 
-def show_account(call: Call) -> Reply:
+def show_account(call: ApiCall) -> ApiReply:
     """Show the scopes and the sessions of the caller."""
     caller = call.caller
     has_sessions = bool(caller.session or caller.token)
@@ -65,11 +65,11 @@ def show_account(call: Call) -> Reply:
     return page_of(call, "account.html", sessions=sessions, limits=call.access.limits)
 
 
-def end_sessions(call: Call) -> Reply:
+def end_sessions(call: ApiCall) -> ApiReply:
     """End one of the caller's sessions, or all others than this one."""
     form, caller, store = form_of(call), call.caller, call.access.sessions
     if not (caller.session or caller.token):
-        raise Problem(409, "this caller has no sessions; a proxy has signed it in")
+        raise ApiProblem(409, "this caller has no sessions; a proxy has signed it in")
     match form.get("what"):
         case "end":
             store.end(caller.token, [form.get("session", "")])
@@ -77,7 +77,7 @@ def end_sessions(call: Call) -> Reply:
             ids = {session.id for session in store.list(caller.token)}
             store.end(caller.token, ids - {caller.session})
         case _:
-            raise Problem(422, "what: expected end or end-others")
+            raise ApiProblem(422, "what: expected end or end-others")
     return redirect(call, "/account")
 
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.service.server.access import Access
-from promptgraft.service.server.tokens import Caller
+from promptgraft.service.server.tokens import ApiCaller
 
 SECONDS_BETWEEN_LOOKS = 0.4
 SECONDS_TO_READ = 30.0
@@ -94,7 +94,7 @@ class Feed:
 
 
 @attrs.define(eq=False, kw_only=True)
-class EventStream:
+class ServerStream:
     """ASGI response that streams the events of a job until the job ends.
 
     A client resumes with the number of its last event as ``Last-Event-ID``. The stream of a client
@@ -113,7 +113,7 @@ class EventStream:
     job: Job
     after: int
     access: Access
-    caller: Caller
+    caller: ApiCaller
     patience: float = SECONDS_TO_READ
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
 from promptgraft.service.database import Database
-from promptgraft.service.server.problems import Problem
+from promptgraft.service.server.problems import ApiProblem
 
 # Addresses of people too, so that a token can belong to a user of a proxy.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
@@ -36,7 +36,7 @@ class Scope(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Caller:
+class ApiCaller:
     """The token, or the browser session, that a request comes from.
 
     Attributes:
@@ -61,7 +61,7 @@ class Caller:
         """
         if scope not in self.scopes:
             scopes = ", ".join(sorted(self.scopes)) or "none"
-            raise Problem(403, f"this needs the scope `{scope}`; the token has {scopes}")
+            raise ApiProblem(403, f"this needs the scope `{scope}`; the token has {scopes}")
 
     @property
     def roles(self) -> str:
@@ -73,7 +73,7 @@ class Caller:
         return self.projects is None or project in self.projects
 
 
-LOCAL = Caller(name="local", scopes=frozenset(Scope))
+LOCAL = ApiCaller(name="local", scopes=frozenset(Scope))
 
 
 class TokenStore:
@@ -127,7 +127,7 @@ class TokenStore:
         self.database.write(put)
         return token
 
-    def find(self, token: str) -> Caller | None:
+    def find(self, token: str) -> ApiCaller | None:
         """Return the caller with a token, or None."""
         digest = secret_digest(token)
         with self.database.reading() as connection:
@@ -140,7 +140,7 @@ class TokenStore:
             return None
         return caller_of(row)
 
-    def named(self, name: str) -> Caller | None:
+    def named(self, name: str) -> ApiCaller | None:
         """Return the caller with the token of this name, or None."""
         with self.database.reading() as connection:
             row = connection.execute(
@@ -148,7 +148,7 @@ class TokenStore:
             ).one_or_none()
         return None if row is None else caller_of(row)
 
-    def list(self) -> list[Caller]:
+    def list(self) -> list[ApiCaller]:
         """Return the callers of all tokens by name."""
         with self.database.reading() as connection:
             rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
@@ -228,9 +228,9 @@ def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def caller_of(row: Row[object]) -> Caller:
+def caller_of(row: Row[object]) -> ApiCaller:
     """Return the caller of a row of the table of tokens."""
-    return Caller(
+    return ApiCaller(
         name=row.name,
         scopes=frozenset(Scope(scope) for scope in row.scopes.split(",")),
         projects=frozenset(json.loads(row.projects)) or None,

@@ -15,8 +15,8 @@ from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.notices import Event, Unknown
+from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
 from promptgraft.service.jobs.reporting import run_lines
 
@@ -75,6 +75,10 @@ class Act:
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
     RunVerdict.IMPROVED: ("good", "Better on cases that the search has not seen."),
+    RunVerdict.GAMED: (
+        "mark",
+        "Higher scores on unseen cases, but perhaps not by better answers; see the report.",
+    ),
     RunVerdict.NOT_SHOWN: (
         "mark",
         "Better on the cases that chose it; on unseen cases the difference may be luck.",

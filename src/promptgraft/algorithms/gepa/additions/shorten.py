@@ -23,7 +23,7 @@ from promptgraft.ground.strict.checks import SHARE
 from promptgraft.ground.text import folded_words
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.scores import Score, Scorer, is_behind, paired_gains
-from promptgraft.search.validation import Entry
+from promptgraft.search.validation import PoolEntry
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.text_lines import Line, lines_of, replaced, without
 from promptgraft.targets.types import Candidate, GepaExample, Module
@@ -180,7 +180,7 @@ class Shorten(Addition):
     _keys: dict[str, frozenset[tuple[str, str]]] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
-    _entry: Entry = attrs.field(init=False, repr=False, eq=False)
+    _entry: PoolEntry = attrs.field(init=False, repr=False, eq=False)
 
     def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
         beyond = max(0, rollouts - max(least, _NOTHING_UP_TO))

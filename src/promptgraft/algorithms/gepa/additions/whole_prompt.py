@@ -33,7 +33,7 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.edits import edits_in, no_edit
 from promptgraft.targets.evidence import (
     Evidence,
-    Tried,
+    TriedChild,
     label_of,
     tried_before,
 )
@@ -65,7 +65,7 @@ class _Note:
 
     may_ask: bool
     records: Sequence[RolloutRecord]
-    tried: Sequence[Tried]
+    tried: Sequence[TriedChild]
     was_asked: bool = False
 
 
@@ -88,7 +88,7 @@ class WholePrompt(Addition):
     _failed: int = attrs.field(default=0, init=False, repr=False, eq=False)
     _rests: int = attrs.field(default=0, init=False, repr=False, eq=False)
 
-    _tried: deque[Tried] = attrs.field(init=False, repr=False, eq=False)
+    _tried: deque[TriedChild] = attrs.field(init=False, repr=False, eq=False)
     _labels: Mapping[str, str] = attrs.field(init=False, repr=False, eq=False)
 
     def start(self) -> None:
@@ -158,12 +158,12 @@ class WholePrompt(Addition):
         self._failed = 0 if attempt.changes else self._failed + 1
         self._rests = self._failed
 
-    def _summary(self, attempt: Attempt, compared: Compared) -> Tried:
+    def _summary(self, attempt: Attempt, compared: Compared) -> TriedChild:
         reflector = self.tools.reflector
         wrong, _ = self.tools.kit.scorer.parted(compared.batches[0], at=reflector.perfect)
         _, right = self.tools.kit.scorer.parted(compared.batches[-1], at=reflector.perfect)
         failed = frozenset(record.example_id for record in wrong)
-        return Tried(
+        return TriedChild(
             parent=attempt.candidate.digest,
             scores=(compared.before, compared.after),
             failed=failed,

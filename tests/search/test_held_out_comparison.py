@@ -17,7 +17,7 @@ from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
 from promptgraft.evals.gains import Outcome
 from promptgraft.evals.statistics import spent_error
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
+from promptgraft.search.verdict import HeldOut, RunVerdict, verdict_of
 
 
 def unseen(copies: int, words: int = 6, first: int = 0) -> tuple[GepaExample, ...]:

@@ -11,24 +11,24 @@ import attrs
 
 
 @attrs.frozen(order=True)
-class _Waiting:
+class _QueuedCall:
     """A call that waits for a thread; equally urgent calls are made in the order of their number.
 
     Attributes:
-        urgency: the smaller, the more urgent.
+        order: the smaller, the more urgent.
         number: counts the calls.
         future: receives the outcome.
         call: makes the call.
     """
 
-    urgency: tuple[int, ...]
+    order: tuple[int, ...]
     number: int
     future: Future[object] = attrs.field(order=False)
     call: Callable[[], object] = attrs.field(order=False)
 
 
 @attrs.define(eq=False)
-class UrgentFirst:
+class OrderedCalls:
     """Makes calls in the threads of a pool.
 
     The pool takes turns from its queue in the order of submission, and each turn makes whichever
@@ -39,18 +39,18 @@ class UrgentFirst:
     """
 
     _pool: ThreadPoolExecutor
-    _calls: PriorityQueue[_Waiting] = attrs.field(factory=PriorityQueue, init=False)
+    _calls: PriorityQueue[_QueuedCall] = attrs.field(factory=PriorityQueue, init=False)
     _numbers: count[int] = attrs.field(factory=count, init=False)
 
-    def submit(self, urgency: tuple[int, ...], call: Callable[[], object]) -> Future[object]:
-        """Have a call made; the smaller ``urgency``, the earlier.
+    def submit(self, order: tuple[int, ...], call: Callable[[], object]) -> Future[object]:
+        """Have a call made; the smaller ``order``, the earlier.
 
         Raises:
             RuntimeError: the pool has been shut down.
         """
         future: Future[object] = Future()
         # Before its turn, which may begin at once.
-        self._calls.put(_Waiting(urgency, next(self._numbers), future, call))
+        self._calls.put(_QueuedCall(order, next(self._numbers), future, call))
         try:
             turn = self._pool.submit(self._make_next)
         except RuntimeError:
@@ -76,7 +76,7 @@ class UrgentFirst:
         if turn.cancelled() and (waiting := self._next()) is not None:
             waiting.future.cancel()
 
-    def _next(self) -> _Waiting | None:
+    def _next(self) -> _QueuedCall | None:
         try:
             return self._calls.get_nowait()
         except Empty:

@@ -16,19 +16,23 @@ from promptgraft.evals.statistics import (
     mean,
     spent_error,
 )
+from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import digest_text
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
-from promptgraft.search.fresh import (
+from promptgraft.search.gaming import Pair, signs
+from promptgraft.search.place import Phase, Place
+from promptgraft.search.verdict import (
     ERROR,
     LEVEL,
     Figures,
     HeldOut,
+    HiddenScores,
     RunVerdict,
     again_size,
     verdict_of,
 )
-from promptgraft.search.place import Phase, Place
+from promptgraft.targets.base import texts_of
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _MOST_ROUNDS = 3
@@ -47,7 +51,12 @@ Sides: TypeAlias = tuple[Figures, Figures]
 
 
 def measure(
-    kit: Kit, winner: int, examples: Sequence[GepaExample], *, seed: int
+    kit: Kit,
+    winner: int,
+    examples: Sequence[GepaExample],
+    *,
+    seed: int,
+    metrics: Sequence[Metric] = (),
 ) -> Asking[tuple[HeldOut, Sides]]:
     """Evaluate baseline and winner on held-out examples until it is clear which is better.
 
@@ -57,7 +66,8 @@ def measure(
     again, up to twice, and few examples up to four times, if the budget has rollouts left; it then
     looks at the scores after each round. Critical examples on which the winner
     scores lower are repeated before they count. Examples that a resumed run no longer has are
-    not counted; new ones are evaluated then.
+    not counted; new ones are evaluated then. If the winner is better, its answers are looked
+    through for signs that it games the ``metrics``.
     """
     # By digest, so that an example that is added leaves the order of the others alone.
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
@@ -75,25 +85,31 @@ def measure(
         if not kit.budget.affords((rounds + 1) * round_size + again):
             break
         rounds += 1
-    contest = _Contest(kit=kit, winner=winner, examples=examples)
+    comparison = _Comparison(kit=kit, winner=winner, examples=examples)
     known_size, spent = 0, [0.0]
     for portion, number in (*portions, *((ordered, number) for number in range(1, rounds))):
-        yield from contest.ask(portion, number)
+        yield from comparison.ask(portion, number)
         known_size += len(portion)
         spent.append(_spent(known_size / count, rounds))
         share = spent[-1] - spent[-2]
-        if contest.is_fixed:
+        if comparison.is_fixed:
             # The scores are those of the first round, so the one remaining look at them may
             # spend the whole error.
             share = ERROR - spent[len(portions) - 1]
-        scores = contest.scored(share)
+        scores = comparison.scored(share)
         is_clear = verdict_of(winner, scores) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
-        if is_clear or contest.is_fixed:
+        if is_clear or comparison.is_fixed:
             break
-    figures = contest.figures()
-    # After the figures, which must not contain answers that were repeated for losing.
-    yield from contest.confirm()
-    return attrs.evolve(scores, lost=contest.lost(), rollouts=contest.rollouts), figures
+    figures = comparison.figures()
+    is_better = verdict_of(winner, scores) is RunVerdict.IMPROVED
+    scores = attrs.evolve(
+        scores,
+        hidden=comparison.hidden(scores.ids),
+        signs=comparison.signs(metrics) if is_better and metrics else (),
+    )
+    # After these, which must not contain answers that were repeated for losing.
+    yield from comparison.confirm()
+    return attrs.evolve(scores, lost=comparison.lost(), rollouts=comparison.rollouts), figures
 
 
 def _spent(done: float, rounds: int) -> float:
@@ -106,7 +122,7 @@ def _spent(done: float, rounds: int) -> float:
 
 
 @attrs.frozen(kw_only=True)
-class _Contest:
+class _Comparison:
     """The answers of baseline and winner so far."""
 
     kit: Kit
@@ -168,6 +184,36 @@ class _Contest:
         before, after = map(chain.from_iterable, zip(*self.answers.values(), strict=True))
         return passing.figures(before), passing.figures(after)
 
+    def signs(self, metrics: Sequence[Metric]) -> tuple[str, ...]:
+        """Return the signs that the first answers to the examples game the metrics."""
+        pairs = []
+        for example in self.examples:
+            case, sides = example.label, self.answers.get(example.id)
+            if not isinstance(case, Case) or sides is None:
+                continue
+            before, after = (side[0] for side in sides)
+            pair = Pair(
+                case=case,
+                before=before.output_repr,
+                after=after.output_repr,
+                gains=_gains(before, after),
+            )
+            pairs.append(pair)
+        target = self.kit.target
+        return signs(pairs, metrics, "\n".join(texts_of(target, target.baseline()).values()))
+
+    def hidden(self, ids: Sequence[str]) -> tuple[HiddenScores, ...]:
+        """Return what hidden metrics score on the examples with these ids."""
+        both = [self.answers[id_] for id_ in ids]
+        return tuple(
+            HiddenScores(
+                metric=metric,
+                baseline_scores=tuple(_mean_of(metric, before) for before, _ in both),
+                winner_scores=tuple(_mean_of(metric, after) for _, after in both),
+            )
+            for metric in self.kit.population.passing.hidden
+        )
+
     @property
     def rollouts(self) -> int:
         """Number of answers so far."""
@@ -201,6 +247,23 @@ class _Contest:
             is_fixed=self.is_fixed,
             chars=(_mean_length(before), _mean_length(after)),
         )
+
+
+def _mean_of(metric: str, records: Sequence[RolloutRecord]) -> float | None:
+    """Return the mean score of a metric over answers to an example; an unusable one scores 0."""
+    scores = []
+    for record in records:
+        verdicts = {verdict.metric: verdict.score for verdict in record.verdicts}
+        scores.append(verdicts.get(metric, 0.0 if record.fault and record.feedback else None))
+    return mean(scores)
+
+
+def _gains(before: RolloutRecord, after: RolloutRecord) -> dict[str, float]:
+    """Return how much more each visible metric scores for the second answer."""
+    earlier, later = (
+        {} if record.feedback is None else record.feedback.objectives for record in (before, after)
+    )
+    return {name: later[name] - earlier[name] for name in later if name in earlier}
 
 
 def _mean_length(sides: Iterable[Iterable[RolloutRecord]]) -> float:

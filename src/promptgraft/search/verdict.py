@@ -12,6 +12,7 @@ from promptgraft.evals.gains import Gain, Outcome, gain
 from promptgraft.evals.statistics import ANSWERS
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json
+from promptgraft.ground.text import change
 from promptgraft.search.scores import Score, paired_means
 from promptgraft.targets.types import GepaExample
 
@@ -22,6 +23,8 @@ ERROR = (1 - LEVEL) / 2
 """Error probability at each end of the confidence interval, and of the sign test on each side."""
 
 
+_ROOM = 0.75  # a hidden metric above this has little to gain
+
 _HARDLY = 0.1  # changes in length below this share are not mentioned
 
 
@@ -30,6 +33,8 @@ class RunVerdict(StrEnum):
 
     IMPROVED = "improved"
     """Better on held-out examples, by more than chance."""
+    GAMED = "gamed?"
+    """Better on held-out examples, but a hidden metric disagrees, or the answers game a metric."""
     NOT_SHOWN = "better on validation only"
     """Better on the validation set; on held-out examples the difference may be chance."""
     WORSE = "worse on held-out examples"
@@ -38,6 +43,21 @@ class RunVerdict(StrEnum):
     """Better on the validation set; not evaluated on held-out examples."""
     NOT_IMPROVED = "not improved"
     """Nothing beat the baseline."""
+
+
+@attrs.frozen(kw_only=True)
+class HiddenScores:
+    """What a hidden metric scores on the held-out examples, in the order of their ids.
+
+    Attributes:
+        metric: its name.
+        baseline_scores: the baseline's mean score on each example, None for unscored.
+        winner_scores: the winner's.
+    """
+
+    metric: str
+    baseline_scores: tuple[Score, ...]
+    winner_scores: tuple[Score, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +78,8 @@ class HeldOut:
         chars: mean length of the answers of baseline and winner, in characters; None if there
             was no evaluation.
         why_not: why there was no evaluation; empty if there was one.
+        hidden: what hidden metrics score.
+        signs: signs that the winner games its metrics, one line each.
 
     Raises:
         DataFormatError: there was an evaluation, and the numbers of ids and scores differ.
@@ -73,6 +95,8 @@ class HeldOut:
     lost: tuple[str, ...] = ()
     chars: tuple[float, float] | None = None
     why_not: str = ""
+    hidden: tuple[HiddenScores, ...] = ()
+    signs: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         counts = {len(self.ids), len(self.baseline_scores), len(self.winner_scores)}
@@ -105,12 +129,54 @@ class HeldOut:
         """The winner's gain with its interval; None if there was no evaluation."""
         if self.why_not:
             return None
-        before, after = (
-            {id_: (score,) for id_, score in zip(self.ids, scores, strict=True)}
-            for scores in (self.baseline_scores, self.winner_scores)
-        )
         errors = {"spent": self.spent, "spent_on_cases": self.spent_on_cases}
-        return gain(before, after, level=LEVEL, **errors)
+        return self._gain_of(self.baseline_scores, self.winner_scores, **errors)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the scores may have risen without better answers, one line each."""
+        lines = [line for hidden in self.hidden if (line := self._parting(hidden))]
+        return (*lines, *self.signs)
+
+    def hidden_gain(self, hidden: HiddenScores) -> Gain:
+        """Return the winner's gain in a hidden metric."""
+        return self._gain_of(hidden.baseline_scores, hidden.winner_scores)
+
+    def _parting(self, hidden: HiddenScores) -> str:
+        """Return how a hidden metric parts from the scores; empty if it does not."""
+        visible, unseen = self.gain, self.hidden_gain(hidden)
+        if visible is None or visible.mean_gain is None or unseen.mean_gain is None:
+            return ""
+        has_room = (unseen.mean_before or 0.0) <= _ROOM
+        is_left_behind = unseen.mean_gain <= 0 and has_room and self._leaves_behind(hidden)
+        if unseen.verdict is not Outcome.WORSE and not is_left_behind:
+            return ""
+        means = change(unseen.mean_before, unseen.mean_after)
+        return (
+            f"the score gains {visible.mean_gain:+.3f}, and the hidden metric `{hidden.metric}` "
+            f"{unseen.mean_gain:+.3f} ({means})"
+        )
+
+    def _leaves_behind(self, hidden: HiddenScores) -> bool:
+        """Return whether the scores gain more than a hidden metric, by more than chance."""
+        gains, hidden_gains = (
+            [
+                None if before is None or after is None else after - before
+                for before, after in zip(*sides, strict=True)
+            ]
+            for sides in (
+                (self.baseline_scores, self.winner_scores),
+                (hidden.baseline_scores, hidden.winner_scores),
+            )
+        )
+        return self._gain_of(hidden_gains, gains).verdict is Outcome.IMPROVED
+
+    def _gain_of(self, before: Sequence[Score], after: Sequence[Score], **errors: float) -> Gain:
+        first, second = (
+            {id_: (score,) for id_, score in zip(self.ids, scores, strict=True)}
+            for scores in (before, after)
+        )
+        return gain(first, second, level=LEVEL, **errors)
 
 
 def again_size(examples: Sequence[GepaExample]) -> int:
@@ -127,6 +193,8 @@ def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
     held_out_gain = held_out.gain if held_out else None
     if held_out_gain is None or not held_out_gain.cases:
         return RunVerdict.NOT_CHECKED
+    if held_out_gain.verdict is Outcome.IMPROVED and held_out is not None and held_out.doubts:
+        return RunVerdict.GAMED
     return {
         Outcome.IMPROVED: RunVerdict.IMPROVED,
         Outcome.NOT_SHOWN: RunVerdict.NOT_SHOWN,
@@ -160,11 +228,13 @@ class PassingSides:
         thresholds: the lowest score that passes, by metric; empty if there are no metrics.
         validation: of both on the validation set, as far as they were evaluated on it.
         held_out: of both on held-out examples; None if there was no evaluation.
+        hidden: names of the metrics that judge held-out answers only.
     """
 
     thresholds: Mapping[str, float] = FrozenMap()
     validation: tuple[Figures, Figures] = (NO_FIGURES, NO_FIGURES)
     held_out: tuple[Figures, Figures] | None = None
+    hidden: tuple[str, ...] = ()
 
     @property
     def rows(self) -> Iterator[tuple[str, str, float | None, float | None]]:
@@ -176,7 +246,10 @@ class PassingSides:
             yield f"pass rate, {name}", "", sides[0].pass_rate, sides[1].pass_rate
             for metric, threshold in self.thresholds.items():
                 before, after = (side.means.get(metric) for side in sides)
-                yield f"{metric}, {name}", f"{threshold:g}", before, after
+                is_hidden = metric in self.hidden
+                if not is_hidden or before is not None or after is not None:
+                    what = f"{metric} (hidden)" if is_hidden else metric
+                    yield f"{what}, {name}", f"{threshold:g}", before, after
 
     def to_json(self) -> dict[str, Json]:
         """Return them as plain data."""
@@ -184,6 +257,7 @@ class PassingSides:
             "thresholds": dict(self.thresholds),
             "validation": _sides_json(self.validation),
             "held_out": None if self.held_out is None else _sides_json(self.held_out),
+            **({"hidden": list(self.hidden)} if self.hidden else {}),
         }
 
 

@@ -1,0 +1,180 @@
+"""The settings of textual gradients, and what they let a run use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import attrs
+
+from promptgraft.algorithms.gradient.inquiries import MAX_PROBLEM_CHARS
+from promptgraft.algorithms.gradient.patching import patch_params
+from promptgraft.algorithms.gradient.prompts import QUESTIONS, BlameParams, MergeParams, QuestionKey
+from promptgraft.errors import ConfigError
+from promptgraft.evals.spending import Role
+from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
+from promptgraft.prompt.template import PromptTemplate
+from promptgraft.search.acceptance import Paired
+from promptgraft.search.algorithm import Questions
+from promptgraft.search.config import RunConfig
+from promptgraft.search.round_events import Problem, Severity
+from promptgraft.search.settings import Affordable
+from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import Sizes, sent_chars
+
+Attribution = Literal["steps", "trace"]
+"""How failures are traced back: with a question for each step, or with one for all steps."""
+
+COPIED_WORDS = 8
+"""``guards.max_copied_words`` where it is not given."""
+
+# The question and its repair.
+_ASKED_TWICE = 2
+
+
+def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    """Check texts by name."""
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        path = path_of(owner, field)
+        raise ConfigError(f"{path}: expected texts by name of the part, found {shown(value)}")
+
+
+@attrs.frozen(kw_only=True)
+class GradientSettings(RunConfig):
+    """The fields of ``GradientConfig``, and what they let a run use."""
+
+    algorithm: ClassVar[str] = "gradient"
+    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = QUESTIONS
+    question_shares: ClassVar[Mapping[Role, float]] = {
+        Role.BACKWARD: 0.6,
+        Role.AGGREGATE: 0.2,
+        Role.OPTIMIZE: 0.2,
+    }
+
+    max_rounds: int = attrs.field(default=20, validator=integer(1, 100))
+    patience: int = attrs.field(default=5, validator=COUNT)
+    target_score: float | None = attrs.field(default=None, validator=FINITE.or_none)
+    train_batch: int | Literal["all"] = attrs.field(default=16, validator=COUNT.or_word("all"))
+    initial: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
+    max_gradients: int = attrs.field(default=20, validator=COUNT)
+    attribution: Attribution = attrs.field(
+        default="trace", validator=one_of(*get_args(Attribution))
+    )
+    first_try: bool = attrs.field(default=True, validator=FLAG)
+
+    def check(self) -> None:
+        if self.enable_example_generation:
+            raise ConfigError(
+                "enable_example_generation: a gradient search changes texts that are there, and "
+                "writes no new examples; leave it out, or take the algorithm gepa"
+            )
+        if isinstance(self.acceptance, Paired):
+            answers = self.pareto_set_size * (1 + self.acceptance.max_repeats)
+            self.acceptance.check_power(answers, "raise pareto_set_size or max_repeats")
+
+    @property
+    def decisive(self) -> Mapping[str, Json]:
+        return {
+            "train_batch": self.train_size,
+            "initial": dict(self.initial),
+            "max_gradients": self.max_gradients,
+            "attribution": self.attribution,
+            "first_try": self.first_try,
+            "guards.max_copied_words": self.copied_words,
+        }
+
+    @property
+    def copied_words(self) -> int:
+        """Consecutive words of an answer for which a text is refused; 0 for no guard."""
+        guards_words = self.guards.max_copied_words
+        return COPIED_WORDS if guards_words is None else guards_words
+
+    @property
+    def train_size(self) -> int:
+        """Training cases of a round."""
+        there = len(self.training_examples) - self.pareto_set_size
+        return there if self.train_batch == "all" else min(self.train_batch, there)
+
+    @property
+    def judging_size(self) -> int:
+        """Rollouts that evaluate the candidate of a round, including all repeats."""
+        # A repeat evaluates both candidates.
+        repeated = 2 * self.acceptance.max_repeats * self.pareto_set_size
+        return self.train_size * self.first_try + self.pareto_set_size + repeated
+
+    @property
+    def baseline_size(self) -> int:
+        return self.pareto_set_size * (2 if self.initial else 1)
+
+    @property
+    def step_size(self) -> int:
+        return self.train_size + self.judging_size
+
+    @property
+    def smaller_steps(self) -> str:
+        return " or train_batch"
+
+    def budget_of(self, proposals: int) -> int:
+        return self.baseline_size + proposals * self.step_size + self.following_size
+
+    def pays_for(self, rollouts: int) -> Affordable:
+        # A round begins only if the budget covers all of it. A refused one takes at least one
+        # rollout, and one without a usable text takes none.
+        remaining = rollouts - self.baseline_size - self.reserved_size
+        if remaining < self.step_size:
+            return Affordable(if_accepted=0, if_refused=0, steps=0)
+        least = 1 if self.first_try else self.pareto_set_size
+        return Affordable(
+            if_accepted=min(self.max_rounds, remaining // self.step_size),
+            if_refused=min(self.max_rounds, 1 + (remaining - self.step_size) // least),
+            steps=self.max_rounds,
+        )
+
+    def rollouts_for(self, proposals: int) -> int:
+        return self.baseline_size + proposals * self.step_size + self.reserved_size
+
+    def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
+        traced = self.train_size * (max(1, steps) if self.attribution == "steps" else 1)
+        # For each part, one question merges its problems, and one asks for a new text.
+        return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
+
+    def expected_questions(self, proposals: int, modules: int) -> int:
+        # About half of the cases fail, and failures blame about half of the parts.
+        return round(proposals * (self.train_size / 2 + modules))
+
+    @property
+    def questions_at_once(self) -> int:
+        return self.train_size
+
+    def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
+        baseline, refused = target.baseline(), "x" * sizes.refused
+        filler = "x" * (sizes.input + sizes.answer + sizes.trace)
+        chars = []
+        for module in target.modules:
+            described = target.describe(module, baseline)
+            neighbours = "".join(text for _, text in described.neighbours)
+            problems = "x" * min(MAX_PROBLEM_CHARS, sizes.feedback) * self.max_gradients
+            key = QuestionKey.TRACE if self.attribution == "trace" else QuestionKey.STEP
+            rendered_prompts = {
+                key: BlameParams(
+                    steps=filler,
+                    parts=described.text,
+                    others=neighbours,
+                    losses="x" * sizes.feedback,
+                    previous=refused,
+                ),
+                QuestionKey.MERGE: MergeParams(
+                    part=described.name, current=described.text, said=problems, previous=refused
+                ),
+                QuestionKey.PATCH: attrs.evolve(
+                    patch_params(described, [Problem(severity=Severity.P1, text=problems)]),
+                    previous=refused,
+                ),
+            }
+            chars += [
+                sent_chars(questions[name].bind(params).render())
+                for name, params in rendered_prompts.items()
+            ]
+        return chars

@@ -1,0 +1,234 @@
+"""Faults of the place of a worker: they fail no job, and that worker leaves it to others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from jobs.job_world import FILE, work_off, write_project
+from promptgraft import __version__
+from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs.presence import Presence, WorkerRow
+from promptgraft.service.server import TokenStore
+from server.serving import served
+
+KEYED = "{provider: openai, model: m, base_url: 'http://127.0.0.1:9', api_key: '${PLACE_KEY}'}"
+UNKEYED = "{provider: openai, model: m, base_url: 'http://127.0.0.1:9'}"
+CODED = "{python: own.py:MODEL}"
+OWN = """
+%s
+from promptgraft.adapters.offline import OfflineAdapter
+MODEL = OfflineAdapter()
+"""
+
+
+def project_with(folder: Path, model: str, code: str = "") -> Path:
+    path = write_project(folder, file=FILE.replace("task: {provider: offline}", f"task: {model}"))
+    (folder / "own.py").write_text(OWN % code)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PLACE_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@contextmanager
+def managed(tmp_path: Path, **projects: Path) -> Iterator[JobManager]:
+    with closing(JobManager(f"sqlite:///{tmp_path}/jobs.db", projects=projects)) as manager:
+        yield manager
+
+
+LACKING = {
+    "a key that the file names": (KEYED, "", "PLACE_KEY is not set"),
+    "a key that the provider's variable has": (UNKEYED, "", "there is no API key"),
+    "a package": (CODED, "import a_package_of_another_place", "a_package_of_another_place"),
+    "a file": (
+        CODED,
+        "from pathlib import Path\nPath(__file__).with_name('words.txt').read_text()",
+        "words.txt",
+    ),
+}
+
+
+def package_in(folder: Path) -> str:
+    """Make the package in a folder, and return the folder."""
+    folder.mkdir()
+    (folder / "a_package_of_another_place.py").touch()
+    return str(folder)
+
+
+@pytest.mark.parametrize("case", LACKING)
+def test_what_the_place_lacks_puts_the_job_back_and_keeps_other_projects_going(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, code, message = LACKING[case]
+    path = project_with(tmp_path / "lame", model, code)
+    # The place where the jobs are submitted has everything.
+    monkeypatch.syspath_prepend(package_in(tmp_path / "packages"))
+    words = path.with_name("words.txt")
+    words.touch()
+    with managed(tmp_path, lame=path, sound=write_project(tmp_path / "sound")) as manager:
+        lame = [manager.create("lame", "triage", {"budget": 60}) for _ in range(3)]
+        words.unlink()
+        sound = manager.create("sound", "triage", {"budget": 60, "priority": -1})
+        worker = Worker(manager, name="w")
+        worker.run(until_idle=True)
+        tried, *others = [manager.get(job.id) for job in lame]
+        assert (tried.state, tried.attempts) == (JobState.QUEUED, 1)
+        assert tried.reason.startswith("worker w cannot run it: ")
+        assert message in tried.reason
+        assert {(job.state, job.attempts) for job in others} == {(JobState.QUEUED, 0)}
+        assert manager.get(sound.id).state is JobState.COMPLETED
+
+
+def test_any_number_of_places_that_lack_something_fail_no_job(tmp_path: Path) -> None:
+    path = project_with(tmp_path / "lame", KEYED)
+    with managed(tmp_path, lame=path) as manager:
+        job = manager.create("lame", "triage")
+        for number in range(6):
+            with managed(tmp_path, lame=path) as place:
+                worker = Worker(place, name=f"w{number}")
+                claim = worker.claim()
+                assert claim is not None
+                worker.run_here(claim)
+                assert worker.claim() is None  # it leaves the project to others
+        assert (manager.get(job.id).state, manager.get(job.id).attempts) == (JobState.QUEUED, 6)
+
+
+def test_another_place_carries_the_job_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = project_with(tmp_path / "lame", CODED, "import a_package_of_another_place")
+    folder = package_in(tmp_path / "packages")
+    monkeypatch.syspath_prepend(folder)
+    with managed(tmp_path, lame=path) as manager:
+        job = manager.create("lame", "triage", {"budget": 60})
+        Worker(manager, name="here").run(until_idle=True)
+        assert manager.get(job.id).state is JobState.QUEUED
+        monkeypatch.setenv("PYTHONPATH", folder)
+        Worker(manager, name="there").run(until_idle=True)
+        assert manager.get(job.id).state is JobState.COMPLETED
+
+
+def test_a_job_that_no_place_could_run_still_fails(tmp_path: Path) -> None:
+    with managed(tmp_path, support=write_project(tmp_path / "support")) as manager:
+        job = manager.create("support", "triage", {"budget": 60})
+        jobs = manager.database.tables.jobs
+        request = json.dumps({"budget": 60, "model": "none"}).encode()
+        change = sqlalchemy.update(jobs).values(request=request)
+        manager.database.write(lambda connection: connection.execute(change))
+        work_off(manager)
+        ended = manager.get(job.id)
+        assert ended.state is JobState.FAILED
+        assert "the project has no model `none`" in ended.reason
+
+
+# Rows of workers
+
+
+@contextmanager
+def running_worker(
+    tmp_path: Path, *projects: str, name: str = "w"
+) -> Iterator[subprocess.Popen[str]]:
+    named = [part for project in projects for part in ("--project", project)]
+    command = [sys.executable, "-m", "promptgraft", "worker", "--name", name, "--log", "json"]
+    jobs = {"PROMPTGRAFT_JOBS": f"sqlite:///{tmp_path}/jobs.db"}
+    process = subprocess.Popen(
+        [*command, *named], env={**os.environ, **jobs}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def told(process: subprocess.Popen[str], event: str) -> dict[str, object]:
+    """Return the next line of a worker's log with an event."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("{"):
+            entry: dict[str, object] = json.loads(line)
+            if entry["event"] == event:
+                return entry
+    raise AssertionError("the worker has ended")
+
+
+def only_row(manager: JobManager) -> WorkerRow:
+    (row,) = manager.workers()
+    return row
+
+
+def test_a_worker_says_that_it_is_there_what_it_has_and_what_it_leaves(tmp_path: Path) -> None:
+    lame, sound = project_with(tmp_path / "lame", KEYED), write_project(tmp_path / "sound")
+    with managed(tmp_path, lame=lame, sound=sound) as manager:
+        assert manager.workers() == []
+        job = manager.create("lame", "triage")
+        with running_worker(tmp_path, f"lame={lame}", f"sound={sound}") as process:
+            assert told(process, "job_taken")["job"] == job.id
+            left = told(process, "project_left")
+            assert (left["job"], "PLACE_KEY" in str(left["message"])) == (job.id, True)
+            manager.create("sound", "triage", {"budget": 60})
+            told(process, "job_completed")
+            row = only_row(manager)
+            assert (row.name, row.version, row.processes) == ("w", __version__, 1)
+            assert (row.projects, list(row.avoids), row.is_alive) == (
+                ["lame", "sound"],
+                ["lame"],
+                True,
+            )
+            assert manager.workers(projects=["other"]) == []
+            (limited,) = manager.workers(projects=["sound"])
+            assert (limited.projects, limited.avoids) == (["sound"], {})
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        assert manager.workers() == []
+
+
+def test_the_page_and_the_interface_show_workers_and_what_they_leave(
+    tmp_path: Path,
+) -> None:
+    lame = project_with(tmp_path / "lame", KEYED)
+    with managed(tmp_path, lame=lame) as manager, served(manager, tmp_path / "mirrors") as client:
+        assert "No worker is running" in client.ask("GET", "/workers").text
+        presence = Presence(manager.database, name="<w>", processes=2)
+        presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
+        page = client.ask("GET", "/workers").text
+        assert "<h2>&lt;w&gt;</h2>" in page
+        assert "Runs no jobs of lame: no &lt;key&gt;" in page
+        (row,) = client.get("/workers").rows("workers")
+        assert (row["name"], row["is_alive"], row["processes"]) == ("<w>", True, 2)
+        token = TokenStore(manager.database).create("team", ["read"], ["lame"])
+        for path in ("/workers", "/api/v1/workers"):
+            text = client.ask("GET", path, token=token).text
+            assert "no " in text
+            assert "hidden" not in text
+
+
+def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) -> None:
+    sound = write_project(tmp_path / "sound")
+    with managed(tmp_path, sound=sound) as manager:
+        manager.create("sound", "triage", {"budget": 60})
+        with running_worker(tmp_path, f"sound={sound}") as process:
+            told(process, "job_completed")
+        assert only_row(manager).is_alive
+        workers = manager.database.tables.workers
+        for seconds, alive in ((60.0, False), (90_000.0, False)):
+            change = sqlalchemy.update(workers).values(seen=workers.c.seen - seconds)
+            manager.database.write(lambda connection: connection.execute(change))  # noqa: B023
+            assert only_row(manager).is_alive is alive
+        with running_worker(tmp_path, f"sound={sound}", name="new") as process:
+            manager.create("sound", "triage", {"budget": 60})
+            told(process, "job_completed")
+            assert only_row(manager).name == "new"

@@ -1,0 +1,146 @@
+"""Held-out cases that judge one run after another are told to be worn."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from optimizers.worlds import config, examples, optimize, twin
+from promptgraft import (
+    GepaExample,
+    GepaResult,
+    InMemoryPromptOverridesStore,
+    LocalPromptOverridesStore,
+    OverlayPromptOverridesStore,
+)
+from promptgraft.overrides.looks import FILE, Look, LookFile
+from promptgraft.search.wear import wear_of
+
+CASES = tuple(f"case-{number}" for number in range(24))
+
+
+def look(run: str, cases: tuple[str, ...] = CASES) -> Look:
+    return Look(run=run, prompt="tests/words", time="2026-11-28T12:00:00+00:00", cases=cases)
+
+
+def unseen() -> tuple[GepaExample, ...]:
+    return tuple(twin(one, f"{one.id}-unseen") for one in examples(12))
+
+
+def one_run(store: object, seed: int) -> GepaResult:
+    settings = config(held_out=unseen(), rollout_budget=200, seed=seed, persist=False)
+    return optimize(settings, overrides_store=store)
+
+
+def test_runs_say_how_many_their_held_out_cases_have_judged(tmp_path: Path) -> None:
+    results = [one_run(LocalPromptOverridesStore(tmp_path), seed) for seed in range(5)]
+    assert results[0].wear is None
+    assert [result.wear and result.wear.runs for result in results] == [None, 2, 3, 4, 5]
+    # Their number is a warning once there are several.
+    assert [any("have judged" in each for each in result.remarks) for result in results] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
+    [*_, remark] = results[-1].remarks
+    assert remark.startswith("these 12 test cases have judged 5 runs: ")
+    assert results[-1].ended.wear == results[-1].wear
+
+
+def test_a_run_that_is_made_again_is_not_another_look(tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(tmp_path)
+    assert [one_run(store, seed=1).wear for _ in range(3)] == [None] * 3
+    assert len(store.looks()) == 1
+
+
+@pytest.mark.parametrize("is_overlaid", [False, True])
+def test_stores_in_memory_remember_as_long_as_they_live(is_overlaid: bool) -> None:
+    store = InMemoryPromptOverridesStore()
+    seen_by_run = OverlayPromptOverridesStore(base=store, overlay=()) if is_overlaid else store
+    wears = [one_run(seen_by_run, seed).wear for seed in range(2)]
+    assert [wear and wear.runs for wear in wears] == [None, 2]
+    assert len(store.looks()) == 2
+
+
+def test_wear_raises_the_gain_that_can_be_shown() -> None:
+    wear = wear_of(CASES, [look(f"run-{number}") for number in range(13)], run="now")
+    assert wear is not None
+    assert wear.line == (
+        "these 24 test cases have judged 14 runs: allowing for all of them, they can show a mean "
+        "gain of 0.42 or more (0.25 when they were new); exchange them for new ones, or use "
+        "40 cases"
+    )
+    assert (wear.new, wear.is_worn) == (0, True)
+
+
+def test_cases_that_can_show_nothing_any_more_are_told_so() -> None:
+    few = CASES[:7]
+    wear = wear_of(few, [look(f"run-{number}", few) for number in range(13)], run="now")
+    assert wear is not None
+    assert (wear.least_gain, wear.least_gain_when_new) == (None, 6 / 7)
+    assert "they can show no gain at all (0.86 when they were new)" in wear.line
+
+
+def test_new_cases_are_not_worn_and_a_run_does_not_count_itself() -> None:
+    looks = [look("a", CASES[:4]), look("b"), look("b")]
+    assert wear_of(CASES, [look("now")], run="now") is None
+    assert wear_of((), looks, run="now") is None
+    # Fewer than half of the cases were used by the first.
+    wear = wear_of((*CASES[:4], "x", "y", "z", "u", "v", "w"), looks, run="now")
+    assert wear is None
+    wear = wear_of((*CASES[:6], "new"), looks, run="now")
+    assert wear is not None
+    assert (wear.runs, wear.new) == (3, 1)
+
+
+def test_a_damaged_record_is_read_as_far_as_possible_and_breaks_no_run(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    file.parent.mkdir()
+    kept = {"version": 1, "run": "r", "prompt": "p", "time": "t", "cases": ["a", "b"]}
+    lines = [
+        json.dumps(kept),
+        "{",
+        "[" * 5_000,
+        json.dumps({**kept, "version": 2}),
+        json.dumps({**kept, "cases": [1]}),
+        json.dumps({**kept, "run": None}),
+        json.dumps([kept]),
+        '"torn',
+    ]
+    file.write_bytes("\n".join(lines).encode() + b"\xff\xfe")
+    record = LookFile(tmp_path)
+    assert record.looks() == (Look(run="r", prompt="p", time="t", cases=("a", "b")),)
+    record.remember_look(look("next"))
+    assert [each.run for each in record.looks()] == ["r", "next"]
+    assert one_run(LocalPromptOverridesStore(tmp_path), seed=1).held_out is not None
+    assert len(record.looks()) == 3
+
+
+def test_a_record_that_cannot_be_kept_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE).mkdir(parents=True)
+    result = one_run(LocalPromptOverridesStore(tmp_path), seed=1)
+    assert result.wear is None
+    assert "this use of the test cases is not remembered" in caplog.text
+
+
+def test_a_link_to_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    (root / FILE).parent.mkdir(parents=True)
+    elsewhere.write_text("mine\n")
+    (root / FILE).symlink_to(elsewhere)
+    LookFile(root).remember_look(look("a"))
+    assert elsewhere.read_text() == "mine\n"
+
+
+def test_many_runs_at_once_lose_no_look(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        records = [LookFile(tmp_path) for _ in range(8)]
+        list(pool.map(lambda n: records[n % 8].remember_look(look(f"run-{n}")), range(40)))
+    assert {each.run for each in LookFile(tmp_path).looks()} == {f"run-{n}" for n in range(40)}
