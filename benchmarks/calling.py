@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ from figures import Figure
 from promptgraft import (
     AnthropicAdapter,
     Cancellation,
+    FileJournal,
     GepaConfig,
     GepaExample,
     GepaOptimizer,
@@ -42,6 +45,7 @@ from promptgraft import (
     Strategy,
 )
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search.call_log import CallLog
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -53,6 +57,7 @@ from servers.openai_chat import OpenAIChat  # noqa: E402
 TITLE = "Calls: adapters beside the SDKs, servers on loopback"
 CALLS = 300
 WARM_UP = 20
+ROUNDS = 15
 WORKERS = 16
 FASTEST, SLOWEST = 0.2, 0.6
 """Seconds of an answer in the run."""
@@ -70,26 +75,32 @@ class Question:
 
 def measure() -> list[Figure]:
     """Return the figures of this page."""
-    return [*_beside("anthropic"), *_beside("openai"), *_runs()]
+    return [*_beside("anthropic"), *_beside("openai"), _keeping(), *_runs()]
 
 
-def _beside(sdk: str) -> list[Figure]:
+@contextmanager
+def _server(sdk: str) -> Iterator[str]:
+    """Start a server in a process of its own; yield its address."""
     command = [sys.executable, "-m", "servers", sdk, "hello"]
     with subprocess.Popen(
         command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
-        base_url = server.stdout.readline().strip()
-        with (
-            _with_sync_client(sdk, base_url) as plainly,
-            _with_async_client(sdk, base_url) as in_loop,
-        ):
-            ways = (plainly, in_loop, _with_adapter(sdk, base_url))
-            for way in ways:
-                for _ in range(WARM_UP):
-                    way()
-            times = [[_seconds(way) for way in ways] for _ in range(CALLS)]
+        yield server.stdout.readline().strip()
         server.communicate()
+
+
+def _beside(sdk: str) -> list[Figure]:
+    with (
+        _server(sdk) as base_url,
+        _with_sync_client(sdk, base_url) as plainly,
+        _with_async_client(sdk, base_url) as in_loop,
+    ):
+        ways = (plainly, in_loop, _with_adapter(sdk, base_url))
+        for way in ways:
+            for _ in range(WARM_UP):
+                way()
+        times = [[_seconds(way) for way in ways] for _ in range(CALLS)]
     medians = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
     sync, alone, ours = medians
     return [
@@ -97,6 +108,38 @@ def _beside(sdk: str) -> list[Figure]:
         Figure(f"{sdk}: a call, SDK's async client, median", alone, "ms", None),
         Figure(f"{sdk}: the adapter beside the latter", ours - alone, "ms", 2),
     ]
+
+
+def _keeping() -> Figure:
+    """Measure what it costs that a journal keeps a call, in time of the processor."""
+    positions = (f"baseline/{number}" for number in itertools.count())
+    with (
+        _server("openai") as base_url,
+        tempfile.TemporaryDirectory() as folder,
+        FileJournal(Path(folder) / "journal.jsonl") as journal,
+    ):
+        plainly = _with_adapter("openai", base_url)
+        journal.begin({})
+        log = CallLog(journal)
+
+        def kept() -> object:
+            session, position = Session(), next(positions)
+            session.calls = log.places(position)
+            plainly(session)
+            return log.finish(position, ())
+
+        rounds = [(_worked(plainly), _worked(kept)) for _ in range(ROUNDS)]
+    alone, beside = (statistics.median(column) for column in zip(*rounds, strict=True))
+    share = (beside - alone) / alone * 100
+    return Figure("openai: keeping a call, of its processor time", share, "%", 10)
+
+
+def _worked(call: Callable[[], object]) -> float:
+    """Return the processor's seconds of many calls."""
+    started = time.process_time()
+    for _ in range(CALLS // 3):
+        call()
+    return time.process_time() - started
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -148,13 +191,13 @@ def _with_async_client(sdk: str, base_url: str) -> Iterator[Callable[[], object]
         runner.run(other.close())
 
 
-def _with_adapter(sdk: str, base_url: str) -> Callable[[], object]:
+def _with_adapter(sdk: str, base_url: str) -> Callable[..., object]:
     section = MarkdownSection(title="Task", key="task", template=TEXT)
     template = PromptTemplate[object](ns="benchmarks", key="call", sections=(section,))
     prompt = Prompt(template)
     kind = AnthropicAdapter if sdk == "anthropic" else OpenAIAdapter
     adapter = kind(MODEL, api_key=KEY, base_url=base_url)
-    return lambda: adapter.evaluate(prompt, session=Session())
+    return lambda session=None: adapter.evaluate(prompt, session=session or Session())
 
 
 class Latencies:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from database.database_servers import KINDS
 from jobs.job_world import FILE, kept_lines, outcome, work_off, write_project
@@ -154,12 +155,21 @@ def test_a_key_makes_one_job_whoever_is_first(jobs: Jobs, monkeypatch: pytest.Mo
     assert [one.is_new for one in made].count(True) == 1
 
 
-def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, manager: JobManager) -> None:
     ended = submit(jobs)
     jobs.cancel(ended.id)
     job = submit(jobs)
-    monkeypatch.setattr("promptgraft.service.jobs.manager.MOST_QUEUED", 1)
-    with pytest.raises(JobsFullError, match="the queue is full: 1 jobs are waiting; submit"):
+    table = manager.database.tables.jobs
+
+    def fill(connection: sqlalchemy.Connection) -> None:
+        query = sqlalchemy.select(table).where(table.c.id == job.id)
+        row = connection.execute(query).one()._asdict()
+        del row["number"]
+        copies = [{**row, "id": f"{number:032x}"} for number in range(999)]
+        connection.execute(sqlalchemy.insert(table), copies)
+
+    manager.database.write(fill)
+    with pytest.raises(JobsFullError, match="the queue is full: 1,000 jobs are waiting; submit"):
         submit(jobs)
     with pytest.raises(JobsFullError):
         jobs.fork(ended.id)

@@ -20,19 +20,23 @@ from promptgraft import (
     OptimizationContext,
     Prompt,
     PromptTemplate,
+    RolloutFeedback,
     ScriptedAdapter,
+    Session,
     examples_from,
     feedback_from,
     load_metrics,
 )
+from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError
 from promptgraft.evals import metrics
 from promptgraft.evals.aggregate import CaseStatus, judged, metrics_identity
 from promptgraft.evals.judges.kinds import LlmRubricResponse, Rubric
 from promptgraft.evals.metrics.judging import judge_case
-from promptgraft.evals.types import Answer, Metric
+from promptgraft.evals.types import Answer, Metric, Verdict
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.verdict import RunVerdict
+from promptgraft.targets.judging import with_held_out
 
 TEMPLATE: PromptTemplate[object] = PromptTemplate(
     ns="tests",
@@ -184,3 +188,19 @@ def test_rubrics_and_questions_of_judges_are_guarded_like_answers() -> None:
     assert guard.find(judge.instructions, ()) is not None
     assert guard.find(f"{RUBRIC}.", (RUBRIC,)) is None  # the prompt has said it before
     assert guard.find("Say when the parcel leaves.", ()) is None
+
+
+def test_its_verdict_on_a_held_out_answer_is_in_no_feedback() -> None:
+    judging = (metrics.contains(texts=("yes",)), metrics.exact(name="same", hidden=True))
+    cases = [Case(id=id_, input=id_, expected="no") for id_ in ("seen", "unseen")]
+    examples = examples_from(Prompt(TEMPLATE), cases, judging)
+    feedback = with_held_out(feedback_from(judging), ["unseen"])
+    assert feedback is not None
+    for example, judged_by in zip(examples, (["contains"], ["contains", "same"]), strict=True):
+        session = Session()
+        response = PromptResponse[object](text="yes")
+        said = feedback(example, response, session)
+        assert isinstance(said, RolloutFeedback)
+        assert (said.score, dict(said.objectives)) == (1.0, {"contains": 1.0})
+        assert "same" not in said.feedback
+        assert [verdict.metric for verdict in session.select_all(Verdict)] == judged_by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from promptgraft import (
     GepaResult,
     InMemoryPromptOverridesStore,
     LocalPromptOverridesStore,
+    MemoryJournal,
     OverlayPromptOverridesStore,
 )
+from promptgraft.journal import Journal
 from promptgraft.overrides.looks import FILE, Look, LookFile
 from promptgraft.search.wear import wear_of
 
@@ -30,9 +33,16 @@ def unseen() -> tuple[GepaExample, ...]:
     return tuple(twin(one, f"{one.id}-unseen") for one in examples(12))
 
 
-def one_run(store: object, seed: int) -> GepaResult:
-    settings = config(held_out=unseen(), rollout_budget=200, seed=seed, persist=False)
-    return optimize(settings, overrides_store=store)
+def one_run(
+    store: object,
+    seed: int,
+    *,
+    journal: Journal | None = None,
+    held_out: Sequence[GepaExample] | None = None,
+) -> GepaResult:
+    cases = unseen() if held_out is None else held_out
+    settings = config(held_out=cases, rollout_budget=200, seed=seed, persist=False)
+    return optimize(settings, overrides_store=store, journal=journal)
 
 
 def test_runs_say_how_many_their_held_out_cases_have_judged(tmp_path: Path) -> None:
@@ -56,6 +66,23 @@ def test_a_run_that_is_made_again_is_not_another_look(tmp_path: Path) -> None:
     store = LocalPromptOverridesStore(tmp_path)
     assert [one_run(store, seed=1).wear for _ in range(3)] == [None] * 3
     assert len(store.looks()) == 1
+
+
+def test_a_resumed_run_has_the_wear_that_it_had_and_other_cases_have_theirs(tmp_path: Path) -> None:
+    store, journal = LocalPromptOverridesStore(tmp_path), MemoryJournal()
+    one_run(store, seed=1)
+    first = one_run(store, seed=2, journal=journal)
+    assert first.wear is not None
+    for seed in range(3, 6):
+        one_run(store, seed)
+    looks = store.looks()
+    assert one_run(store, seed=2, journal=journal) == first
+    assert store.looks() == looks
+
+    more = (*unseen(), *(twin(one, f"{one.id}-more") for one in examples(3, first=40)))
+    again = one_run(store, seed=2, journal=journal, held_out=more)
+    assert again.wear is not None
+    assert (again.wear.runs, again.wear.new) == (5, 3)
 
 
 @pytest.mark.parametrize("is_overlaid", [False, True])

@@ -81,7 +81,16 @@ def test_a_wrong_token_is_told_so_and_slowed_down(manager: JobManager, tmp_path:
 
 @pytest.mark.parametrize(
     "wanted",
-    ["//evil.example", "https://evil.example", "/\\evil.example", "evil", "", "/a\nb", "/\t/e.com"],
+    [
+        "//evil.example",
+        "///evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "evil",
+        "",
+        "/a\nb",
+        "/\t/e.com",
+    ],
 )
 def test_no_page_of_another_site_follows(client: Client, ana: str, wanted: str) -> None:
     with asking(client.url) as browser:
@@ -388,6 +397,7 @@ def test_sessions_links_and_workers_are_the_same_on_every_database(database: Dat
     assert len(sessions.list(token.token)) == 2
     tokens.revoke("ana")
     assert [sessions.find(cookie) for cookie in [*cookies, third]] == [None] * 3
+    assert sessions.list(token.token) == []
     presence = Presence(database, name="w", processes=1)
     for avoids in ({}, {"support": "no key \u2713"}):
         presence.show(["support"], avoids)

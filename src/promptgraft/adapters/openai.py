@@ -33,9 +33,9 @@ from promptgraft.adapters.calling.turns import (
     content_of,
     counted_in,
     extended,
+    openai_usage,
     read_as,
     sendable,
-    usage_of,
 )
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.providers import KNOWN
@@ -195,8 +195,13 @@ class ChatWire:
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
         finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
-        usage = counted_in(_Tokens, answer.usage)
-        details = usage.prompt_tokens_details or CacheTokens()
+        counts = counted_in(_Tokens, answer.usage)
+        usage, written = openai_usage(
+            counts.prompt_tokens,
+            counts.completion_tokens,
+            counts.prompt_tokens_details,
+            counts.completion_tokens_details,
+        )
         return Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
@@ -204,15 +209,8 @@ class ChatWire:
             requests=requests,
             finish=Finish.REFUSED if message.refusal else finish,
             finish_reason="refusal" if message.refusal else reason,
-            usage=usage_of(
-                usage.prompt_tokens,
-                usage.completion_tokens,
-                cached=details.cached_tokens or 0,
-                written=details.cache_write_tokens or 0,
-                reasoning=(usage.completion_tokens_details or ThoughtTokens()).reasoning_tokens
-                or 0,
-            ),
-            cache_write_tokens=details.cache_write_tokens or 0,
+            usage=usage,
+            cache_write_tokens=written,
             model=answer.model or self.model,
             messages=(
                 {
@@ -296,8 +294,7 @@ def _tool(tool: RenderedTool) -> JsonObject:
 
 
 def _reply(answer: ToolAnswer) -> JsonObject:
-    content = f"Error: {answer.content}" if answer.failed else answer.content
-    return {"role": "tool", "tool_call_id": answer.request.id, "content": content}
+    return {"role": "tool", "tool_call_id": answer.request.id, "content": answer.text}
 
 
 @attrs.frozen(eq=False)

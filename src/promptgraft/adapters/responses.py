@@ -22,9 +22,9 @@ from promptgraft.adapters.calling.turns import (
     content_of,
     counted_in,
     extended,
+    openai_usage,
     read_as,
     sendable,
-    usage_of,
 )
 from promptgraft.ground.serde import Json, digest
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
@@ -151,22 +151,19 @@ class ResponsesWire:
         refusal = _text_in(items, "refusal")
         finish, reason = _finish(answer, refusal=refusal)
         requests = tuple(_request(item) for item in items if item.type == "function_call")
-        usage = counted_in(_Tokens, answer.usage)
-        read = usage.input_tokens_details or CacheTokens()
-        thought = usage.output_tokens_details or ThoughtTokens()
-        written = read.cache_write_tokens or 0
+        counts = counted_in(_Tokens, answer.usage)
+        usage, written = openai_usage(
+            counts.input_tokens,
+            counts.output_tokens,
+            counts.input_tokens_details,
+            counts.output_tokens_details,
+        )
         return Turn(
             text=refusal or _text_in(items, "output_text"),
             requests=requests,
             finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
             finish_reason=reason,
-            usage=usage_of(
-                usage.input_tokens,
-                usage.output_tokens,
-                cached=read.cached_tokens or 0,
-                written=written,
-                reasoning=thought.reasoning_tokens or 0,
-            ),
+            usage=usage,
             cache_write_tokens=written,
             model=answer.model or self.model,
             messages=tuple(item for item in answer.output if _is_repeatable(item)),
@@ -266,5 +263,4 @@ def _tool(tool: RenderedTool) -> JsonObject:
 
 
 def _reply(answer: ToolAnswer) -> JsonObject:
-    content = f"Error: {answer.content}" if answer.failed else answer.content
-    return {"type": "function_call_output", "call_id": answer.request.id, "output": content}
+    return {"type": "function_call_output", "call_id": answer.request.id, "output": answer.text}

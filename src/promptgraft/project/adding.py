@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
@@ -29,7 +30,7 @@ class Setting:
         return record_of(cls)
 
 
-class Tracker(Setting):
+class Tracker(Setting, ABC):
     """A further place to report runs to.
 
     A package registers a subclass, an attrs class whose fields are its settings, under the entry
@@ -39,6 +40,7 @@ class Tracker(Setting):
     def check(self) -> None:
         """Raise a ``ConfigError`` if a package that it needs is missing or too old."""
 
+    @abstractmethod
     def reported(
         self, bus: EventBus, *, key: str, folder: Path | None
     ) -> AbstractContextManager[None]:
@@ -52,7 +54,6 @@ class Tracker(Setting):
         Raises:
             ConfigError: a package is missing, or the server refuses the run.
         """
-        raise NotImplementedError
 
     @classmethod
     def joined(cls, bus: EventBus) -> AbstractContextManager[None]:
@@ -61,12 +62,13 @@ class Tracker(Setting):
         return contextlib.nullcontext()
 
 
-class Workers(Setting):
+class Workers(Setting, ABC):
     """Where rollouts run in place of threads.
 
     A package registers a subclass under the entry point group ``promptgraft.executors``.
     """
 
+    @abstractmethod
     def connected(
         self, *, code: Path | None, at_once: int | None, say: Callable[[str], object] | None
     ) -> Executor:
@@ -80,11 +82,10 @@ class Workers(Setting):
         Raises:
             ConfigError: a package is missing, or the workers cannot be reached.
         """
-        raise NotImplementedError
 
 
-TRACKER_GROUP = Group("promptgraft.trackers", "tracker", Tracker)
-EXECUTOR_GROUP = Group("promptgraft.executors", "executor", Workers)
+TRACKER_GROUP = Group("promptgraft.trackers", "tracker", Tracker)  # type: ignore[type-abstract]  # mypy#4717
+EXECUTOR_GROUP = Group("promptgraft.executors", "executor", Workers)  # type: ignore[type-abstract]  # mypy#4717
 
 T = TypeVar("T", bound=Setting)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeAlias, TypedDict
@@ -56,7 +57,7 @@ class ImportOptions(TypedDict):
     offline: bool
 
 
-class Importer:
+class Importer(ABC):
     """Converts the files of another tool into a project.
 
     A package registers a subclass under the entry point group ``promptgraft.importers``.
@@ -72,6 +73,7 @@ class Importer:
     names_code: ClassVar[bool] = False
 
     @classmethod
+    @abstractmethod
     def recognizes(cls, path: Path, value: Json) -> float:
         """Return how likely a file is one of this tool, from 0 to 1.
 
@@ -80,9 +82,9 @@ class Importer:
             value: its contents as plain data; None for tables and lists of lines, which are not
                 read for that.
         """
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
         """Convert a file, without running code that it names.
 
@@ -90,10 +92,9 @@ class Importer:
             DataFormatError: all faults, one line each.
             ConfigError: an option is missing or of no use.
         """
-        raise NotImplementedError
 
 
-IMPORTERS = Group("promptgraft.importers", "importer", Importer)
+IMPORTERS = Group("promptgraft.importers", "importer", Importer)  # type: ignore[type-abstract]  # mypy#4717
 
 
 def importer_of(path: Path) -> type[Importer]:

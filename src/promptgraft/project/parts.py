@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, TypeVar
@@ -46,22 +47,23 @@ from promptgraft.targets.texts import as_texts
 T = TypeVar("T")
 
 
-class Format:
+class Format(ABC):
     """Prompts in the files of another tool, which brings their cases, metrics and agent.
 
     A package registers a subclass under the entry point group ``promptgraft.formats``.
     """
 
     @classmethod
+    @abstractmethod
     def loaded(cls, name: str, config: BamlConfig, around: Surroundings) -> ProjectPrompt:
         """Return a prompt whose ``source`` is a :class:`ForeignSource`.
 
         Raises:
             DataFormatError: all faults of the files, one line each.
         """
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def projects(
         cls, folder: Path, options: FormatOptions, *, auto: Size | None
     ) -> Sequence[ProjectFile]:
@@ -70,10 +72,9 @@ class Format:
         Raises:
             ConfigError: there is no such prompt, or an existing file is of another one.
         """
-        raise NotImplementedError
 
 
-FORMATS = Group("promptgraft.formats", "format", Format)
+FORMATS = Group("promptgraft.formats", "format", Format)  # type: ignore[type-abstract]  # mypy#4717
 
 
 class FormatOptions(TypedDict):

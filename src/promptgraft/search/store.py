@@ -3,44 +3,77 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import attrs
 
 from promptgraft.errors import (
+    JournalError,
     OverrideConflictError,
     PromptgraftError,
     WinnerNotStoredError,
     user_errors,
 )
 from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.serde import digest
 from promptgraft.ground.text import raised
 from promptgraft.overrides.looks import Look, record_of
 from promptgraft.overrides.types import Provenance
 from promptgraft.search.assemble import BegunRun
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import PersistenceScope
-from promptgraft.search.stopping import is_early
+from promptgraft.search.stopping import RunStoppedError, is_early
+from promptgraft.search.wear import Wear, wear_from_json, wear_to_json
+
+_WEAR = "wear"
+"""Kind of the journal's record of how worn held-out examples were, and how its key begins."""
 
 _logger = logging.getLogger("promptgraft")
 
 
 def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
-    """Remember that the held-out examples have judged a winner, and add how worn they are."""
+    """Remember that the held-out examples have judged a winner, and add how worn they are.
+
+    How worn they are is kept in the journal like an answer, so that a resumed run has the same.
+    """
     checked, held_out = begun.checked, result.held_out
-    record = record_of(checked.context.overrides_store)
-    if record is None or held_out is None or held_out.why_not:
+    if held_out is None or held_out.why_not:
         return result
     judged = [example for example in checked.config.held_out if example.id in held_out.ids]
-    wear = checked.wear_of(judged)
-    look = Look(
-        run=begun.run_id,
-        prompt=result.name,
-        time=checked.context.clock.now().isoformat(),
-        cases=checked.digests_of(judged),
-    )
-    record.remember_look(look)
+    cases = checked.digests_of(judged)
+    recorded = begun.answers.recall(_key(cases), digest(cases))
+    if recorded is None:
+        look = Look(
+            run=begun.run_id,
+            prompt=result.name,
+            time=checked.context.clock.now().isoformat(),
+            cases=cases,
+        )
+        wear = _looked(begun, look, checked.wear_of(judged))
+    else:
+        wear = wear_from_json(recorded)
     worn = (wear.line,) if wear is not None and wear.is_worn else ()
     return attrs.evolve(result, wear=wear, remarks=(*result.remarks, *worn))
+
+
+def _key(cases: Sequence[str]) -> str:
+    # Not one for the run, because a resumed run may have other held-out examples.
+    return f"{_WEAR}/{digest(cases)[:16]}"
+
+
+def _looked(begun: BegunRun, look: Look, wear: Wear | None) -> Wear | None:
+    """Remember a look, and keep in the journal how worn its examples are."""
+    record, journal = record_of(begun.checked.context.overrides_store), begun.answers.journal
+    if record is None:
+        return None
+    try:
+        journal.admit(_key(look.cases))
+    except (JournalError, RunStoppedError):
+        return None  # the replay of a run that has kept none
+    record.remember_look(look)
+    journal.append(_key(look.cases), digest(look.cases), _WEAR, wear_to_json(wear))
+    journal.sync()
+    return wear
 
 
 def store_winner(begun: BegunRun, result: RunResult) -> RunResult:

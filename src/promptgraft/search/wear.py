@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import attrs
+import msgspec
 
+from promptgraft.errors import JournalCorruptError
 from promptgraft.evals.statistics import least_cases
+from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted
 from promptgraft.overrides.looks import Look
 from promptgraft.search.verdict import LEVEL
@@ -86,6 +89,29 @@ def wear_of(cases: Sequence[str], looks: Iterable[Look], *, run: str) -> Wear | 
         least_gain_when_new=_gain(least_new, count),
         cases_when_new=-(-count * least_now // least_new),
     )
+
+
+def wear_to_json(wear: Wear | None) -> dict[str, Json]:
+    """Return wear as a journal keeps it; cases that are new have none."""
+    return {"wear": None if wear is None else attrs.asdict(wear)}
+
+
+def wear_from_json(recorded: Json) -> Wear | None:
+    """Return the wear that a journal keeps.
+
+    Raises:
+        JournalCorruptError: the record is another one.
+    """
+    try:
+        return msgspec.convert(recorded, _Recorded).wear
+    except msgspec.ValidationError as error:
+        raise JournalCorruptError(
+            f"the journal's record `wear` is damaged: {error}; restore the journal"
+        ) from None
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    wear: Wear | None
 
 
 def _gain(least: int, count: int) -> float | None:

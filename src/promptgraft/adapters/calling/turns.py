@@ -53,6 +53,11 @@ class ToolAnswer:
     content: str
     failed: bool = False
 
+    @property
+    def text(self) -> str:
+        """The reply for formats in which only the text can tell an error."""
+        return f"Error: {self.content}" if self.failed else self.content
+
 
 @attrs.frozen(kw_only=True)
 class Turn:
@@ -185,6 +190,22 @@ def usage_of(
         # Some servers count them beside the answer; the bill is what they say of the whole.
         reasoning_tokens=min(reasoning, received),
     )
+
+
+def openai_usage(
+    sent: int | None, received: int | None, cache: CacheTokens | None, thought: ThoughtTokens | None
+) -> tuple[Usage, int]:
+    """Return the tokens of an answer of OpenAI, as :func:`usage_of` does, and those cached."""
+    cache, thought = cache or CacheTokens(), thought or ThoughtTokens()
+    written = cache.cache_write_tokens or 0
+    usage = usage_of(
+        sent,
+        received,
+        cached=cache.cached_tokens or 0,
+        written=written,
+        reasoning=thought.reasoning_tokens or 0,
+    )
+    return usage, written
 
 
 class UnreadableTurnError(TransientProviderError):
