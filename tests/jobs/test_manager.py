@@ -174,7 +174,7 @@ def test_a_dry_run_stores_nothing(database: Database, tmp_path: Path) -> None:
     job = manager.create("support", "triage", {"dry_run": True, "budget": 90})
     work_off(manager)
     assert manager.get(job.id).state is JobState.COMPLETED
-    assert manager.projects["support"].store().addresses() == ()
+    assert load_project(path).store().addresses() == ()
 
 
 def test_a_job_waits_for_a_worker_with_the_project_that_was_submitted(

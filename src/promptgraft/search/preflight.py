@@ -82,7 +82,7 @@ class CheckedRun:
     deadline: Deadline | None
     budget: Budget
     watch: Watch
-    fingerprint: Mapping[str, Json]
+    fingerprint: Mapping[str, Json] = attrs.field(hash=False)
 
     @property
     def examples(self) -> tuple[GepaExample, ...]:

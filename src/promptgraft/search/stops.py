@@ -72,7 +72,22 @@ class Stops:
             return Outlook(RunStoppedError(StopReason.PAUSED, "the run was asked to pause"))
         is_close = False
         if self._stoppers:
-            state = self._state(standing)
+            state = RunState(
+                steps=standing.steps,
+                proposals=standing.proposals,
+                rollouts=self._ledger.rollouts,
+                reflections=self._ledger.reflections,
+                candidates=len(pool.candidates),
+                steps_since_improvement=standing.steps - self._improved_at,
+                best=pool.best,
+                baseline_mean=pool.means[0],
+                best_mean=pool.estimate(pool.best),
+                best_objectives=pool.objectives[pool.best],
+                best_is_estimated=standing.estimated,
+                cost=self._ledger.known_cost,
+                tokens=self._ledger.charge.tokens,
+                seconds=self._clock.monotonic() - self._begun,
+            )
             for position, stopper in enumerate(self._stoppers):
                 if reason := _ask(position, stopper, state):
                     return Outlook(RunStoppedError(reason_for(stopper), reason))
@@ -87,25 +102,6 @@ class Stops:
             self._deadline.check()
         self._ledger.check()
         return Outlook(None, is_close)
-
-    def _state(self, standing: Standing) -> RunState:
-        pool, steps = standing.pool, standing.steps
-        return RunState(
-            steps=steps,
-            proposals=standing.proposals,
-            rollouts=self._ledger.rollouts,
-            reflections=self._ledger.reflections,
-            candidates=len(pool.candidates),
-            steps_since_improvement=steps - self._improved_at,
-            best=pool.best,
-            baseline_mean=pool.means[0],
-            best_mean=pool.estimate(pool.best),
-            best_objectives=pool.objectives[pool.best],
-            best_is_estimated=standing.estimated,
-            cost=self._ledger.known_cost,
-            tokens=self._ledger.charge.tokens,
-            seconds=self._clock.monotonic() - self._begun,
-        )
 
 
 def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:

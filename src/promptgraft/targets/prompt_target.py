@@ -19,7 +19,6 @@ from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.overrides.resolution import left_by, uncovered
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.overrides.winner_store import WinnerStore
-from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
@@ -182,9 +181,10 @@ class PromptTarget:
                 for example in _of_each_shape(examples):
                     self.rollout.flow.check(self.rollout.prompts, example.params)
             return
+        [prompt] = self.rollout.prompts_of(self.baseline()).values()
         for example in examples:
             try:
-                length = len(self._render(self.baseline(), example).text)
+                length = len(prompt.bind(*example.copy().params).render().text)
             except (BindingError, PromptRenderError) as error:
                 raise BindingError(f"example `{example.id}`: {error}") from None
             if self.max_prompt_chars is not None and length > self.max_prompt_chars:
@@ -197,12 +197,12 @@ class PromptTarget:
             self._limited[:] = examples
         self._check_reads(examples[0])
         if isinstance(self.rollout.adapter, CheckedFunction):
-            [prompt] = self.rollout.prompts_of(self.baseline()).values()
             for example in _of_each_shape(examples):
                 self.rollout.adapter.check_bound(prompt.bind(*example.copy().params))
         params = [example.params for example in examples]
         for place in kinds_of_files(params):
-            check_serves(self.rollout.adapter, self._render(self.baseline(), examples[place]))
+            rendered = prompt.bind(*examples[place].copy().params).render()
+            check_serves(self.rollout.adapter, rendered)
 
     def _check_reads(self, example: GepaExample) -> None:
         """Refuse a prompt that reads no value of its examples but names one in braces."""
@@ -286,13 +286,14 @@ class PromptTarget:
             if fault := self._too_long(candidate):
                 raise InvalidProposalError(RejectionReason.TOO_LONG, fault)
             return
+        [prompt] = self.rollout.prompts_of(candidate).values()
         for example in examples:
             # Overrides have been parsed by now and can only place the values of the source's
             # slots. So an example that renders with one candidate renders with all.
             if example.id in self._rendered:
                 continue
             try:
-                self._render(candidate, example)
+                prompt.bind(*example.copy().params).render()
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
@@ -302,7 +303,8 @@ class PromptTarget:
         if longest is not None:
             # Of every example, since the candidate may win; which one is not for the reflector.
             lengths = (
-                len(self._render(candidate, example).text) for example in self._limited or examples
+                len(prompt.bind(*example.copy().params).render().text)
+                for example in self._limited or examples
             )
             if (length := max(lengths, default=0)) > longest:
                 raise InvalidProposalError(
@@ -320,10 +322,6 @@ class PromptTarget:
         return next(
             filter(None, (too_long(prompt, self.max_prompt_chars) for prompt in filled_prompts)), ""
         )
-
-    def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
-        [prompt] = self.rollout.prompts_of(candidate).values()
-        return prompt.bind(*example.copy().params).render()
 
 
 def _of_each_shape(examples: Sequence[GepaExample]) -> Iterable[GepaExample]:

@@ -22,7 +22,6 @@ from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Change
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
-    in_database,
     merged_changes,
     planned,
     read_changes,
@@ -84,9 +83,7 @@ class JobManager(Jobs):
             check_key(name, "name of a project")
         self.database = database if isinstance(database, Database) else Database(database)
         self.projects: Mapping[str, Project] = {
-            name: in_database(
-                project if isinstance(project, Project) else load_project(project), self.database
-            )
+            name: project if isinstance(project, Project) else load_project(project)
             for name, project in (projects or {}).items()
         }
         self._by, self._most_queued = by, most_queued

@@ -17,7 +17,6 @@ from promptgraft.project.running import Changes as RunChanges
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
-from promptgraft.service.database import Database, SqlPromptOverridesStore
 from promptgraft.service.jobs.interface import Changes
 from promptgraft.service.jobs.types import JOB_CHANGES, Job, JobChanges
 
@@ -132,16 +131,6 @@ def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
     with beside(project.folder):
         project.stand_in()
         return prepared(project, name, changes).plan()
-
-
-def in_database(project: Project, database: Database) -> Project:
-    """Return a project with its winners in the database of its jobs, unless its file names a place.
-
-    The folder of a project is that of one machine; server and workers may be on several.
-    """
-    if project.default_store is not None or project.names_store:
-        return project
-    return project.storing_in(SqlPromptOverridesStore(database))
 
 
 def submitted_digest(project: Project, name: str) -> str:
