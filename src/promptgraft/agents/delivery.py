@@ -10,15 +10,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptgraft.agents.copies import Copies, FolderTree
 from promptgraft.agents.sources import Sources
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import OwnFolder, remove_tree, temporary_folder
 from promptgraft.runtime.deadline import Deadline
+
+if TYPE_CHECKING:
+    from promptgraft.agents.copies import Copies, FolderTree
 
 _DEEPEST = 200  # folders within each other; nobody means to copy more
 # History is large, and the stores of the project must not be written by an agent.
@@ -161,6 +163,8 @@ class FolderCopy:
         with self._explained():
             copies_folder.parent.mkdir(parents=True, exist_ok=True)
             remove_tree(copies_folder)  # of a killed run
+            from promptgraft.agents.copies import Copies  # only runs that copy folders need it
+
             copies = Copies(OwnFolder.create(copies_folder))
         try:
             with self._explained():
