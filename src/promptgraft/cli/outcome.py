@@ -11,7 +11,6 @@ from typing import TextIO
 
 import attrs
 
-from promptgraft.adapters.offline import nothing_learned
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain, exit_code_of
@@ -208,6 +207,9 @@ def print_found(
     )
     _print_changes(screen, parts)
     if not result.ended.accepted:
+        # The embedded model takes long to import, and few runs with a real one come here.
+        from promptgraft.adapters.offline import nothing_learned
+
         if why := nothing_learned(rejection.text for rejection in result.rejections):
             screen.line(why, color="yellow")
 
