@@ -19,7 +19,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures real-model real-server screens bench bench-honesty bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -85,6 +85,10 @@ bench: $(STAMP)
 bench-honesty: $(STAMP)
 	$(BIN)/python benchmarks/gaming.py
 	$(BIN)/python benchmarks/honesty.py
+
+# Half an hour: 200 kills of a job on each database of this machine.
+bench-kills: $(STAMP)
+	$(BIN)/python benchmarks/kills.py
 
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json

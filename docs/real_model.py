@@ -46,7 +46,7 @@ def answer(asked: Asked) -> Answer:
     text = "\n\n".join(asked.texts)
     if "## Current text" in text:
         key = "reflect-prompt" if "**P1:**" in text else "reflect-section"
-        return Answer(text=reflect(key, text, words_per_failure=15, attention=100))
+        return Answer(text=reflect(key, text))
     instruction, _, report = text.partition("## Report")
     scores = learn(instruction, CHOICES).scores(report)
     return Answer(text=CHOICES[scores.index(max(scores))])

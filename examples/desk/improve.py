@@ -30,7 +30,7 @@ def config(seed: int) -> GradientConfig:
 
 def improve(seed: int = 0) -> GradientResult:
     """Make a run."""
-    context = OptimizationContext(OfflineAdapter())
+    context = OptimizationContext(OfflineAdapter(words_per_rule=24))
     return GradientOptimizer(context, config(seed)).optimize(GRAPH)
 
 

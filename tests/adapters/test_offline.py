@@ -174,6 +174,12 @@ def test_a_word_that_is_said_more_often_counts_more() -> None:
     assert answer(rules, "grey") is Kind.BIRD
 
 
+def test_words_behind_perhaps_count_less_up_to_the_end_of_the_brackets() -> None:
+    rules = "- fruit: sweet (plum; perhaps gadget, hinge) or hammer\n- bird: gadget, hammer"
+    assert answer(rules, "gadget") is Kind.BIRD
+    assert answer(rules, "hinge") is Kind.FRUIT
+
+
 def test_rule_words_beyond_the_attention_are_not_heard() -> None:
     rules = "- bird: one1 two2 three3 gadget\n- fruit: none"
     assert answer(rules, "gadget", OfflineAdapter(attention=4)) is Kind.BIRD
@@ -261,8 +267,8 @@ def test_a_deadline_that_has_passed_is_respected() -> None:
 
 
 def test_the_identity_tells_other_options() -> None:
-    assert OfflineAdapter().identity == "offline/4"
-    assert OfflineAdapter(attention=7).identity == "offline/4 attention=7"
+    assert OfflineAdapter().identity == "offline/5"
+    assert OfflineAdapter(attention=7).identity == "offline/5 attention=7"
     assert OfflineAdapter(identity="mine", words_per_failure=3).identity == (
         "mine words_per_failure=3"
     )

@@ -19,7 +19,8 @@ from promptgraft import (
     RolloutRecord,
     Session,
 )
-from promptgraft.algorithms.gepa.prompts import PUBLISHED
+from promptgraft.adapters.offline.questions import read_question
+from promptgraft.algorithms.gepa.prompts import PUBLISHED, WHOLE, WholeParams
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.parts.body import BodySyntax, marker_names
 from promptgraft.search.reflection import reflection_params
@@ -30,6 +31,7 @@ from promptgraft.targets.visibility import VISIBILITY_QUESTION
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")
 LETTERS = str.maketrans("0123456789", "abcdefghij")
+SHORT = OfflineAdapter(words_per_rule=8)
 RULES = "- fruit: sweet things\n- bird: feathers\n- hand_tool: nails\n- weather: rain"
 
 
@@ -168,7 +170,7 @@ def test_right_answers_confirm_their_rule_but_alone_change_nothing() -> None:
     confirmed = rollout("Blossom, orchard, cider.", "fruit", "fruit")
     failed = rollout("Thunder.", "weather", "bird", number=2)
     assert reflect(described(), confirmed) == RULES
-    text = reflect(described(), confirmed, failed)
+    text = reflect(described(), confirmed, failed, adapter=SHORT)
     assert rule_of("fruit", text) == "- fruit: sweet things (perhaps blossom)"
 
 
@@ -184,10 +186,11 @@ def test_a_word_that_is_learned_again_is_sure() -> None:
     assert rule_of("fruit", text) == "- fruit: sweet (plum; perhaps fork, stone)"
 
 
-def test_a_rule_has_at_most_eight_words_and_keeps_those_that_are_sure() -> None:
+def test_a_rule_has_at_most_the_words_of_its_limit_and_keeps_those_that_are_sure() -> None:
     sure = "apple, berry, cider, juice, melon, orchard, syrup"
     rules = f"- fruit: sweet ({sure})\n- hand_tool: nails"
-    text = reflect(described(rules), rollout("Plums, pears, and cherries.", "fruit", "hand_tool"))
+    failed = rollout("Plums, pears, and cherries.", "fruit", "hand_tool")
+    text = reflect(described(rules), failed, adapter=SHORT)
     assert rule_of("fruit", text) == f"- fruit: sweet ({sure}; perhaps plums)"
 
 
@@ -212,9 +215,68 @@ def test_a_text_with_evidence_has_at_most_three_times_the_length_without() -> No
         rollout(" ".join(word + label[6:].translate(LETTERS) for word in vocabulary), label, "?")
         for label in labels
     ]
-    text = reflect(described(rules, output=f"One of: {', '.join(labels)}"), *records)
+    described_rules = described(rules, output=f"One of: {', '.join(labels)}")
+    text = reflect(described_rules, *records, adapter=SHORT)
     assert 2 * len(rules) < len(text) <= 3 * len(rules)
     assert len(text.split("\n")) == len(labels)
+
+
+def test_a_word_of_two_choices_separates_nothing_where_only_failures_are_shown() -> None:
+    anvils = [
+        rollout("Old anvil.", "hand_tool", "fruit"),
+        rollout("An anvil.", "hand_tool", "fruit", number=2),
+        rollout("Anvil, thunder.", "weather", "fruit", number=3),
+    ]
+    assert "anvil" not in reflect(described(), *anvils)
+    right = rollout("A pond.", "bird", "bird", number=4)
+    text = reflect(described(), *anvils, right)
+    assert rule_of("hand_tool", text) == "- hand_tool: nails (perhaps anvil)"
+
+
+def whole_question(failures: str, *, output: str, kept: str = "") -> str:
+    """The question on all parts, with cases that it shows in a line each."""
+    params = reflection_params(described(output=output), ())
+    params = WholeParams(
+        **{
+            **attrs.asdict(params, recurse=False),
+            "current": f"**P1:** section rules\n\n```\n{RULES}\n```",
+            "more": failures,
+            "kept": kept,
+        }
+    )
+    return Prompt(WHOLE).bind(params).render().text
+
+
+def test_cases_that_a_question_shows_in_a_line_teach_as_well() -> None:
+    question = read_question(
+        whole_question(
+            '- `{"headline": "Thunder - → and hail.", "size": 3}` → fruit; expected `weather`',
+            kept='- `{"headline": "An owl [… 40 of 300 characters left out …] nest", "x` → bird',
+            output=f"One of: {', '.join(CHOICES)}",
+        )
+    )
+    assert [(case.failed, case.given, case.wanted) for case in question.cases] == [
+        (True, {"": "fruit"}, {"": "weather"}),
+        (False, {"": "bird"}, {"": "bird"}),
+    ]
+    assert question.cases[0].input == "Thunder - → and hail."
+    assert "headline" not in question.cases[1].input
+    assert "characters" not in question.cases[1].input
+
+
+def test_of_several_fields_on_one_line_each_has_its_own_expected_value() -> None:
+    schema = {name: {"enum": [*CHOICES]} for name in ("kind", "second")}
+    output = f"An object of this JSON schema: {json.dumps({'properties': schema})}"
+    wrong = '{"kind": "fruit", "second": "fruit"}'
+    both = "kind: expected `bird`, found `fruit` second: expected `weather`, found `fruit`"
+    cut = "kind: exp [… 90 of 280 characters left out …] ruit`"
+    question = read_question(
+        whole_question(
+            f'- `"an owl"` → `{wrong}`; {both}\n- `"a jay"` → `{wrong}`; {cut}', output=output
+        )
+    )
+    [case] = question.cases
+    assert case.wanted == {"kind": "bird", "second": "weather"}
 
 
 def test_unscored_and_unclear_examples_teach_nothing() -> None:
@@ -339,7 +401,8 @@ def test_on_any_labels_every_choice_has_one_rule_of_few_words(
             rollout(" ".join(said), labels[want % len(labels)], labels[got % len(labels)])
             for said, want, got in batch
         ]
-        text = reflect(described(text, output=f"One of: {', '.join(labels)}"), *records)
+        current = described(text, output=f"One of: {', '.join(labels)}")
+        text = reflect(current, *records, adapter=SHORT)
     rules = [line for line in text.split("\n") if line.startswith("- ")]
     openings = [rule.partition(": ")[0] for rule in rules]
     assert len(set(openings)) == len(openings)

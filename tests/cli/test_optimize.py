@@ -388,7 +388,7 @@ def test_a_dry_run_calls_nobody_stores_nothing_and_says_what_it_is(
     assert "a dry run stores nothing\n" in ended.out
     document = document_of(console("optimize", dry, "--dry-run", "--json", "--quiet"))
     assert document["dry_run"] is True
-    assert {entry["model"] for entry in document["ledger"]} == {"offline/4"}
+    assert {entry["model"] for entry in document["ledger"]} == {"offline/5"}
     assert document["stored"]["persisted"] is False
     assert [path for path in sorted(project.rglob("*")) if "__pycache__" not in str(path)] == [
         path for path in before if "__pycache__" not in str(path)

@@ -44,7 +44,7 @@ def test_answers_are_short(promptgraft_verdict):
 
 @pytest.mark.promptgraft(split="test")
 def test_gate(promptgraft_report):
-    promptgraft_report.check(fail_under=0.8)
+    promptgraft_report.check(fail_under=0.9)
 """
 TEST_CASES = 18
 FAILING = 9
@@ -88,7 +88,7 @@ def test_a_regression_fails_and_the_winner_passes_once_it_is_applied(
     before = pytester.runpytest_subprocess(*options)
     passed = 2 * TEST_CASES - FAILING + OF_THE_EXAMPLE
     before.assert_outcomes(passed=passed, failed=FAILING + 1)
-    before.stdout.fnmatch_lines(["mean score: 0.5, at least 0.8 wanted"])
+    before.stdout.fnmatch_lines(["mean score: 0.5, at least 0.9 wanted"])
     assert before.ret == pytest.ExitCode.TESTS_FAILED
     asked = len(calls.read_text("utf-8").splitlines())
     assert asked == TEST_CASES + CALLS_OF_THE_EXAMPLE

@@ -44,7 +44,7 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
     )
     dry = job.dry()
     asked = (dry.context.adapter, dry.context.reflection_adapter)
-    assert [adapter_identity(adapter) for adapter in asked if adapter] == ["offline/4"] * 2
+    assert [adapter_identity(adapter) for adapter in asked if adapter] == ["offline/5"] * 2
     with pytest.raises(ConfigError, match="does not serve"):  # a free text, which it cannot write
         dry.plan()
     assert dry.context.journal is None

@@ -231,7 +231,7 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"metrics": []}, "metrics: expected at least one metric, found none"),
     ({"metrics": [metrics.exact]}, "metrics: expected metrics such as metrics.exact(), found <cl"),
     ({"model": "ofline"}, "found 'ofline' (did you mean `offline`?)"),
-    ({"model": "offline/4"}, "model: expected `offline`, `PROVIDER/MODEL` or an adapter"),
+    ({"model": "offline/5"}, "model: expected `offline`, `PROVIDER/MODEL` or an adapter"),
     ({"model": "openai"}, "or an adapter, found 'openai'"),
     ({"model": "gpt-next-mini"}, "found 'gpt-next-mini' (write `openai/gpt-next-mini`)"),
     ({"model": "claude-next"}, "found 'claude-next' (write `anthropic/claude-next`)"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
@@ -40,12 +42,20 @@ from promptgraft.evals.types import Answer, Case, TurnAnswered
 from promptgraft.ground.content import Content, Input, cut_at, files_in, is_content, named
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import canonical_json, digest_text, shown
-from promptgraft.ground.strict.checks import COUNT, one_of
+from promptgraft.ground.strict.checks import COUNT, money, one_of
 from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
+from promptgraft.runtime.calls import AGENT, Bound, Places
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import NOTHING, Charge, Session, SessionProtocol, Watch
+from promptgraft.runtime.session import (
+    NOTHING,
+    Charge,
+    Session,
+    SessionProtocol,
+    Watch,
+    places_of,
+)
 from promptgraft.targets.texts import as_texts
 
 OutputT = TypeVar("OutputT")
@@ -69,6 +79,8 @@ class AgentAdapter:
         user: the model that plays the user of a ``conversation_scenario``.
         max_turns: limit on the turns of such a conversation.
         question: the prompt for that model.
+        max_call_cost: the most US dollars that one call can cost, for calls whose answers are lost;
+            None if that is not known.
     """
 
     kept_whole: ClassVar[bool] = False
@@ -80,6 +92,7 @@ class AgentAdapter:
     user: ProviderAdapter | None = None
     max_turns: int = DEFAULT_TURNS
     question: Prompt[UserReply] = attrs.field(factory=asked_of_user)
+    max_call_cost: Decimal | None = None
 
     @property
     def reports_tools(self) -> bool:
@@ -156,7 +169,9 @@ class AgentAdapter:
                 deadline=deadline,
                 session=session,
             )
-            answer = _Playing(self, case, call).play()
+            places = places_of(session)
+            turns = None if places is None else places.within(AGENT)
+            answer = _Playing(self, case, call, turns).play()
         response = PromptResponse(text=answer.text, output=answer.output, usage=answer.usage)
         session.dispatch(PromptExecuted(response=response))
         return cast("PromptResponse[OutputT]", response)
@@ -185,6 +200,7 @@ class _Playing:
     adapter: AgentAdapter
     case: Case
     call: AgentCall
+    turns: Places | None
 
     def play(self) -> AgentAnswer:
         """Ask turn by turn and return the last answer."""
@@ -225,7 +241,8 @@ class _Playing:
             budget.reserve(NOTHING)  # raises if the budget is exhausted
         began = time.perf_counter()
         try:
-            answer = self.adapter.agent.ask(query, call)
+            with self._noted(query):
+                answer = self.adapter.agent.ask(query, call)
         except AgentFaultError as error:
             raise self._refused(error, call) from error
         # Agents may hand on the text of their model as it is.
@@ -238,6 +255,30 @@ class _Playing:
             spent = answer.usage.input_tokens + answer.usage.output_tokens
             budget.pay(Charge(cost=answer.cost or NOTHING.cost, tokens=spent))
         return answer
+
+    @contextlib.contextmanager
+    def _noted(self, query: str) -> Iterator[None]:
+        """Note a call before it is made: if the process dies before its end, it is lost.
+
+        Calls that the agent makes in the session meanwhile are within its place.
+        """
+        session, turns = self.call.session, self.turns
+        if turns is None or not isinstance(session, Session):
+            yield
+            return
+        adapter, place, outer = self.adapter, turns.next(), session.calls
+        bound = Bound(
+            model=adapter.agent.name, input_tokens=0, output_tokens=0, cost=adapter.max_call_cost
+        )
+        turns.kept.sent(place, digest_text(f"{adapter.agent.name}:{query}"), bound)
+        session.calls = turns.within(place.rpartition(".")[2])
+        try:
+            yield
+        except (AgentFaultError, ProviderError):
+            turns.kept.settle(place)
+            raise
+        finally:
+            session.calls = outer
 
     def _note(self, answer: AgentAnswer, seconds: float) -> None:
         """Dispatch the tool calls and the call itself to the session."""
@@ -272,6 +313,15 @@ class _Playing:
         return CallerError(f"{where}{message}")
 
 
+MAX_CALL_COST = money(texts=True)
+"""What one call of an agent can cost."""
+
+
+def _as_dollars(amount: Decimal | float | str | None) -> Decimal | None:
+    MAX_CALL_COST.or_none.hold("max_call_cost", amount)
+    return MAX_CALL_COST.or_none.fits(amount)
+
+
 AGENTS_NS = "agents"
 """The default namespace of agents' prompts."""
 
@@ -295,6 +345,8 @@ class BlackBox:
             ``unscored`` leaves it without a score, ``stop`` ends the run.
         user: the model that plays the user of cases with a ``conversation_scenario``.
         max_turns: limit on the turns of such a conversation.
+        max_call_cost: the most US dollars that one call can cost, for calls whose answers are lost
+            when a process is killed; None if that is not known.
         prompt: the prompt, with one section per text.
         adapter: calls the agent.
 
@@ -316,6 +368,7 @@ class BlackBox:
     )
     user: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
     max_turns: int = attrs.field(default=DEFAULT_TURNS, validator=COUNT, kw_only=True)
+    max_call_cost: Decimal | None = attrs.field(default=None, converter=_as_dollars, kw_only=True)
     prompt: Prompt[object] = attrs.field(init=False, repr=False)
     adapter: ProviderAdapter = attrs.field(init=False, repr=False)
 
@@ -339,6 +392,7 @@ class BlackBox:
             on_agent_error=self.on_agent_error,
             user=self.user,
             max_turns=self.max_turns,
+            max_call_cost=self.max_call_cost,
         )
         object.__setattr__(self, "prompt", prompt)
         object.__setattr__(self, "adapter", adapter)

@@ -10,15 +10,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptgraft.agents.copies import Copies, FolderTree
 from promptgraft.agents.sources import Sources
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import OwnFolder, remove_tree, temporary_folder
 from promptgraft.runtime.deadline import Deadline
+
+if TYPE_CHECKING:
+    from promptgraft.agents import copies as folder_copies
 
 _DEEPEST = 200  # folders within each other; nobody means to copy more
 # History is large, and the stores of the project must not be written by an agent.
@@ -110,7 +112,7 @@ class FolderCopy:
                     f"folder: expected the file of text `{name}` in {folder} and in no folder that "
                     f"is left out, found {file.name}; name a folder that holds all files"
                 )
-        self._copies: Copies | None = None
+        self._copies: folder_copies.Copies | None = None
         self._scope = RunScope()
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
@@ -155,13 +157,15 @@ class FolderCopy:
             copies.give_back(copy, used_at=began)
 
     @contextlib.contextmanager
-    def _copies_in(self, folder: Path) -> Iterator[Copies]:
+    def _copies_in(self, folder: Path) -> Iterator[folder_copies.Copies]:
         copies_folder = folder.resolve() / "copies"
         self._left_out.add(str(copies_folder))
         with self._explained():
             copies_folder.parent.mkdir(parents=True, exist_ok=True)
             remove_tree(copies_folder)  # of a killed run
-            copies = Copies(OwnFolder.create(copies_folder))
+            from promptgraft.agents import copies as folder_copies  # only for copied folders
+
+            copies = folder_copies.Copies(OwnFolder.create(copies_folder))
         try:
             with self._explained():
                 copies.begin(self._make_pattern)
@@ -169,7 +173,7 @@ class FolderCopy:
         finally:
             copies.close()
 
-    def _fill(self, texts: Mapping[str, str], copy: FolderTree) -> None:
+    def _fill(self, texts: Mapping[str, str], copy: folder_copies.FolderTree) -> None:
         for name, file in self._sources.files.items():
             path = file.path.relative_to(self._folder).as_posix()
             copy.write(path, file.holding(texts[name]), file.mode)

@@ -116,7 +116,7 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     """
     example = load_example()
     descriptor = example.prompt.descriptor
-    context = OptimizationContext(OfflineAdapter(), overrides_tag=given["tag"])
+    context = OptimizationContext(OfflineAdapter(words_per_rule=8), overrides_tag=given["tag"])
     job = OptimizationJob(example.prompt, context, _config(example.config, given))
     address = OverrideAddress(descriptor.ns, descriptor.key, given["tag"])
     store = _usable_store(given["store"], address)

@@ -159,13 +159,13 @@ def _mind_left_over(*, settles: bool) -> None:
     folder = nearest_folder(Path(".promptgraft", "sources.json"))
     if folder is None:
         return
-    from promptgraft.agents.writing import left_over, settle_left_over
+    from promptgraft.agents import writing
 
     # If another process is still at work, or settling fails, the commands that read these
     # texts report it themselves; the others are not affected.
     with contextlib.suppress(PromptgraftError, OSError):
         here = folder.resolve()
-        if line := settle_left_over(here, None) if settles else left_over(here):
+        if line := writing.settle_left_over(here, None) if settles else writing.left_over(here):
             complain(line)
 
 

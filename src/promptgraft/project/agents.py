@@ -225,6 +225,7 @@ def asking(
         on_agent_error=config.on_agent_error,
         user=user,
         max_turns=config.max_turns,
+        max_call_cost=config.max_call_cost,
         question=with_stored_overrides(simulated_user(), store),
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import attrs
 
-from promptgraft.agents.adapter import DEFAULT_TURNS, OnAgentError
+from promptgraft.agents.adapter import DEFAULT_TURNS, MAX_CALL_COST, OnAgentError
 from promptgraft.agents.call import Agent
 from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
@@ -157,12 +158,14 @@ class AgentConfig:
         python: the function, for ``python``.
         on_agent_error: the result of a rollout whose agent failed.
         max_turns: the most turns of a conversation with a simulated user.
+        max_call_cost: the most US dollars that one call can cost; None if that is not known.
     """
 
     make: Callable[..., Agent] = attrs.field(repr=False)
     python: str = ""
     on_agent_error: OnAgentError = "zero"
     max_turns: int = DEFAULT_TURNS
+    max_call_cost: Decimal | None = None
 
     def made(self, source: PythonSource, copied: Path) -> Agent:
         """Make the agent, without calling it; ``copied`` is the folder that the delivery copies.
@@ -241,6 +244,7 @@ def _config(
     *,
     on_agent_error: OnAgentError = "zero",
     max_turns: int = DEFAULT_TURNS,
+    max_call_cost: Decimal | None = None,
     python: str = "",
     http: Mapping[str, Any] | None = None,
     **options: object,
@@ -250,10 +254,16 @@ def _config(
         python=python,
         on_agent_error=on_agent_error,
         max_turns=max_turns,
+        max_call_cost=max_call_cost,
     )
 
 
 _COMMON: Keys = {
+    "max_call_cost": Key(
+        MAX_CALL_COST,
+        "The most US dollars that one call can cost: what a call counts whose answer is lost "
+        "because the run was killed.",
+    ),
     "max_turns": Key(
         COUNT, "The most turns of a conversation with a simulated user; 8 by default."
     ),

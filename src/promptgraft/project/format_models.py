@@ -252,6 +252,7 @@ def _options(provider: str) -> Keys:
             "words_per_failure": Key(
                 integer(1), "How many words a reflection takes of a failed input."
             ),
+            "words_per_rule": Key(integer(1), "How many words of evidence a rule may have."),
         }
     return keys_of(hosted(provider), skip=_ELSEWHERE, special=_SPECIAL)
 

@@ -59,6 +59,10 @@ class KeptCalls(Protocol):
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
         ...
 
+    def settle(self, place: str) -> None:
+        """Note durably that the request of a place has failed, so that it is not taken for lost."""
+        ...
+
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
         """Keep the answer of a call, unless the whole answer is recorded soon.
 
@@ -103,6 +107,12 @@ class CallKeeper(Protocol):
         """Note that the answer at a position is made, and no further call follows."""
         ...
 
+
+AGENT = "agent"
+"""The name before the number in the place of a call of an agent, such as ``agent.1``.
+
+Calls of models that the agent makes, as far as they are visible, are within that place.
+"""
 
 answering: ContextVar[tuple[CallKeeper, str] | None] = ContextVar(
     "promptgraft_answering", default=None

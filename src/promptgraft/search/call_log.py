@@ -7,6 +7,7 @@ at the most that they can have cost.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -28,9 +29,12 @@ from promptgraft.evals.spending import (
 from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.journal.base import CALL, Journal
 from promptgraft.journal.records import LOST, SENT, Record
-from promptgraft.runtime.calls import Bound, Places
+from promptgraft.runtime.calls import AGENT, Bound, Places
 
 _SENT = "/sent/"
+_FAILED = "/failed"
+"""The end of the key of a record that a request has failed, which is therefore not lost."""
+_OF_AGENT = re.compile(rf"(?:.*\.)?{AGENT}\.\d+")
 _SOON = 0.5
 """Seconds until an answer is written if neither a further call nor the whole answer follows."""
 
@@ -136,6 +140,12 @@ class AnswerCalls:
             cost=bound.cost,
         )
         self._log.note_sent(self, place, question, spent_to_json([spent]))
+
+    def settle(self, place: str) -> None:
+        """Note durably that the request of a place has failed, so that it is not taken for lost."""
+        with self._log.lock:
+            self._in_flight.discard(place)
+        self._log.note_failed(self, place)
 
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
         """Keep the answer of a call, unless the whole answer is recorded soon."""
@@ -280,7 +290,7 @@ class CallLog:
         kept_records, attempts = self._kept(key), attempts_of(self._journal, key)
         paid = [spending for record in kept_records for spending in _spent_in(record)]
         paid += [spending for attempt in attempts for spending in attempt]
-        sent = [sent_keys for sent_keys in self._journal.calls_of(key) if _SENT in sent_keys]
+        sent = self._unsettled(key)
         missing = len(sent) - sum(spending.requests for spending in paid)
         if missing <= 0:
             return ()
@@ -300,6 +310,28 @@ class CallLog:
             at = spent_key(key, len(attempts))
             self._journal.append(at, found_records[-1].digest, LOST, spent_to_json(lost))
         return lost
+
+    def _unsettled(self, key: str) -> list[str]:
+        """Return the keys of the requests that were sent for an answer, and are not known to fail.
+
+        Without those to agents whose own calls are kept, which say all that was paid for.
+        """
+        keys = self._journal.calls_of(key)
+        sent = [sent_key for sent_key in keys if _SENT in sent_key]
+        failed = {sent_key.removesuffix(_FAILED) for sent_key in sent if _FAILED in sent_key}
+        return [
+            sent_key
+            for sent_key in sent
+            if _FAILED not in sent_key
+            and sent_key not in failed
+            and not self._has_calls_inside(sent_key.rpartition(_SENT)[0], keys)
+        ]
+
+    @staticmethod
+    def _has_calls_inside(place: str, keys: Sequence[str]) -> bool:
+        if _OF_AGENT.fullmatch(_place_of(place)) is None:
+            return False
+        return any(key_of_call.startswith(f"{place}.") for key_of_call in keys)
 
     # Writing.
 
@@ -321,6 +353,18 @@ class CallLog:
         ]
         record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
         self.write([record], of=[answer, *slow_answers])
+
+    def note_failed(self, answer: AnswerCalls, place: str) -> None:
+        """Record that the latest request of a place has failed."""
+        keys = [
+            sent_key
+            for sent_key in self._journal.calls_of(answer.key)
+            if sent_key.startswith(f"{answer.key}{CALL}{place}{_SENT}") and _FAILED not in sent_key
+        ]
+        record = self._journal.record(keys[-1]) if keys else None
+        if record is not None and f"{record.key}{_FAILED}" not in self._journal:
+            failed = Record(f"{record.key}{_FAILED}", record.digest, SENT, None)
+            self.write([failed], of=[answer])
 
     def wait_with(self, call: _WaitingRecord) -> None:
         """Write the answer of a call when another call follows, or in a while."""

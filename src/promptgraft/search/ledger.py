@@ -120,13 +120,15 @@ class Ledger:
         whole = self.whole or self
         self.budget.check(whole.charge)
         if self.budget.needs_prices:
-            for (_, model), total in whole.sums.items():
+            for (role, model), total in whole.sums.items():
                 if total.unpriced:
-                    raise BudgetExhaustedError(
-                        f"max_cost cannot be kept: the price of `{model}` is not known; "
-                        f"{GIVE_PRICES}",
-                        limit="max_cost",
-                    )
+                    why = f"the price of `{model}` is not known; {GIVE_PRICES}"
+                    if role is Role.UNANSWERED:
+                        why = (
+                            f"a call of `{model}` was sent and not answered, and nothing says what "
+                            "it can have cost; give an agent `max_call_cost`, a model its prices"
+                        )
+                    raise BudgetExhaustedError(f"max_cost cannot be kept: {why}", limit="max_cost")
 
     def count(
         self,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import attrs
 
 from promptgraft.targets.base import InvalidProposalError, Target
-from promptgraft.targets.merge3 import merge3_onto
 from promptgraft.targets.types import Candidate, GepaExample, Module
 
 
@@ -92,4 +91,9 @@ def _merged_text(
     if module.is_example:
         return None
     before, first, second = (target.text(module, side) for side in sides)
-    return None if before in (first, second) else merge3_onto(before, first, second)
+    if before in (first, second):
+        return None
+    # Imported here, because most searches merge nothing.
+    from promptgraft.targets.merge3 import merge3_onto
+
+    return merge3_onto(before, first, second)

@@ -8,9 +8,10 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
+from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
-from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, reflect
-from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
+from promptgraft.adapters.offline.reflector import QUESTIONS, Habits, nothing_learned, reflect
+from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE, WORDS_PER_RULE
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Image
 from promptgraft.ground.strict.checks import COUNT
@@ -51,6 +52,7 @@ class OfflineAdapter:
         identity: its name in a run's fingerprint; options other than the defaults are added.
         attention: how many rule words count per choice, in reading order.
         words_per_failure: most words that a reflection takes from a failed input.
+        words_per_rule: most words of evidence that it writes into a rule.
 
     Raises:
         ConfigError: an option is not an integer of at least 1.
@@ -61,19 +63,20 @@ class OfflineAdapter:
     def __init__(
         self,
         *,
-        identity: str = "offline/4",
+        identity: str = "offline/5",
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
+        words_per_rule: int = WORDS_PER_RULE,
     ) -> None:
         self._identity = identity
         for name, value, default in (
             ("attention", attention, ATTENTION),
             ("words_per_failure", words_per_failure, WORDS_PER_FAILURE),
+            ("words_per_rule", words_per_rule, WORDS_PER_RULE),
         ):
             COUNT.hold(f"OfflineAdapter: {name}", value)
             self._identity += "" if value == default else f" {name}={value}"
-        self._attention = attention
-        self._words_per_failure = words_per_failure
+        self._habits = Habits(words_per_failure, words_per_rule, attention)
 
     @property
     def identity(self) -> str:
@@ -119,23 +122,17 @@ class OfflineAdapter:
         if deadline is not None:
             deadline.check()
         rendered = _as_read(prompt.render(session))
-        attention, words = self._attention, self._words_per_failure
         # By name, because the output types of these prompts do not tell them from a user's.
         if rendered.ns == _META_NS and rendered.key in QUESTIONS:
-            text = reflect(
-                rendered.key, rendered.text, words_per_failure=words, attention=attention
-            )
+            text = reflect(rendered.key, rendered.text, self._habits)
         elif rendered.ns == _GRADIENT_NS:
             from promptgraft.adapters.offline import gradients  # for one of the algorithms
 
-            text = gradients.answer(
-                rendered.key, rendered.text, words_per_failure=words, attention=attention
-            )
+            text = gradients.answer(rendered.key, rendered.text, self._habits)
         elif _has_form(rendered):
-            # Projects are also checked and planned for without asking anything.
-            from promptgraft.adapters.offline.agent import act
-
-            text = act(rendered, session=session, deadline=deadline, attention=attention)
+            text = act(
+                rendered, session=session, deadline=deadline, attention=self._habits.attention
+            )
         else:
             raise _unserved(rendered)
         session.dispatch(free_call(self._identity))

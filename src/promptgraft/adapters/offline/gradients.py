@@ -24,7 +24,7 @@ from promptgraft.adapters.offline.questions import (
     read_blocks,
 )
 from promptgraft.adapters.offline.reflector import REPLIES as REFLECTIONS
-from promptgraft.adapters.offline.reflector import Better
+from promptgraft.adapters.offline.reflector import Better, Habits
 from promptgraft.adapters.offline.words import content_words, read_json, texts_in
 from promptgraft.ground.serde import Json
 
@@ -151,7 +151,7 @@ def merge(text: str) -> Json:
     return {"problems": problems[:_MOST_PROBLEMS] or [nothing]}
 
 
-def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
+def patch(text: str, habits: Habits) -> Json:
     """Add words of the failed inputs to a text; half as many for each refused text."""
     shown_text = _Shown(text)
     current, part = (
@@ -176,8 +176,7 @@ def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
         cases=[_case(wrong_line, fields) for wrong_line in wrong],
     )
     kind = next((key for kind, key in _MEANT.items() if name.startswith(kind)), "reflect-section")
-    words = max(1, words_per_failure >> refused)
-    better = REFLECTIONS[kind](Better(question, words, attention))
+    better = REFLECTIONS[kind](Better(question, habits.refused(refused)))
     values = sorted({wrong_line.expected for wrong_line in wrong})
     return {"text": better, "why": f"what points to {', '.join(values)[:200]} was not said"}
 
@@ -217,10 +216,7 @@ REPLIES: Mapping[str, Callable[[str], Json]] = {
 """Functions that reply to a question, by its key; ``write-patch`` is :func:`patch`."""
 
 
-def answer(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
+def answer(key: str, text: str, habits: Habits) -> str:
     """Return the reply to a question of a gradient search: one block of JSON."""
-    if key in REPLIES:
-        reply = REPLIES[key](text)
-    else:
-        reply = patch(text, words_per_failure=words_per_failure, attention=attention)
+    reply = REPLIES[key](text) if key in REPLIES else patch(text, habits)
     return f"```json\n{json.dumps(reply, ensure_ascii=False)}\n```"

@@ -20,6 +20,7 @@ _LINES = 200
 _LONGEST_LINE = 2_000
 _ANSWER_WORDS = 3
 _AGAINST = 0.5
+_PERHAPS = 0.75
 _DILUTION = 0.3
 _DILUTED_FROM = 10
 
@@ -34,6 +35,8 @@ _NOT = re.compile(
 )
 _NEUTRAL = re.compile(r"\s*(?:even|although|though|whatever|whichever|regardless)\b", re.IGNORECASE)
 
+_MAYBE = re.compile(r"\s*(?:perhaps|maybe|possibly)\b", re.IGNORECASE)
+_BRACKETS = re.compile(r"[()]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 _STRESS = re.compile(r"\s*(?:above all|especially|in particular|most of all)\b", re.IGNORECASE)
 
@@ -130,28 +133,35 @@ def is_plain(word: str) -> bool:
 def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Lesson:
     """Weigh the words about each choice in ``text``; cached per wording.
 
-    A word counts ``1 + ln(n)`` for a choice whose rules contain it ``n`` times, minus one half if
-    it occurs in a clause such as "not refunds". It counts less the more choices share it (inverse
-    document frequency, Spärck Jones 1972, over choices), and less the more different words its
+    A word counts ``1 + ln(n)`` for a choice whose rules contain it ``n`` times, or three quarters
+    if all of them say "perhaps", minus one half if it occurs in a clause such as "not refunds". It
+    counts less the more choices share it (inverse document frequency, Spärck Jones 1972, over
+    choices), and less the more different words its
     choice has: noise dilutes. The first ``attention`` rule words of each choice count.
     """
     spoken_for = [Counter(terms(_spaced(choice))) for choice in choices]
     spoken_against: list[set[str]] = [set() for _ in choices]
+    spoken_perhaps: list[set[str]] = [set() for _ in choices]
     attention_left = [attention] * len(choices)
     for choice, clause in _read_rules(text, names_of(choices)):
         heard = terms(clause)[: attention_left[choice]]
         attention_left[choice] -= len(heard)
         if _NOT.match(clause):
             spoken_against[choice].update(heard)
+        elif _MAYBE.match(clause):
+            spoken_perhaps[choice].update(heard)
         else:
             spoken_for[choice].update(heard)
-    shared = Counter(itertools.chain.from_iterable(spoken_for))
+    pairs = zip(spoken_for, spoken_perhaps, strict=True)
+    shared = Counter(stem for counts, hedged in pairs for stem in counts.keys() | hedged)
     weights: dict[str, list[tuple[int, float]]] = {}
-    for choice, (counts, negated) in enumerate(zip(spoken_for, spoken_against, strict=True)):
+    spoken = zip(spoken_for, spoken_perhaps, spoken_against, strict=True)
+    for choice, (counts, hedged, negated) in enumerate(spoken):
+        stems = sorted(counts.keys() | hedged | negated)
         # Otherwise rules that list every word would win, and a longer prompt could not be worse.
-        diluted = (len(counts.keys() | negated) + _DILUTED_FROM) ** -_DILUTION
-        for stem in sorted(counts.keys() | negated):
-            value = 1 + math.log(counts[stem]) if counts[stem] else 0.0
+        diluted = (len(stems) + _DILUTED_FROM) ** -_DILUTION
+        for stem in stems:
+            value = 1 + math.log(counts[stem]) if counts[stem] else _PERHAPS * (stem in hedged)
             value -= _AGAINST if stem in negated else 0.0
             rarity = math.log(1 + len(choices) / max(1, shared[stem]))
             weights.setdefault(stem, []).append((choice, value * rarity * diluted))
@@ -225,9 +235,17 @@ def _shared(line: str, names: Names) -> Iterator[tuple[int, str]]:
 def _clauses(text: str) -> Iterator[str]:
     """Yield the meaningful clauses; those of a stressed sentence twice."""
     for sentence in _SENTENCE_END.split(text):
-        clauses = [
-            clause
-            for clause in _CLAUSE.split(sentence)
-            if clause.strip() and not _NEUTRAL.match(clause)
-        ]
+        clauses = [clause for clause in _hedged(sentence) if not _NEUTRAL.match(clause)]
         yield from clauses * (2 if _STRESS.match(sentence) else 1)
+
+
+def _hedged(sentence: str) -> Iterator[str]:
+    """Yield the clauses; "perhaps" goes before each that follows it within the same brackets."""
+    for span in _BRACKETS.split(sentence):
+        hedge = ""
+        for clause in filter(str.strip, _CLAUSE.split(span)):
+            if opening := _MAYBE.match(clause):
+                hedge = f"{opening[0]} "
+                yield clause
+            else:
+                yield f"{hedge}{clause}"

@@ -31,6 +31,9 @@ _SCHEMA = re.compile(r"schema:\s*(\{.*)", re.DOTALL)
 AT_MOST = re.compile(r"at most (\d{1,9}) characters")
 _TOOL = re.compile(r"(?m)^Tool `([^`]{1,64})`")
 PART = re.compile(r"(?m)^The part is: (.*)$")
+_IN_SHORT = re.compile(r"- (.*) → (.*)")
+_CUT = re.compile(r"\[… \d{1,9} of \d{1,9} characters left out …\]")
+_KEY = re.compile(r'"\w{1,64}":')
 EXPECTED = re.compile(r"expected:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;]{1,500}))")
 
 
@@ -166,7 +169,11 @@ def read_question(text: str) -> Question:
         fields=fields,
         tools=_TOOL.findall(titled("types").whole),
         others=titled("other examples").texts,
-        cases=[_case(block, fields) for block in examples],
+        cases=[
+            *(_case(block, fields) for block in examples),
+            *_cases_in_short(titled("more failures"), 0.0, fields),
+            *_cases_in_short(titled("right answers"), _PERFECT, fields),
+        ],
     )
 
 
@@ -238,22 +245,67 @@ def _case(block: Block, fields: Sequence[Field]) -> Case:
         score = float(labels.get("score", ""))
     except ValueError:
         score = None
+    called = tuple(read_calls(fences.get("trace", "")))
     perfect = score is not None and score >= _PERFECT
-    output = fences.get("output", "")
+    return _answered(
+        score=score,
+        asked="\n".join(texts_in(read_json(fences.get("input", "")))),
+        output=fences.get("output", ""),
+        feedback=fences.get("feedback", ""),
+        fields=fields,
+        called=called,
+        right=tuple(read_calls(fences.get("evaluation log", ""))) or (called if perfect else ()),
+    )
+
+
+def _cases_in_short(block: Block, score: float, fields: Sequence[Field]) -> Iterator[Case]:
+    """Yield the rollouts that a question shows in a line each."""
+    has_fields = any(field.name for field in fields)
+    names = "|".join(re.escape(field.name) for field in fields if field.name)
+    for match in map(_IN_SHORT.fullmatch, block.lines):
+        if match:
+            shown, (output, _, feedback) = match[1].strip("`"), match[2].partition("; ")
+            if has_fields and _CUT.search(f"{output}{feedback}"):
+                continue  # what is left out may be the field that was wrong
+            value = read_json(shown)
+            # A long input is cut, so it may be no JSON any more.
+            text = "\n".join(texts_in(value)) if value != shown else _KEY.sub(" ", shown)
+            text = _CUT.sub(" ", text)
+            if has_fields:  # of several, each has a line of the feedback
+                feedback = re.sub(rf"\s(?=(?:{names}):)", "\n", feedback)
+            yield _answered(
+                score=score,
+                asked=text,
+                output=output.strip("`"),
+                feedback=feedback,
+                fields=fields,
+            )
+
+
+def _answered(
+    *,
+    score: float | None,
+    asked: str,
+    output: str,
+    feedback: str,
+    fields: Sequence[Field],
+    called: Sequence[Call] = (),
+    right: Sequence[Call] = (),
+) -> Case:
     values = _given(output, fields)
+    perfect = score is not None and score >= _PERFECT
     # With several fields, those that the feedback does not mention were right.
     right_values = values if perfect or any(field.name for field in fields) else {}
     if not perfect:
-        right_values = {**right_values, **dict(_wanted(fences.get("feedback", ""), fields, values))}
-    called = tuple(read_calls(fences.get("trace", "")))
+        right_values = {**right_values, **dict(_wanted(feedback, fields, values))}
     return Case(
         score=score,
-        input="\n".join(texts_in(read_json(fences.get("input", "")))),
+        input=asked,
         output=output,
         given=values,
         wanted=right_values,
         called=called,
-        right=tuple(read_calls(fences.get("evaluation log", ""))) or (called if perfect else ()),
+        right=right,
     )
 
 

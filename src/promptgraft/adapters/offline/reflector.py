@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import attrs
 
-from promptgraft.adapters.offline.learner import learn, names_of
+from promptgraft.adapters.offline.learner import ATTENTION, learn, names_of
 from promptgraft.adapters.offline.questions import (
     AT_MOST,
     Case,
@@ -32,7 +32,12 @@ from promptgraft.adapters.offline.words import (
     replaced,
     term,
 )
-from promptgraft.adapters.offline.writer import Tried, rewrite
+from promptgraft.adapters.offline.writer import (
+    WORDS_PER_FAILURE,
+    WORDS_PER_RULE,
+    Tried,
+    rewrite,
+)
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import fenced
 from promptgraft.overrides.parts.examples import one_line
@@ -49,12 +54,27 @@ _KIND = re.compile(r"(?:.*#)?(section|summary|tool|output field) ")
 
 
 @attrs.frozen
+class Habits:
+    """How the embedded model writes: the options of ``OfflineAdapter``."""
+
+    words_per_failure: int = WORDS_PER_FAILURE
+    words_per_rule: int = WORDS_PER_RULE
+    attention: int = ATTENTION
+
+    def refused(self, times: int) -> Habits:
+        """Return the habits after so many refusals: each halves the words of a failure."""
+        return attrs.evolve(self, words_per_failure=max(1, self.words_per_failure >> times))
+
+
+_HABITS = Habits()
+
+
+@attrs.frozen
 class Better:
     """Replies to one question."""
 
     question: Question
-    words_per_failure: int
-    attention: int
+    habits: Habits
 
     def section(self) -> str:
         """Return the rules with words from the failures added, field by field."""
@@ -87,7 +107,9 @@ class Better:
         counts = Counter(
             word for text in missed for word in plain_words(text) if term(word) not in forms_taken
         )
-        words = [word for word, _ in counts.most_common(self.words_per_failure * len(missed))]
+        words = [
+            word for word, _ in counts.most_common(self.habits.words_per_failure * len(missed))
+        ]
         return self._with_words([*samples, *words])
 
     def field(self) -> str:
@@ -190,7 +212,7 @@ class Better:
                 texts.append(f"{' '.join(plain_words(objective))}\n{option}")
             else:
                 texts.append(text)
-        lesson = learn("\n\n".join(texts), field.options, self.attention)
+        lesson = learn("\n\n".join(texts), field.options, self.habits.attention)
         right = 0
         for case in self.question.cases:
             scores = lesson.scores(case.evidence if field.name else case.input)
@@ -215,8 +237,9 @@ class Better:
             neighbours=self.question.neighbours,
             max_chars=self.question.max_chars,
             refused=refused,
-            words_per_failure=self.words_per_failure,
-            attention=self.attention,
+            words_per_failure=self.habits.words_per_failure,
+            words_per_rule=self.habits.words_per_rule,
+            attention=self.habits.attention,
         )
 
     def _with_words(self, words: Iterable[str]) -> str:
@@ -355,7 +378,7 @@ QUESTIONS = frozenset({*REPLIES, ALL_PARTS})
 NOTHING_LEARNED = "the embedded offline model learned nothing: "
 
 
-def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
+def reflect(key: str, text: str, habits: Habits = _HABITS) -> str:
     """Return the reply to a reflection prompt: one block with a better text, or with JSON.
 
     If nothing was learned, the block holds the current text, and the line above it says why.
@@ -365,20 +388,19 @@ def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> s
     """
     question = read_question(text)
     if key == ALL_PARTS:
-        return _edit_all(text, question, words_per_failure, attention)
-    better = REPLIES[key](Better(question, words_per_failure, attention))
+        # The refused reply does not say which edit was at fault: add fewer words everywhere.
+        return _edit_all(text, question, habits.refused(question.refused is not None))
+    better = REPLIES[key](Better(question, habits))
     why = _why_nothing(question) if better == question.current else ""
     return why + _block(better, "instruction" if key.startswith("reflect-section") else "json")
 
 
-def _edit_all(text: str, question: Question, words_per_failure: int, attention: int) -> str:
+def _edit_all(text: str, question: Question, habits: Habits) -> str:
     """Return the reply to the question about all parts: one block with edits.
 
     Of the sections, only the one whose text names most of the options is edited. Tools and output
     fields get the same reply as to a question about them alone.
     """
-    # The refused reply does not say which of its edits was at fault: add fewer words everywhere.
-    words = max(1, words_per_failure >> (question.refused is not None))
     parts = list(_parts(text, question))
     names = names_of(tuple(option for field in question.fields for option in field.options))
     named = {
@@ -389,7 +411,7 @@ def _edit_all(text: str, question: Question, words_per_failure: int, attention: 
     blamed = max(named, key=lambda mark: named[mark], default="")
     edits: list[Json] = []
     for mark, kind, part in parts:
-        better = Better(part, words, attention)
+        better = Better(part, habits)
         new = better.tool() if kind == "tool" else better.field() if kind == "output field" else ""
         if mark == blamed:
             new = better.section()

@@ -26,12 +26,11 @@ from promptgraft.adapters.offline.words import content_words, term, terms
 WORDS_PER_FAILURE = 15
 """Default limit on the words taken from a failed input."""
 
-_MOST_WORDS = 8
-"""Most words of evidence in a rule: more than that nobody reads."""
-_NEW_WORDS = 3
-"""Most words that one input adds to a rule, so that it does not drive out all others."""
-_GROWTH, _SHORT = 3, 600
-"""A text with evidence has at most three times the length without, or this many characters."""
+WORDS_PER_RULE = 32
+"""Default limit on the words of evidence in a rule."""
+
+_CHARS_PER_WORD = 75
+"""A short text may have so many characters for each word that its rules may have."""
 _UNDEFINED = "words such as these"
 """What a rule says of a choice that the text does not define."""
 
@@ -104,11 +103,12 @@ def rewrite(
     max_chars: int | None = None,
     refused: str | None = None,
     words_per_failure: int = WORDS_PER_FAILURE,
+    words_per_rule: int = WORDS_PER_RULE,
     attention: int = ATTENTION,
 ) -> str:
     """Return improved rules, or the same rules if there is no failure to learn from.
 
-    Each rule ends in at most eight words of evidence, those first that most inputs of the choice
+    Each rule ends in a few words of evidence, those first that most inputs of the choice
     have and other inputs lack. Words that misled to a wrong choice lose their place in its rule. If
     the text equals the refused one, fewer words are taken from each input. Choices that another
     part of the prompt defines are left to that part.
@@ -121,6 +121,7 @@ def rewrite(
         max_chars: limit on the new text.
         refused: the refused reply; None at the first attempt.
         words_per_failure: most words taken from a failed input; a right one gives half as many.
+        words_per_rule: most words of evidence in a rule; an input adds at most three eighths.
         attention: how many rule words count per choice.
     """
     names = names_of(choices)
@@ -132,9 +133,10 @@ def rewrite(
     # The reply is fenced on lines of its own, so that line breaks around it do not count.
     known_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
     room = math.inf if max_chars is None else max_chars
-    quota = min(words_per_failure, _NEW_WORDS)
+    # So that the words of one input do not drive out all others.
+    quota = min(words_per_failure, max(1, words_per_rule * 3 // 8))
     while quota:
-        text = _Rules(rules, choices, lesson).after(choice_cases, quota, room)
+        text = _Rules(rules, choices, lesson, words_per_rule).after(choice_cases, quota, room)
         if text.strip("\n") not in known_texts and len(text) <= room:
             return text
         quota //= 2
@@ -171,7 +173,7 @@ class _Evidence:
                 self.more[term(word)] = word
 
     def learn(
-        self, telling: Mapping[str, int], new: Sequence[str], words: Mapping[str, str]
+        self, telling: Mapping[str, int], new: Sequence[str], words: Mapping[str, str], most: int
     ) -> None:
         """Raise the words that inputs have again, and add new ones.
 
@@ -179,6 +181,7 @@ class _Evidence:
             telling: how many more inputs of the choice have a stem than inputs of others.
             new: the stems to add, the most telling first.
             words: the words to write for the stems.
+            most: how many words are kept.
         """
         all_words = {**words, **self.more, **self.sure}
         places = {stem: float(place) for place, stem in enumerate(self.sure)}
@@ -192,7 +195,7 @@ class _Evidence:
         old = [stem for stem in self.more if stem not in self.sure and stem not in new]
         # In turn, because a word of an earlier input may yet prove itself.
         self.more = {stem: all_words[stem] for stem in _in_turn([fresh, old])}
-        self.keep(_MOST_WORDS)
+        self.keep(most)
 
     def doubt(self, stem: str) -> None:
         """Make a sure word a possible one, and drop a possible one."""
@@ -220,8 +223,10 @@ class _Rules:
     as ``- refunds: money back``, or else of a line of its own below.
     """
 
-    def __init__(self, text: str, choices: tuple[str, ...], lesson: Lesson) -> None:
-        self._lesson = lesson
+    def __init__(
+        self, text: str, choices: tuple[str, ...], lesson: Lesson, words_per_rule: int
+    ) -> None:
+        self._lesson, self._words_per_rule = lesson, words_per_rule
         self._source, self._choices, self._names = text, choices, names_of(choices)
         self._evidence: defaultdict[int, _Evidence] = defaultdict(_Evidence)
         self._meanings: dict[int, str] = {}
@@ -276,6 +281,8 @@ class _Rules:
     def _learn(self, choice: int, tried: Sequence[Tried], inputs: _Counts, quota: int) -> None:
         """Add to the evidence for a choice what its inputs have and others lack."""
         name = self._choices[choice]
+        # Failures alone say little of what right answers have in common with them.
+        only_failures = all(case.failed for case in tried)
         mine = [case for case in tried if case.wanted == name]
         surplus = {stem: 2 * counts[name] - counts.total() for stem, counts in inputs.items()}
         telling: dict[str, int] = {}
@@ -284,7 +291,8 @@ class _Rules:
             stems = [
                 stem
                 for stem, word in case.stems.items()
-                if surplus[stem] > 0 and self._tells(stem, word, choice)
+                if surplus[stem] >= (inputs[stem].total() if only_failures else 1)
+                and self._tells(stem, word, choice)
             ]
             stems.sort(key=lambda stem: (-surplus[stem], -min(case.counts[stem], _FEW)))
             telling.update((stem, surplus[stem]) for stem in stems)
@@ -292,7 +300,7 @@ class _Rules:
         words = _shortest([word for case in mine for word in case.words])
         # In turn, so that each input gives some of its words.
         new = sorted(_in_turn(chosen), key=lambda stem: -surplus[stem])
-        self._evidence[choice].learn(telling, new, words)
+        self._evidence[choice].learn(telling, new, words, self._words_per_rule)
 
     def _tells(self, stem: str, word: str, choice: int) -> bool:
         """Return whether a word can be evidence: no other choice has more weight on it."""
@@ -307,7 +315,9 @@ class _Rules:
     def _shorten(self, room: float) -> None:
         """Drop the last words of the longest lists until the text is short enough."""
         without = len("\n".join(self._lines))
-        excess = len(self._text()) - min(room, max(_SHORT, _GROWTH * without))
+        words_per_rule = self._words_per_rule
+        most = max(_CHARS_PER_WORD * words_per_rule, (1 + words_per_rule / 4) * without)
+        excess = len(self._text()) - min(room, most)
         lengths = {choice: len(str(words)) for choice, words in self._evidence.items()}
         while excess > 0 and any(lengths.values()):
             longest = max(lengths, key=lambda choice: lengths[choice])

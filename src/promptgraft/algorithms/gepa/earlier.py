@@ -9,6 +9,7 @@ from types import MappingProxyType
 from promptgraft.errors import JournalMismatchError
 from promptgraft.ground.serde import Json, digest
 from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.search.targets import meta_prompt_digest
 
 FORMER: Mapping[str, Json] = MappingProxyType(
     {"module_choice": "blamed", "whole_prompt": 0.9, "shorten_margin": 0.01, "history_top_k": 0}
@@ -120,9 +121,6 @@ def with_present_questions(
     """
     if recorded.get("meta_prompts") != _FORMER_QUESTIONS:
         return recorded
-    # Settings are read and checked by many who do not search.
-    from promptgraft.search.targets import meta_prompt_digest
-
     present = [meta_prompt_digest(Prompt(template)) for template in questions.values()]
     return {**recorded, "meta_prompts": digest(present)}
 

@@ -14,6 +14,7 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.cli.exits import handling_signals
+from promptgraft.cli.main import run
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import temporary_folder
@@ -139,8 +140,6 @@ _DEMO_JOBS: Sequence[Mapping[str, object]] = (
 @contextmanager
 def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
     """Yield database, projects and number of workers of the demo, all in a temporary folder."""
-    from promptgraft.cli.main import run
-
     with temporary_folder() as folder:
         project = folder / "demo"
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device

@@ -1,0 +1,109 @@
+"""Calls of agents that can only be called, lost with the process that made them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lost_calls_world
+import pytest
+from lost_calls_world import CALLS, COST, MOST, Script, run
+
+from promptgraft import FileJournal, GepaResult, MemoryJournal
+from promptgraft.evals.spending import Role
+from promptgraft.search import StopReason
+from promptgraft.search.ledger import LedgerEntry
+
+
+def killed(folder: Path, kind: str = "") -> Path:
+    """Kill a run in its sixth call of the agent; return its journal."""
+    program = subprocess.Popen(
+        [sys.executable, lost_calls_world.__file__, str(folder), kind],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"hangs\n"
+        program.kill()
+    return folder / "journal.jsonl"
+
+
+def entry(result: GepaResult, role: Role) -> LedgerEntry | None:
+    return next((entry for entry in result.ledger if entry.role is role), None)
+
+
+def calls(result: GepaResult, role: Role = Role.TASK) -> int:
+    found = entry(result, role)
+    return 0 if found is None else found.calls
+
+
+def test_a_call_that_a_kill_has_lost_is_in_the_ledger_at_its_bound(tmp_path: Path) -> None:
+    whole = run(MemoryJournal())
+    path = killed(tmp_path, "bound")
+    with FileJournal(path) as journal:
+        result = run(journal, bound=MOST)
+    lost = entry(result, Role.UNANSWERED)
+    assert lost is not None
+    assert (lost.calls, lost.retries, lost.cost, lost.unpriced_calls) == (1, 0, MOST, 0)
+    assert calls(result) == calls(whole) > CALLS
+    assert result.total_cost == calls(whole) * COST + MOST
+    with FileJournal(path) as journal:  # a replay counts the same
+        assert run(journal, bound=MOST).ledger == result.ledger
+
+
+def test_without_a_bound_its_cost_is_unknown_and_never_0(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    with FileJournal(path) as journal:
+        result = run(journal)
+    lost = entry(result, Role.UNANSWERED)
+    assert lost is not None
+    assert (lost.calls, lost.unpriced_calls) == (1, 1)
+    assert result.total_cost is None
+
+
+@pytest.mark.parametrize("kind", ["", "bound"])
+def test_max_cost_includes_it_or_says_what_is_missing(tmp_path: Path, kind: str) -> None:
+    path = killed(tmp_path, kind)
+    with FileJournal(path) as journal:
+        bound = MOST if kind else None
+        result = run(journal, bound=bound, max_cost="2.25")
+    assert result.stop_reason is StopReason.COST
+    if kind:
+        # Five answers and the one that was lost leave a quarter of a dollar.
+        assert result.total_cost == CALLS * COST + MOST + COST
+    else:
+        assert "give an agent `max_call_cost`" in result.stop_detail
+
+
+def test_turns_whose_answers_are_lost_with_the_rollout_are_all_lost(tmp_path: Path) -> None:
+    whole = run(MemoryJournal(), turns=True)
+    # The rehearsal takes one call, and each rollout two.
+    path = killed(tmp_path, "turns bound")
+    with FileJournal(path) as journal:
+        result = run(journal, turns=True, bound=MOST)
+    assert calls(result, Role.UNANSWERED) == CALLS % 2
+    assert calls(result) == calls(whole)
+
+
+def test_a_call_that_failed_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    monkeypatch.setattr(Script, "is_down", True)
+    with FileJournal(path) as journal:
+        stopped = run(journal)
+    monkeypatch.undo()
+    assert stopped.stop_reason is StopReason.PROVIDER_FAILED
+    with FileJournal(path) as journal:
+        result = run(journal)
+    assert calls(result, Role.UNANSWERED) == 0
+    assert result.total_cost == calls(result) * COST
+
+
+def test_a_run_without_a_kill_loses_nothing() -> None:
+    journal = MemoryJournal()
+    first = run(journal)
+    assert calls(first, Role.UNANSWERED) == 0
+    assert run(journal).ledger == first.ledger
+    assert all(record.answer is not None for record in journal.records() if record.kind == "sent")
