@@ -17,7 +17,7 @@ from baml.test_scanner import CLI
 from promptgraft.bridges.baml.functions import load_function
 from promptgraft.bridges.baml.judging import check_rules, judged
 from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError
-from promptgraft.bridges.baml.tests import TestRule
+from promptgraft.bridges.baml.tests import BamlRule
 from promptgraft.ground.serde import Json
 
 pytest.importorskip("baml_py")
@@ -155,7 +155,7 @@ def test_what_can_never_be_judged_is_said_beforehand() -> None:
     good = ("this.a.b.c", "this|length > 3", "_.checks.x", "text == 'a'", "this.x.y()")
     bad = ("this +", "", "this|nothing", "this is nothing", "nothing(1)", "(this", "this == ")
     said = [
-        list(check_rules([TestRule(name="", expression=one, is_assert=True)], {"text": "a"}))
+        list(check_rules([BamlRule(name="", expression=one, is_assert=True)], {"text": "a"}))
         for one in (*good, *bad)
     ]
     assert said[: len(good)] == [[]] * len(good)
@@ -164,7 +164,7 @@ def test_what_can_never_be_judged_is_said_beforehand() -> None:
 
 
 def test_an_answer_cannot_change_a_rule() -> None:
-    rules = [TestRule(name="", expression='this == "no"', is_assert=True)]
+    rules = [BamlRule(name="", expression='this == "no"', is_assert=True)]
     for text in ('no" or true or "', "{{ true }}", '") @check(x, {{ true }}', '{"seen": {}}'):
         [found] = judged(rules, text, args={}, latency_ms=1)
         assert not found.held
@@ -192,7 +192,7 @@ def test_an_answer_cannot_change_a_rule() -> None:
     ],
 )
 def test_values_are_judged_as_what_they_are(value: Json) -> None:
-    rules = [TestRule(name="", expression="this == it", is_assert=True)]
+    rules = [BamlRule(name="", expression="this == it", is_assert=True)]
     assert judged(rules, value, args={"it": value}, latency_ms=0)[0].held
     assert not judged(rules, value, args={"it": "else"}, latency_ms=0)[0].held
 
@@ -200,8 +200,8 @@ def test_values_are_judged_as_what_they_are(value: Json) -> None:
 def test_a_long_answer_is_judged() -> None:
     value: Json = [{"name": str(n), "price": n / 2, "tags": ["a", n]} for n in range(500)]
     rules = [
-        TestRule(name="all", expression="this|length == 500 and last == 499", is_assert=False),
-        TestRule(name="", expression="_.checks.all and this[last].price == 249.5", is_assert=True),
+        BamlRule(name="all", expression="this|length == 500 and last == 499", is_assert=False),
+        BamlRule(name="", expression="_.checks.all and this[last].price == 249.5", is_assert=True),
     ]
     assert [one.held for one in judged(rules, value, args={"last": 499}, latency_ms=0)] == [
         True
@@ -218,7 +218,7 @@ def test_an_answer_that_baml_cannot_read_says_why_in_one_line(project: Path) -> 
 
 
 def test_rules_can_be_judged_by_several_threads() -> None:
-    rules = [TestRule(name="", expression="this > 1", is_assert=True)]
+    rules = [BamlRule(name="", expression="this > 1", is_assert=True)]
     found: list[bool] = []
 
     def judge() -> None:

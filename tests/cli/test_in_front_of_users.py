@@ -29,7 +29,7 @@ def test_a_shell_gets_its_script(shell: str, console: Console) -> None:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (["re"], {"resume", "report", "render", "restore"}),
+        (["re"], {"resume", "replay", "report", "render", "restore"}),
         (["optimize", "--bud"], {"--budget"}),
         (["completion", "z"], {"zsh"}),
     ],

@@ -227,6 +227,8 @@ def test_every_file_that_the_three_commands_write_is_documented(used: Path) -> N
 
 def documented_as(name: str) -> str:
     """Return a pattern of the file as pages name it: what differs stands in `<>`."""
+    if str(PurePath(name).parent) == ".promptgraft":
+        return re.escape(name)
     if name.startswith(".promptgraft/"):
         own = PurePath(name).name.replace("latest", "<tag>")
         return rf"\.promptgraft/overrides/<ns>/<key>/{re.escape(own)}"

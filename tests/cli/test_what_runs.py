@@ -57,6 +57,7 @@ LINES: dict[str, list[list[str]]] = {
     "watch": [["watch", "latest"]],
     "report": [["report", "latest"]],
     "compare": [["compare", "latest", "latest"]],
+    "replay": [["replay"]],
     "show": [["show"], ["show", "latest"], ["show", "a/words"]],
     "diff": [["diff", "words"]],
     "history": [["history", "words"]],

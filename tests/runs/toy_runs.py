@@ -20,7 +20,7 @@ from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import recorded
 
 
-class KilledError(BaseException):
+class KilledError(KeyboardInterrupt):
     """The end of a process, as far as one can have it in a test."""
 
 

@@ -79,7 +79,7 @@ _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a
 )
 @json_option
 def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]) -> None:
-    """Convert the files of another tool into a project.
+    """Convert files of another tool into a project, or unpack a run.
 
     FILE is a configuration of promptfoo, a data set of inspect_ai (JSON, JSONL or CSV), or an
     `optimizer.json` of trpc-agent, which needs --train and --validation. Writes

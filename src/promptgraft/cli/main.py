@@ -33,7 +33,7 @@ _COMPLETE = "_PROMPTGRAFT_COMPLETE"
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Improve an example prompt, without an API key or a network."),
     "init": ("project", "Create a project that is ready to run."),
-    "import": ("importing", "Convert the files of another tool into a project, or unpack a run."),
+    "import": ("importing", "Convert files of another tool into a project, or unpack a run."),
     "check": ("project", "Check a project without calling a model."),
     "plan": ("project", "Show the expected and the maximum usage of a run."),
     "optimize": ("optimize", "Improve a prompt of the project."),

@@ -37,7 +37,7 @@ _WITHOUT_INPUTS = (
 @options.runs_option
 @options.json_option
 def replay_command(run: str, *, project: str | None, runs: str | None, as_json: bool) -> ExitCode:
-    """Run a run again from its journal alone, and compare the results.
+    """Run a run again from its journal, without a call, and compare the results.
 
     RUN is an id, the beginning of one, `latest`, a run folder, or an exported run. No network, key
     or model is used, and nothing is written. Code of the project runs only if a prompt or a graph

@@ -17,7 +17,7 @@ from statistics import fmean
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.metrics.base import wording_of
+from promptgraft.evals.metrics.base import asks_models, wording_of
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.text import counted, folded_words
@@ -255,7 +255,8 @@ def _worded(material: _Material, metric: Metric, prompt: str) -> Iterator[str]:
     literals: list[str] = []
     for text in wording_of(metric):
         words = _words(text)
-        if len(words) > _PHRASE:
+        # Only a judge can be told its own rubric: what a function looks for, answers must have.
+        if len(words) > _PHRASE and asks_models(metric):
             yield from _recites(material, metric, words)
         elif words and _is_new(material, words) and not _holds(asked_for, words):
             literals.append(text)

@@ -16,7 +16,7 @@ import attrs
 
 from promptgraft.bridges.baml.parts import between
 from promptgraft.bridges.baml.runtime import CompiledProject
-from promptgraft.bridges.baml.tests import BamlTest, TestRule
+from promptgraft.bridges.baml.tests import BamlRule, BamlTest
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.reading import UnusableAnswerError, brief
@@ -63,13 +63,13 @@ class Judged:
         why: why it cannot be judged; empty if it can.
     """
 
-    rule: TestRule
+    rule: BamlRule
     held: bool
     why: str = ""
 
 
 def judged(
-    rules: Sequence[TestRule], value: Json, *, args: Mapping[str, Json], latency_ms: int
+    rules: Sequence[BamlRule], value: Json, *, args: Mapping[str, Json], latency_ms: int
 ) -> tuple[Judged, ...]:
     """Evaluate the rules of a test, and return their results in order.
 
@@ -87,7 +87,7 @@ def judged(
     return tuple(judged_rules)
 
 
-def check_rules(rules: Sequence[TestRule], args: Mapping[str, Json]) -> Iterator[str]:
+def check_rules(rules: Sequence[BamlRule], args: Mapping[str, Json]) -> Iterator[str]:
     """Yield a line for each rule that cannot be judged for any answer."""
     for rule in rules:
         kind = "assert" if rule.is_assert else "check"
@@ -95,7 +95,7 @@ def check_rules(rules: Sequence[TestRule], args: Mapping[str, Json]) -> Iterator
             yield f"@@{kind}({{{{ {rule.expression} }}}}): {why}"
 
 
-def _never(rule: TestRule, args: Mapping[str, Json]) -> str:
+def _never(rule: BamlRule, args: Mapping[str, Json]) -> str:
     if not rule.expression:
         return "expected an expression"
     try:
@@ -106,9 +106,9 @@ def _never(rule: TestRule, args: Mapping[str, Json]) -> str:
     return judged_rule.why if any(text in judged_rule.why for text in _NEVER) else ""
 
 
-def _groups(rules: Sequence[TestRule]) -> Iterator[list[TestRule]]:
+def _groups(rules: Sequence[BamlRule]) -> Iterator[list[BamlRule]]:
     """Yield groups of rules to judge together; a rule that reads checks starts a new group."""
-    group: list[TestRule] = []
+    group: list[BamlRule] = []
     for rule in rules:
         # It must see the results of the checks before it, which are known only after they ran.
         if group and re.search(r"\bchecks\b", rule.expression):
@@ -120,7 +120,7 @@ def _groups(rules: Sequence[TestRule]) -> Iterator[list[TestRule]]:
 
 
 def _judged_group(
-    rules: Sequence[TestRule], data: dict[str, object], names: frozenset[str]
+    rules: Sequence[BamlRule], data: dict[str, object], names: frozenset[str]
 ) -> list[Judged]:
     try:
         verdicts = _said(_compiled(tuple(rules), names), data)
@@ -141,13 +141,13 @@ def _said(compiled: CompiledProject, data: dict[str, object]) -> str:
     raise ConfigError("BAML has judged nothing")
 
 
-def _of(rule: TestRule, said: str) -> Judged:
+def _of(rule: BamlRule, said: str) -> Judged:
     why = "expected true or false, found another value" if said == "2" else ""
     return Judged(rule=rule, held=said == "1", why=why)
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(rules: tuple[TestRule, ...], names: frozenset[str]) -> CompiledProject:
+def _compiled(rules: tuple[BamlRule, ...], names: frozenset[str]) -> CompiledProject:
     prompt = "".join(_RULE % written(rule.expression, names) for rule in rules)
     return CompiledProject.of({"judge.baml": _SOURCE % between(prompt)}, folder=Path("judge"))
 

@@ -18,7 +18,7 @@ _ENDS = frozenset("#@{([<}])>,';")
 
 
 @attrs.frozen(kw_only=True)
-class TestRule:
+class BamlRule:
     """An assert or a check of a test.
 
     Attributes:
@@ -48,7 +48,7 @@ class BamlTest:
     name: str
     functions: tuple[str, ...]
     args: dict[str, Json] = attrs.field(hash=False)
-    rules: tuple[TestRule, ...]
+    rules: tuple[BamlRule, ...]
     types: str
     file: Path
     line: int
@@ -85,9 +85,9 @@ def _test(block: Declaration, file: BamlFile) -> BamlTest:
     )
 
 
-def _rule(found: Attribute) -> TestRule:
+def _rule(found: Attribute) -> BamlRule:
     name = found.literal.text if found.literal else ""
-    return TestRule(name=name, expression=found.rule, is_assert=found.name == "assert")
+    return BamlRule(name=name, expression=found.rule, is_assert=found.name == "assert")
 
 
 def _between_braces(tokens: Sequence[Token]) -> str:
