@@ -112,9 +112,9 @@ def export_command(
     without_inputs: bool,
     as_json: bool,
 ) -> None:
-    """Print the prompt in force as a template: with the placeholders of the source.
+    """Print the prompt in force as a template, or pack a run.
 
-    PROMPT is its name in the project. For use elsewhere, as one text or as chat messages; with
+    PROMPT is its name in the project. A template has the placeholders of the source. For use elsewhere, as one text or as chat messages; with
     `--json`, also its tools and the schema of the answer.
 
     With --run and a FILE that ends in `.zip`, pack the run instead: journal, results, settings and
