@@ -114,8 +114,9 @@ def export_command(
 ) -> None:
     """Print the prompt in force as a template, or pack a run.
 
-    PROMPT is its name in the project. A template has the placeholders of the source. For use elsewhere, as one text or as chat messages; with
-    `--json`, also its tools and the schema of the answer.
+    PROMPT is its name in the project. A template has the placeholders of the source. It is for use
+    elsewhere, as one text or as chat messages; with `--json`, also its tools and the schema of the
+    answer.
 
     With --run and a FILE that ends in `.zip`, pack the run instead: journal, results, settings and
     the files of the project. `promptgraft replay` and `import` take the file. RUN may be a folder.
