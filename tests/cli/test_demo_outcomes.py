@@ -57,7 +57,7 @@ def model(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], S
 
     def replace(chosen: Reply) -> ScriptedAdapter:
         adapter = ScriptedAdapter(chosen)
-        monkeypatch.setattr(demo, "OfflineAdapter", lambda: adapter)
+        monkeypatch.setattr(demo, "OfflineAdapter", lambda **_: adapter)
         return adapter
 
     replace(reply)

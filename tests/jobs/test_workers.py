@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -201,9 +202,12 @@ def test_a_child_that_dies_puts_its_job_back_at_once(manager: JobManager, projec
 
 
 def _children_of(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    found = (int(one) for task in tasks for one in (task / "children").read_text().split())
-    return list(found)
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        # A thread may have ended since it was listed.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children += map(int, (task / "children").read_text().split())
+    return children
 
 
 def stop_between_writes(process: subprocess.Popen[bytes], manager: JobManager, job: Job) -> None:

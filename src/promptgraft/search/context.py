@@ -66,6 +66,8 @@ class OptimizationContext:
         reuse_scores: allows a run to be resumed after its functions were changed, such as the
             feedback function: answers in the journal keep their scores.
         teacher: answers the cases that have no ``expected``, once, before the first rollout.
+        remember_looks: whether it is remembered beside the store which held-out cases have judged
+            the run.
     """
 
     adapter: ProviderAdapter | None = None
@@ -80,6 +82,7 @@ class OptimizationContext:
     journal: Journal | None = attrs.field(default=None, kw_only=True)
     reuse_scores: bool = attrs.field(default=False, kw_only=True)
     teacher: Teacher | None = attrs.field(default=None, kw_only=True)
+    remember_looks: bool = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)

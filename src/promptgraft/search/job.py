@@ -182,6 +182,7 @@ class OptimizationJob:
                 adapter=task if task is None or isinstance(task, _AS_THEY_ARE) else offline,
                 reflection_adapter=offline,
                 journal=None,
+                remember_looks=False,
                 teacher=self.context.teacher and self.context.teacher.answered_by(offline),
             ),
             attrs.evolve(

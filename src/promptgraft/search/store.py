@@ -17,7 +17,6 @@ from promptgraft.errors import (
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
 from promptgraft.ground.text import raised
-from promptgraft.journal.base import NoJournal
 from promptgraft.overrides.looks import Look, record_of
 from promptgraft.overrides.types import Provenance
 from promptgraft.search.assemble import BegunRun
@@ -65,8 +64,7 @@ def _key(cases: Sequence[str]) -> str:
 def _looked(begun: BegunRun, look: Look, wear: Wear | None) -> Wear | None:
     """Remember a look, and keep in the journal how worn its examples are."""
     record, journal = record_of(begun.checked.context.overrides_store), begun.answers.journal
-    # A run that keeps nothing, such as a dry one, keeps no look either.
-    if record is None or (isinstance(journal, NoJournal) and not begun.checked.config.persist):
+    if record is None or not begun.checked.context.remember_looks:
         return None
     try:
         journal.admit(_key(look.cases))
