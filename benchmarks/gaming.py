@@ -175,8 +175,10 @@ def reasons(case: Case, answer: Answer) -> float:
 
 def relevance(case: Case, answer: Answer) -> float:
     """Count the words of the question that the answer has too."""
-    asked, answered = (set(text.lower().split()) for text in (str(case.input), answer.text))
-    return len(asked & answered) / len(asked)
+    question_words, answered = (
+        set(text.lower().split()) for text in (str(case.input), answer.text)
+    )
+    return len(question_words & answered) / len(question_words)
 
 
 def names_queue(case: Case, answer: Answer) -> tuple[float, str]:
@@ -424,13 +426,13 @@ def optimized(world: World, seed: int, *, hidden: bool = False) -> GepaResult:
 
     cases = []
     for ticket in chosen:
-        wanted = world.expected and world.expected(ticket_of(ticket["text"], ""))
+        expected = world.expected and world.expected(ticket_of(ticket["text"], ""))
         cases.append(
             Case(
                 id=ticket["id"],
                 input=ticket["text"],
-                expected=wanted or None,
-                fields={"truth": wanted or ""},
+                expected=expected or None,
+                fields={"truth": expected or ""},
             )
         )
     also = (metrics.python(name="truth", function=truth, hidden=True),) if hidden else ()
@@ -475,7 +477,7 @@ def signs_of(result: GepaResult) -> Sequence[str]:
 
 def measure() -> tuple[Figure, ...]:
     """Make all runs, print what each says, and return how many are wrongly marked or not."""
-    missed = marked = shown = 0
+    missed = marked = improved = 0
     for world in GAMED:
         result = optimized(world, seed=0)
         missed += not signs_of(result)
@@ -483,7 +485,7 @@ def measure() -> tuple[Figure, ...]:
     for world in HONEST:
         for seed in range(SEEDS):
             result = optimized(world, seed, hidden=bool(seed % 2))
-            shown += result.improved
+            improved += result.improved
             if signs := signs_of(result):
                 marked += 1
                 print(f"  {world.name}, seed {seed}: {result.verdict}: {'; '.join(signs)}")
@@ -491,7 +493,7 @@ def measure() -> tuple[Figure, ...]:
     return (
         Figure(f"gaming: of {len(GAMED)} gamings not marked", missed, "", MOST_MISSED),
         Figure(f"gaming: of {runs} honest runs marked", marked, "", 0),
-        Figure(f"gaming: of {runs} honest runs not improved", runs - shown, "", None),
+        Figure(f"gaming: of {runs} honest runs not improved", runs - improved, "", None),
     )
 
 

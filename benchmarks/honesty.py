@@ -190,7 +190,7 @@ class World:
         self.calls += 1
         self._shared = 0.95 * self._shared + self.chance.uniform(-0.1, 0.1)
         case = int(example_id[1:])
-        asked = Asked(
+        question = Asked(
             mean=0.5 - case % 3 * 0.05 + (self._worth if "better" in text else 0.0),
             fresh=self.chance,
             fixed=random.Random(f"{self._seed}/{example_id}/{text}"),
@@ -201,7 +201,7 @@ class World:
             shared=self._shared,
             families=random.Random(f"{self._seed}/{case // FAMILY}/{text}"),
         )
-        return NOISES[self.noise](asked)
+        return NOISES[self.noise](question)
 
 
 def held_out_examples(count: int) -> list[GepaExample]:
@@ -230,11 +230,11 @@ def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
     answers: list[tuple[RolloutRecord, ...]] | None = None
     while True:
         try:
-            asked = asking.send(answers)
+            waiting = asking.send(answers)
         except StopIteration as ended:
             return verdict_of(1, ended.value[0]) is RunVerdict.IMPROVED
-        assert isinstance(asked, Together)
-        answers = _taking_turns(world, asked)
+        assert isinstance(waiting, Together)
+        answers = _taking_turns(world, waiting)
         ledger.count(rollouts=sum(map(len, answers)))
 
 
@@ -432,7 +432,7 @@ def main() -> int:
     parser.add_argument("--verdicts", type=int, default=VERDICTS, help="verdicts for each figure")
     parser.add_argument("--runs", type=int, default=RUNS, help="whole runs for each; 0 for none")
     parser.add_argument("--gate", action="store_true", help="measure the gate only")
-    arguments, started, kept = parser.parse_args(), time.perf_counter(), True
+    arguments, started, claims_hold = parser.parse_args(), time.perf_counter(), True
     print(f"{TITLE}, {arguments.verdicts} verdicts and {arguments.runs} runs for each figure")
     figures = [measure_gate()]
     if not arguments.gate:
@@ -440,9 +440,9 @@ def main() -> int:
         figures = [measure_verdicts(arguments.verdicts), runs, *figures]
     for figure in chain.from_iterable(figures):
         print(figure.line(), flush=True)
-        kept = kept and figure.kept
+        claims_hold = claims_hold and figure.kept
     print(f"  {time.perf_counter() - started:.0f} s")
-    return 0 if kept else 1
+    return 0 if claims_hold else 1
 
 
 if __name__ == "__main__":

@@ -98,14 +98,14 @@ class Script:
         """Wait until requests hang and no more arrive; return False if the process ends first."""
         before, since = self.hung, time.monotonic()
         end = since + PATIENCE_SECONDS
-        seen = self.hung
+        hung_before = self.hung
         while time.monotonic() < end:
             if _has_ended(process):
                 return False
             time.sleep(0.02)
-            if self.hung != seen:
-                seen, since = self.hung, time.monotonic()
-            elif seen > before and time.monotonic() - since > QUIET_SECONDS:
+            if self.hung != hung_before:
+                hung_before, since = self.hung, time.monotonic()
+            elif hung_before > before and time.monotonic() - since > QUIET_SECONDS:
                 return True
         raise AssertionError("the job neither asks nor ends")
 
@@ -300,8 +300,8 @@ def killed(kind: str, url: str, folder: Path, *, kills: int, cases: int, seed: i
             program.end()
         finally:
             program.close()
-        found = manager.get(job.id)
-        assert found.state is JobState.COMPLETED, f"{found.state}: {found.reason}"
+        current = manager.get(job.id)
+        assert current.state is JobState.COMPLETED, f"{current.state}: {current.reason}"
         rows = (manager.result(job.id) or {})["ledger"]
         assert isinstance(rows, list)
         requests = Counter[bool]()
@@ -331,12 +331,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("databases", nargs="*", metavar="DATABASE", help=", ".join(KINDS))
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ[KEY] = calls_world.KEY
     logging.getLogger("promptgraft.service.jobs").setLevel(logging.ERROR)
     counts: list[Count] = []
     print(HEAD, flush=True)
-    for kind in given.databases or KINDS:
+    for kind in options.databases or KINDS:
         if why := missing(kind):
             print(why, flush=True)
             continue
@@ -345,8 +345,8 @@ def main() -> int:
             url = f"sqlite:///{folder}/jobs.db"
             if kind != "sqlite":
                 url = stack.enter_context(running(kind)).fresh()
-            cases = max(40, given.kills)
-            count = killed(kind, url, folder, kills=given.kills, cases=cases, seed=given.seed)
+            cases = max(40, options.kills)
+            count = killed(kind, url, folder, kills=options.kills, cases=cases, seed=options.seed)
         counts.append(count)
         print(count.line(), flush=True)
     return 0 if all(count.is_kept for count in counts) else 1

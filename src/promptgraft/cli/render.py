@@ -83,11 +83,11 @@ def render_command(
 
 
 def _sent(
-    source: ForeignSource, tried: TriedVersion, case: str, protocol: str | None
+    source: ForeignSource, version: TriedVersion, case: str, protocol: str | None
 ) -> dict[str, Json]:
     """Return the messages that BAML sends for a case: its texts are templates of its own."""
     provider = _BAML_PROVIDERS[protocol or "openai"]
-    return source.messages(tried.prompt, case, provider=provider)
+    return source.messages(version.prompt, case, provider=provider)
 
 
 @options.command(
@@ -141,7 +141,7 @@ def export_command(
 
 
 def _print(
-    tried: TriedVersion,
+    version: TriedVersion,
     rendered: RenderedPrompt[object],
     *,
     case: str | None = None,
@@ -155,7 +155,7 @@ def _print(
     if protocol and (messages or as_json):
         raise click.UsageError("--as prints the whole request; leave --messages and --json out")
     # On standard error, so that the text can be piped as it is.
-    for note in tried.notes:
+    for note in version.notes:
         echo(visible_line(f"warning: {note}"), error=True)
     chat = _messages(rendered)
     if sent is not None:
@@ -167,7 +167,7 @@ def _print(
         plain = {**_plain(rendered), "messages": chat}
         if sent is not None:
             plain["text"] = _as_text(chat)
-        print_json({"tried": tried.name, "case": case, **plain})
+        print_json({"tried": version.name, "case": case, **plain})
     elif messages:
         print_json(chat)
     else:

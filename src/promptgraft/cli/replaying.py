@@ -82,10 +82,10 @@ def _plain(replay: Replay) -> dict[str, Json]:
 
 def _print(replay: Replay) -> None:
     ended, name = replay.ended, replay.folder.id
-    made = f"{counted(ended.rollouts, 'test call')} and {counted(ended.reflections, 'rewrite')}"
+    calls = f"{counted(ended.rollouts, 'test call')} and {counted(ended.reflections, 'rewrite')}"
     if replay.difference is None:
         Screen().line(
-            f"{name}: the same result, {ended.verdict}, from {made} of its journal in "
+            f"{name}: the same result, {ended.verdict}, from {calls} of its journal in "
             f"{replay.seconds:.1f} s, without a call"
         )
     else:

@@ -39,16 +39,16 @@ class ShownRun:
     step: int | None = None
 
 
-def show_run(runs: Runs, name: str, asked: ShownRun, *, as_json: bool) -> None:
+def show_run(runs: Runs, name: str, choice: ShownRun, *, as_json: bool) -> None:
     """Print one view of a run."""
     record = read_run(runs.find(name))
-    if asked.step is not None:
-        _show_questions(record, asked.step, as_json=as_json)
-    elif asked.case is not None:
-        _show_case(record, asked.case, candidate=asked.candidate, as_json=as_json)
-    elif asked.candidate is not None:
-        _show_candidate(record, asked.candidate, as_json=as_json)
-    elif asked.rejected:
+    if choice.step is not None:
+        _show_questions(record, choice.step, as_json=as_json)
+    elif choice.case is not None:
+        _show_case(record, choice.case, candidate=choice.candidate, as_json=as_json)
+    elif choice.candidate is not None:
+        _show_candidate(record, choice.candidate, as_json=as_json)
+    elif choice.rejected:
         _show_rejections(record, as_json=as_json)
     else:
         _show_overview(record, runs, as_json=as_json)

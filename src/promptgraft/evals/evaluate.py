@@ -280,12 +280,12 @@ def _cancel(futures: Iterable[Future[CaseAttempt]]) -> None:
         future.cancel()
 
 
-def _stopped(found: Mapping[int, CaseAttempt], planned: int, ends: Deadline | None) -> str:
+def _stopped(attempts: Mapping[int, CaseAttempt], planned: int, ends: Deadline | None) -> str:
     """Return why the plan was not completed; empty if it was."""
-    for place in sorted(found):
-        if found[place].stopped:
-            return found[place].stopped
-    if len(found) < planned and ends is not None:
+    for place in sorted(attempts):
+        if attempts[place].stopped:
+            return attempts[place].stopped
+    if len(attempts) < planned and ends is not None:
         try:
             ends.check()
         except LimitReachedError as error:

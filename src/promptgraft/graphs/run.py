@@ -366,12 +366,12 @@ under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
 """The run of the current branch in this thread or task."""
 
 
-def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[BranchOutcome]:
+def _side_by_side(branches: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[BranchOutcome]:
     """Run branches in threads, each in its own context."""
-    outcomes = [BranchOutcome() for _ in taken]
+    outcomes = [BranchOutcome() for _ in branches]
 
     def take(number: int) -> None:
-        run, branch = taken[number]
+        run, branch = branches[number]
         under_way.set(run)
         try:
             outcomes[number] = BranchOutcome(value=branch(run))
@@ -381,7 +381,7 @@ def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[Bra
     # Not a pool: its threads would keep an interrupted process alive until all branches have ended.
     threads = [
         threading.Thread(target=contextvars.copy_context().run, args=(take, number), daemon=True)
-        for number in range(len(taken))
+        for number in range(len(branches))
     ]
     for thread in threads:
         thread.start()

@@ -109,7 +109,7 @@ class LookFile:
 
 def is_known(look: Look, looks: Sequence[Look]) -> bool:
     """Return whether the run of a look has looked at its cases before."""
-    return any(known.run == look.run and known.cases == look.cases for known in looks)
+    return any(earlier.run == look.run and earlier.cases == look.cases for earlier in looks)
 
 
 def _read(line: bytes) -> Look | None:

@@ -37,8 +37,8 @@ def load_whole(
             ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
         )
     keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
-    kept = attrs.evolve(dataset, keep=keep)
-    return _load(kept, dataset.path, ("dataset", "path"), around=around, parameters=parameters)
+    unreduced = attrs.evolve(dataset, keep=keep)
+    return _load(unreduced, dataset.path, ("dataset", "path"), around=around, parameters=parameters)
 
 
 def load_files(

@@ -105,16 +105,18 @@ def _members(
     members: dict[str, bytes | Path] = {
         f"{_RUN}{folder.config.name}": _encoded(_moved(config, _PROJECT_ELSEWHERE))
     }
-    kept = [folder.events, folder.result, folder.frontier, folder.ledger]
+    paths = [folder.events, folder.result, folder.frontier, folder.ledger]
     if inputs:
-        kept += [folder.journal, *sorted(folder.files.glob("*"))]
+        paths += [folder.journal, *sorted(folder.files.glob("*"))]
     elif folder.journal.exists():
         members[f"{_RUN}{folder.scores.name}"] = "".join(_scores(folder)).encode()
         members[f"{_RUN}{folder.journal.name}"] = _header(folder)
-        kept.remove(folder.events)
+        paths.remove(folder.events)
         members[f"{_RUN}{folder.events.name}"] = b"".join(_events_without_inputs(folder))
     members |= {
-        f"{_RUN}{file.relative_to(folder.path).as_posix()}": file for file in kept if file.is_file()
+        f"{_RUN}{file.relative_to(folder.path).as_posix()}": file
+        for file in paths
+        if file.is_file()
     }
     if (sources := work / folder.sources.name).exists():
         members[f"{_RUN}{sources.name}"] = sources
@@ -332,7 +334,7 @@ def _run_in(archive: Archive) -> tuple[str, bool]:
 
 def _is_of_run(place: str) -> bool:
     run = RunFolder(Path())
-    kept = (
+    paths = (
         run.config,
         run.journal,
         run.events,
@@ -343,4 +345,4 @@ def _is_of_run(place: str) -> bool:
         run.scores,
     )
     parts = place.split("/")
-    return Path(place) in kept or (len(parts) == 2 and parts[0] == FOLDER)
+    return Path(place) in paths or (len(parts) == 2 and parts[0] == FOLDER)

@@ -306,22 +306,22 @@ def class_shown(value: object) -> str:
     return f"an object of the class {type(value).__qualname__}"
 
 
-def _found_in(module: ModuleType, place: PythonPlace, wanted: ObjectKind[T], what: str) -> T:
+def _found_in(module: ModuleType, place: PythonPlace, kind: ObjectKind[T], what: str) -> T:
     value: object = module
     for name in place.attribute.split("."):
         if not hasattr(value, name):
-            names = sorted(key for key, value in vars(module).items() if wanted.read(value))
+            names = sorted(key for key, value in vars(module).items() if kind.read(value))
             raise ConfigError(
                 f"{what}: `{place.where}` has no `{place.attribute}`"
                 f"{did_you_mean(place.attribute, names)}; "
-                f"{wanted.plural} in it: {', '.join(names) or 'none'}"
+                f"{kind.plural} in it: {', '.join(names) or 'none'}"
             )
         value = getattr(value, name)
-    read = wanted.read(value)
+    read = kind.read(value)
     if read is None:
-        lacking = wanted.lacking(value)
+        lacking = kind.lacking(value)
         raise ConfigError(
-            f"{what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
+            f"{what}: expected `{place.where}:{place.attribute}` to be {kind.expected}, "
             # Only its class: the value may be a secret, as those of `os:environ` are.
             f"found {class_shown(value)}{lacking and f'; {lacking}'}"
         )

@@ -61,10 +61,10 @@ def sources_of(project: Project) -> ProjectSources:
         DataFormatError: something that the project names has faults.
     """
     inputs = _placed(_inputs(project), project.folder)
-    others = _placed(_others(project), project.folder)
+    files_named = _placed(_others(project), project.folder)
     [name] = _placed([project.folder / project.path.name], project.folder)
     sources = ProjectSources(
-        name, inputs, {at: path for at, path in others.items() if at not in inputs}
+        name, inputs, {at: path for at, path in files_named.items() if at not in inputs}
     )
     size = sum(path.stat().st_size for path in sources.files.values())
     if size > _MOST_BYTES:

@@ -57,10 +57,10 @@ class Surroundings:
             )
         return place
 
-    def loaded(self, path: YamlPath, spec: str, wanted: ObjectKind[T]) -> T:
+    def loaded(self, path: YamlPath, spec: str, kind: ObjectKind[T]) -> T:
         """Return the object that ``file.py:NAME`` or ``module:NAME`` at ``path`` names."""
         with self.placed(path):
-            return self.python.load(spec, wanted, spelled(path))
+            return self.python.load(spec, kind, spelled(path))
 
     def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
         """Return the function that ``spec`` at ``path`` names; see :meth:`loaded`."""

@@ -150,8 +150,12 @@ def _alike(material: _Material) -> Iterator[str]:
         yield f"{_of(count, material)} are {_quoted(text)}, whatever was asked"
         return
     filled, before = _template_share(material.after), _template_share(material.before)
-    wanted = _template_share(material.expected) if material.expected else 0.0
-    if filled >= _MOST and filled - max(before, wanted) >= _MUCH_MORE and not _tell_apart(material):
+    expected_share = _template_share(material.expected) if material.expected else 0.0
+    if (
+        filled >= _MOST
+        and filled - max(before, expected_share) >= _MUCH_MORE
+        and not _tell_apart(material)
+    ):
         yield f"the answers fill one template: {filled:.0%} of their words are the same in most"
 
 
@@ -179,11 +183,11 @@ def _tell_apart(material: _Material) -> bool:
     """Return whether most answers hold what was expected of them."""
     if not material.expected:
         return False
-    held = sum(map(_holds, material.after, material.expected))
+    matching = sum(map(_holds, material.after, material.expected))
     # As many as hold the expected answer to the case before would hold it without telling apart.
     turned = material.expected[1:] + material.expected[:1]
     by_chance = sum(map(_holds, material.after, turned))
-    return material.share(held - by_chance) >= _SOME
+    return material.share(matching - by_chance) >= _SOME
 
 
 def _all_labels(material: _Material) -> Iterator[str]:
@@ -205,7 +209,7 @@ def _all_labels(material: _Material) -> Iterator[str]:
 def _addresses(material: _Material) -> Iterator[str]:
     """Yield a sign if answers speak to whoever judges them."""
     hits = [_TO_THE_JUDGE.search(pair.after) for pair in material.pairs]
-    known = sum(
+    explained = sum(
         bool(
             _TO_THE_JUDGE.search(
                 f"{pair.before}\n{_text(pair.case.input)}\n{_text(pair.case.expected)}"
@@ -214,7 +218,7 @@ def _addresses(material: _Material) -> Iterator[str]:
         for pair in material.pairs
     )
     count = sum(map(bool, hits))
-    if material.share(count) >= _SOME and material.share(count - known) >= _SOME_MORE:
+    if material.share(count) >= _SOME and material.share(count - explained) >= _SOME_MORE:
         first = next(hit for hit in hits if hit)
         yield f"{_of(count, material)} address the judge: {_quoted(first[0])}"
 
@@ -236,16 +240,16 @@ def _repeated(words: Sequence[str]) -> float:
 def _echoes(material: _Material) -> Iterator[str]:
     """Yield a sign if answers give back what was asked, and nothing like it was expected."""
     echoed = [_echo_share(material.asked, answers) for answers in (material.before, material.after)]
-    wanted = _echo_share(material.asked, material.expected) if material.expected else 0.0
-    if echoed[1] >= _MOST and echoed[1] - max(echoed[0], wanted) >= _MUCH_MORE:
+    expected_share = _echo_share(material.asked, material.expected) if material.expected else 0.0
+    if echoed[1] >= _MOST and echoed[1] - max(echoed[0], expected_share) >= _MUCH_MORE:
         yield f"the answers give back what was asked: {echoed[1]:.0%} of their passages stand there"
 
 
-def _echo_share(asked: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]) -> float:
+def _echo_share(questions: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]) -> float:
     shares = []
-    for question, answer in zip(asked, answers, strict=True):
-        runs, known = list(_runs(answer, _RUN)), set(_runs(question, _RUN))
-        shares.append(sum(run in known for run in runs) / len(runs) if runs else 0.0)
+    for question, answer in zip(questions, answers, strict=True):
+        runs, question_runs = list(_runs(answer, _RUN)), set(_runs(question, _RUN))
+        shares.append(sum(run in question_runs for run in runs) / len(runs) if runs else 0.0)
     return fmean(shares)
 
 
@@ -260,10 +264,10 @@ def _worded(material: _Material, metric: Metric, prompt: str) -> Iterator[str]:
             yield from _recites(material, metric, words)
         elif words and _is_new(material, words) and not _holds(asked_for, words):
             literals.append(text)
-    others = [
+    other_gains = [
         gain for pair in material.pairs for name, gain in pair.gains.items() if name != metric.name
     ]
-    if literals and (not others or fmean(others) <= _NO_GAIN):
+    if literals and (not other_gains or fmean(other_gains) <= _NO_GAIN):
         texts = ", ".join(_quoted(text) for text in literals[:_MOST_LITERALS])
         yield (
             f"the gain comes from a text that metric `{metric.name}` looks for: most answers "
@@ -274,11 +278,11 @@ def _worded(material: _Material, metric: Metric, prompt: str) -> Iterator[str]:
 def _is_new(material: _Material, words: Sequence[str]) -> bool:
     """Return whether most answers contain a text that few of the baseline's did."""
     before, after = material.rise(lambda answer: _holds(answer, words))
-    wanted = sum(_holds(text, words) for text in (*material.expected, *material.asked)) / len(
+    usual_share = sum(_holds(text, words) for text in (*material.expected, *material.asked)) / len(
         material.pairs
     )
     share = material.share(after)
-    return share >= _MOST and share - max(material.share(before), wanted) >= _MUCH_MORE
+    return share >= _MOST and share - max(material.share(before), usual_share) >= _MUCH_MORE
 
 
 def _recites(material: _Material, metric: Metric, words: Sequence[str]) -> Iterator[str]:
@@ -289,8 +293,11 @@ def _recites(material: _Material, metric: Metric, words: Sequence[str]) -> Itera
         return not rubric.isdisjoint(_runs(answer, _PHRASE))
 
     before, after = material.rise(recites)
-    known = sum(map(recites, (*material.asked, *material.expected)))
-    if material.share(after) >= _MOST and material.share(after - max(before, known)) >= _MUCH_MORE:
+    explained = sum(map(recites, (*material.asked, *material.expected)))
+    if (
+        material.share(after) >= _MOST
+        and material.share(after - max(before, explained)) >= _MUCH_MORE
+    ):
         yield (
             f"{_of(after, material)} recite what metric `{metric.name}` asks for: "
             f"{_quoted(' '.join(words))}"

@@ -165,13 +165,13 @@ class AnswerGuard:
         first = list(itertools.islice(owners, common + 1))
         return first[0] if 0 < len(first) <= common else None
 
-    def _copied(self, found: Words, start: int, words: tuple[str, ...], source: str) -> Copied:
+    def _copied(self, phrase: Words, start: int, words: tuple[str, ...], source: str) -> Copied:
         """Return a copied passage, extended by all following words that were copied too."""
         theirs = source[source.index(_spaced(words)) :].split(_LEAF, 1)[0].split()
-        ours = found.words[start:]
+        ours = phrase.words[start:]
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
         count = sum(1 for _ in same)
-        passage = found.passage(start, start + count)
+        passage = phrase.passage(start, start + count)
         counted = is_spaced(passage) and WORD * count >= self._weight
         return Copied(passage=passage, words=count if counted else None)
 

@@ -370,9 +370,9 @@ class _Outlook:
         turns = [adapter.most_turns(case) for case in self.config.cases] or [1]
         use = Use(calls=round(expected * fmean(turns)))
         # Its own name is what its calls are counted under.
-        seen = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
-        if seen is not None:
-            use = seen.of_answers(expected)
+        seen_use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
+        if seen_use is not None:
+            use = seen_use.of_answers(expected)
         return RolePlan(
             role=Role.TASK, model=adapter.identity, calls=most * max(turns), expected=use
         )
@@ -397,9 +397,12 @@ class _Outlook:
                 rendered = judge, prompt.render()
                 rendered_by_judge.setdefault(adapter_identity(judge), []).append(rendered)
         runs = self.config.objectives.num_runs
-        for asked in rendered_by_judge.values():
-            judge, sent = asked[0][0], [sent_chars(rendered, judge) for judge, rendered in asked]
-            most = self.config.budget * math.ceil(len(asked) / len(sample)) * runs
+        for prompts in rendered_by_judge.values():
+            judge, sent = (
+                prompts[0][0],
+                [sent_chars(rendered, judge) for judge, rendered in prompts],
+            )
+            most = self.config.budget * math.ceil(len(prompts) / len(sample)) * runs
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (self.task, judge))
             yield PlannedCalls(
@@ -407,9 +410,11 @@ class _Outlook:
                 adapter=judge,
                 most=ATTEMPTS * most,
                 longest=max(sent) - len(answer.text) + replies,
-                expected=round(self.rollouts * len(asked) / len(sample) * runs),
+                expected=round(self.rollouts * len(prompts) / len(sample) * runs),
                 sent=fmean(sent),
-                received=fmean(chars_of_schema(prompt.output_schema or {}) for _, prompt in asked),
+                received=fmean(
+                    chars_of_schema(prompt.output_schema or {}) for _, prompt in prompts
+                ),
                 answers=self.rollouts * runs,
                 in_batches=self.in_batches,
             )

@@ -57,12 +57,12 @@ class ReplayJournal(FileJournal):
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> Mapping[str, Json]:
         del reuse_scores  # a replay asks no function for a score
-        asked = dict(fingerprint)
+        present = dict(fingerprint)
         if self._replaced and self._fingerprint is not None:
             recorded = translated(self._fingerprint)
-            asked |= {name: recorded[name] for name in _ANSWERING if name in recorded}
+            present |= {name: recorded[name] for name in _ANSWERING if name in recorded}
         return super().begin(
-            asked,
+            present,
             contents=contents,
             reuse_scores=True,
             translated=translated,

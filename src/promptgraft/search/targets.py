@@ -262,7 +262,11 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptP
         *map(OutputFieldModule, config.targets.output_fields),
         *(ToolExampleModule(t.tool_name, t.example_index) for t in config.target_tool_examples),
         *map(TaskExampleModule, config.target_task_examples),
-        *([VisibilityModule(tuple(shown))] if (shown := config.targets.visibility) else ()),
+        *(
+            [VisibilityModule(tuple(paths_shown))]
+            if (paths_shown := config.targets.visibility)
+            else ()
+        ),
         *map(GenerationModule, generated),
     )
     if not modules:

@@ -73,9 +73,9 @@ def wear_of(cases: Sequence[str], looks: Iterable[Look], *, run: str) -> Wear | 
         run: the id of the run that uses the cases now.
     """
     now = set(cases)
-    others = [look for look in looks if look.run != run]
-    used = {case for look in others for case in look.cases}
-    runs = {look.run for look in others if len(now & {*look.cases}) >= _MOST * len(now)}
+    earlier_looks = [look for look in looks if look.run != run]
+    used = {case for look in earlier_looks for case in look.cases}
+    runs = {look.run for look in earlier_looks if len(now & {*look.cases}) >= _MOST * len(now)}
     if not now or not runs:
         return None
     count, number = len(now), len(runs) + 1

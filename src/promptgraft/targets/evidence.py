@@ -180,21 +180,21 @@ def tried_before(
     return "\n\n".join(entries)
 
 
-def _entry(tried: TriedChild, texts: Mapping[str, str], failing: Collection[str]) -> str:
-    before, after = ("unscored" if score is None else f"{score:.2f}" for score in tried.scores)
-    sentence = f"{_fate(tried, texts)} ({before} before, {after} after)."
-    again = sorted(tried.mended.intersection(failing))
-    if again and tried.is_better and tried.is_in(texts):
+def _entry(child: TriedChild, texts: Mapping[str, str], failing: Collection[str]) -> str:
+    before, after = ("unscored" if score is None else f"{score:.2f}" for score in child.scores)
+    sentence = f"{_fate(child, texts)} ({before} before, {after} after)."
+    again = sorted(child.mended.intersection(failing))
+    if again and child.is_better and child.is_in(texts):
         names = listed(again[:_MOST_IDS])
         sentence += f" Of what it mended, {counted(len(again), 'case')} failed again: {names}."
-    lines = (line for edit in tried.edits for line in _lines_changed(*edit))
+    lines = (line for edit in child.edits for line in _lines_changed(*edit))
     return "\n".join([sentence, *lines])
 
 
-def _fate(tried: TriedChild, texts: Mapping[str, str]) -> str:
-    if not tried.is_better:
+def _fate(child: TriedChild, texts: Mapping[str, str]) -> str:
+    if not child.is_better:
         return "Tried, and not better on the cases it was written for"
-    if tried.is_in(texts):
+    if child.is_in(texts):
         return "Kept: it is in the current text"
     return "Better on the cases it was written for, but not on others, so it was not kept"
 

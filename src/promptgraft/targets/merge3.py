@@ -74,21 +74,21 @@ def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Hunk]:
             yield edit
 
 
-def _is_disputed(edit: _Hunk, others: Sequence[_Hunk]) -> bool:
+def _is_disputed(edit: _Hunk, rivals: Sequence[_Hunk]) -> bool:
     """Return whether another edit replaces the same lines differently."""
     return edit.replaces and any(
         rival.replaces
         and rival.begin < edit.end
         and edit.begin < rival.end
         and rival.after != edit.after
-        for rival in others
+        for rival in rivals
     )
 
 
-def _with_words(before: Sequence[str], edit: _Hunk, others: Sequence[_Hunk]) -> _Hunk:
+def _with_words(before: Sequence[str], edit: _Hunk, rivals: Sequence[_Hunk]) -> _Hunk:
     """Return an edit with the words that another adds to the same line, if both only add words."""
     old = before[edit.begin : edit.end]
-    for rival in others:
+    for rival in rivals:
         same = (edit.begin, edit.end) == (rival.begin, rival.end) and edit != rival
         if same and len(old) == len(edit.after) == len(rival.after) == 1 and old[0].strip():
             words, *changed = (pieces_in(line) for line in (*old, *edit.after, *rival.after))

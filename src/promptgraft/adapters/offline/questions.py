@@ -264,12 +264,12 @@ def _cases_in_short(block: Block, score: float, fields: Sequence[Field]) -> Iter
     names = "|".join(re.escape(field.name) for field in fields if field.name)
     for match in map(_IN_SHORT.fullmatch, block.lines):
         if match:
-            shown, (output, _, feedback) = match[1].strip("`"), match[2].partition("; ")
+            input_text, (output, _, feedback) = match[1].strip("`"), match[2].partition("; ")
             if has_fields and _CUT.search(f"{output}{feedback}"):
                 continue  # what is left out may be the field that was wrong
-            value = read_json(shown)
+            value = read_json(input_text)
             # A long input is cut, so it may be no JSON any more.
-            text = "\n".join(texts_in(value)) if value != shown else _KEY.sub(" ", shown)
+            text = "\n".join(texts_in(value)) if value != input_text else _KEY.sub(" ", input_text)
             text = _CUT.sub(" ", text)
             if has_fields:  # of several, each has a line of the feedback
                 feedback = re.sub(rf"\s(?=(?:{names}):)", "\n", feedback)

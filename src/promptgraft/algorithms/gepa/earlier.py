@@ -131,8 +131,8 @@ def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Seq
     if not isinstance(strategy, Mapping):
         return written, ()
     if _DIVIDED in strategy:
-        kept = {name: value for name, value in strategy.items() if name != _DIVIDED}
-        modern, notes = with_additions({**written, "strategy": kept})
+        without_it = {name: value for name, value in strategy.items() if name != _DIVIDED}
+        modern, notes = with_additions({**written, "strategy": without_it})
         return modern, [f"strategy.{_DIVIDED}: is gone, it gained nothing; leave it out", *notes]
     if written.get("additions") is not None:
         return written, ()

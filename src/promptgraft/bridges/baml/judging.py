@@ -141,9 +141,9 @@ def _said(compiled: CompiledProject, data: dict[str, object]) -> str:
     raise ConfigError("BAML has judged nothing")
 
 
-def _of(rule: BamlRule, said: str) -> Judged:
-    why = "expected true or false, found another value" if said == "2" else ""
-    return Judged(rule=rule, held=said == "1", why=why)
+def _of(rule: BamlRule, reason: str) -> Judged:
+    why = "expected true or false, found another value" if reason == "2" else ""
+    return Judged(rule=rule, held=reason == "1", why=why)
 
 
 @functools.lru_cache(maxsize=512)

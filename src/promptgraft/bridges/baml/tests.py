@@ -85,9 +85,9 @@ def _test(block: Declaration, file: BamlFile) -> BamlTest:
     )
 
 
-def _rule(found: Attribute) -> BamlRule:
-    name = found.literal.text if found.literal else ""
-    return BamlRule(name=name, expression=found.rule, is_assert=found.name == "assert")
+def _rule(attribute: Attribute) -> BamlRule:
+    name = attribute.literal.text if attribute.literal else ""
+    return BamlRule(name=name, expression=attribute.rule, is_assert=attribute.name == "assert")
 
 
 def _between_braces(tokens: Sequence[Token]) -> str:

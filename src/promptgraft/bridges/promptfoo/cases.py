@@ -108,11 +108,11 @@ def _quality(asserting: Asserting, place: Node) -> AssertedMetric:
 
 
 def _named(
-    asked: Sequence[AssertedMetric], names: dict[tuple[str, int], str]
+    metrics: Sequence[AssertedMetric], names: dict[tuple[str, int], str]
 ) -> dict[str, AssertedMetric]:
     """Return assertions by metric name; equal assertions of different tests share a name."""
     by_name: dict[str, AssertedMetric] = {}
-    for entry in asked:
+    for entry in metrics:
         slot = (entry.key, sum(entry.key == entry_named.key for entry_named in by_name.values()))
         if slot not in names:
             names[slot] = name_of(entry.name, list(names.values()), joint="_")

@@ -51,8 +51,8 @@ class Migration:
         inspector = inspect(connection)
         for table, columns in self.tables.items():
             if not inspector.has_table(f"{prefix}{table}"):
-                made = f"CREATE TABLE {prefix}{table} ({columns}){_END[dialect]}"
-                yield _typed(made, dialect)
+                statement = f"CREATE TABLE {prefix}{table} ({columns}){_END[dialect]}"
+                yield _typed(statement, dialect)
         for table, name, kind in self.columns:
             is_there = inspector.has_table(f"{prefix}{table}")
             columns_there = inspector.get_columns(f"{prefix}{table}") if is_there else []

@@ -27,9 +27,9 @@ _MOST_NAME_CHARS = 64
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def _networks(given: Iterable[str]) -> tuple[Network, ...]:
+def _networks(addresses: Iterable[str]) -> tuple[Network, ...]:
     try:
-        return tuple(ipaddress.ip_network(address) for address in given)
+        return tuple(ipaddress.ip_network(address) for address in addresses)
     except ValueError as error:
         raise ConfigError(
             f"--proxy-from: expected an address or a network such as 10.0.0.0/8: {error}"
@@ -263,8 +263,8 @@ class Access:
         proxy = self._proxy
         if proxy.user_header and proxy.is_at(peer):
             # All of them: a proxy that adds its own leaves that of the client in the first place.
-            wanted = proxy.user_header.lower()
-            users = [value for name, value in headers.items() if name == wanted]
+            header = proxy.user_header.lower()
+            users = [value for name, value in headers.items() if name == header]
             if users:
                 return self._of_user(users[0]) if len(users) == 1 else None
         return self.sessions.find(cookie) if cookie else None

@@ -425,7 +425,7 @@ def _wants_stream(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-def _response(found: ApiReply) -> Response:
-    headers: Mapping[str, str] = {**_SAFE, **found.headers}
-    media = found.media if found.content else None
-    return Response(found.content, status_code=found.status, media_type=media, headers=headers)
+def _response(reply: ApiReply) -> Response:
+    headers: Mapping[str, str] = {**_SAFE, **reply.headers}
+    media = reply.media if reply.content else None
+    return Response(reply.content, status_code=reply.status, media_type=media, headers=headers)

@@ -24,7 +24,7 @@ def show_sign_in(call: ApiCall) -> ApiReply:
 def sign_in(call: ApiCall) -> ApiReply:
     """Open a session for the token, or the link, in the form."""
     form = form_of(call)
-    link, token, wanted = (form.get(name, "") for name in ("link", "token", "wanted"))
+    link, token, target_path = (form.get(name, "") for name in ("link", "token", "wanted"))
     try:
         cookie = (
             call.access.redeem_link(link, call.visit)
@@ -34,21 +34,21 @@ def sign_in(call: ApiCall) -> ApiReply:
     except ApiProblem as problem:
         if problem.status != 401:
             raise
-        page = {"link": "", "fault": problem.detail, "wanted": wanted}
+        page = {"link": "", "fault": problem.detail, "wanted": target_path}
         return page_of(call, "sign_in.html", 401, who=None, **page)
-    return _signed_in(call, cookie, wanted)
+    return _signed_in(call, cookie, target_path)
 
 
-def _signed_in(call: ApiCall, cookie: str, wanted: str = "") -> ApiReply:
+def _signed_in(call: ApiCall, cookie: str, target_path: str = "") -> ApiReply:
     # A redirect keeps codes out of the browser's history.
-    return redirect(call, _inside(wanted), Set_Cookie=call.visit.cookie(cookie))
+    return redirect(call, _inside(target_path), Set_Cookie=call.visit.cookie(cookie))
 
 
-def _inside(wanted: str) -> str:
+def _inside(path: str) -> str:
     """Return a path below that of the application; the list of jobs for anything else."""
-    parts = urlsplit(wanted)
-    is_path = wanted.startswith("/") and not wanted.startswith("//") and wanted.isprintable()
-    return wanted if is_path and not parts.netloc and "\\" not in wanted else "/"
+    parts = urlsplit(path)
+    is_path = path.startswith("/") and not path.startswith("//") and path.isprintable()
+    return path if is_path and not parts.netloc and "\\" not in path else "/"
 
 
 def sign_out(call: ApiCall) -> ApiReply:

@@ -207,20 +207,20 @@ class TokenStore:
             raise ConfigError(f"there is no token `{name}`; there: {names}")
 
 
-def _scope(given: Scope | str) -> Scope:
+def _scope(scope: Scope | str) -> Scope:
     try:
-        return Scope(given)
+        return Scope(scope)
     except ValueError:
-        raise ConfigError(f"scopes: expected {', '.join(Scope)}, found {shown(given)}") from None
+        raise ConfigError(f"scopes: expected {', '.join(Scope)}, found {shown(scope)}") from None
 
 
-def scopes_of(given: Iterable[Scope | str]) -> frozenset[Scope]:
+def scopes_of(scopes: Iterable[Scope | str]) -> frozenset[Scope]:
     """Return scopes by their names.
 
     Raises:
         ConfigError: there is no such scope.
     """
-    return frozenset(_scope(scope) for scope in given)
+    return frozenset(_scope(scope) for scope in scopes)
 
 
 def secret_digest(secret: str) -> str:

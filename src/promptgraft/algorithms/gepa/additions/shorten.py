@@ -118,7 +118,8 @@ class LineTrials:
         for stage in _STAGES:
             pairs = self._affordable(lines, stage)
             if not stage.start:
-                lines = [line for line in lines if any(line is tried for tried, _ in pairs)]
+                affordable = [line for line, _ in pairs]
+                lines = [line for line in lines if line in affordable]
             hurt = yield from self._try(pairs)
             lines = [line for line in lines if line not in hurt]
         return [line for line in lines if line.is_proven]

@@ -101,9 +101,11 @@ class MisplacedRules:
     def _others(self, module: Module, record: RolloutRecord) -> tuple[Module, ...]:
         """Return the parts of the same kind that the model was shown in that rollout."""
         return tuple(
-            other
-            for other in self.kit.target.modules
-            if other.kind == module.kind and other != module and other.owner not in record.hidden
+            neighbour
+            for neighbour in self.kit.target.modules
+            if neighbour.kind == module.kind
+            and neighbour != module
+            and neighbour.owner not in record.hidden
         )
 
 
