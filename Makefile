@@ -13,13 +13,16 @@ EXTRAS ?=
 # The environment of `make real-server`.
 LOCAL := build/real-server
 
+# A file with the versions to install; the newest that fit when it is empty.
+CONSTRAINTS ?=
+
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs site constraints pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -47,6 +50,7 @@ check: $(STAMP)
 	$(BIN)/mypy examples/code_search/*.py
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(BIN)/python docs/site.py
 
 figures: $(STAMP)
 	@$(BIN)/python benchmarks/tree_figures.py
@@ -57,6 +61,14 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+# The documentation site, in build/site.
+site: $(STAMP)
+	$(BIN)/python docs/site.py
+
+# Which versions the tests last passed with: `make test CONSTRAINTS=.ci/constraints.txt` uses these.
+constraints: $(STAMP)
+	$(BIN)/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' > .ci/constraints.txt
 
 # The pictures of the pages, and the figures of the demo in the README.
 pictures: $(STAMP)
@@ -113,7 +125,8 @@ $(USABLE): pyproject.toml
 $(STAMP): pyproject.toml | $(USABLE)
 	@echo "installing what developers need into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[testing]' --group dev
+	@$(BIN)/python -m pip install --quiet --editable '.[testing]' --group dev \
+		$(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 	@touch $@
 
 clean:
