@@ -22,7 +22,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs site constraints pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs site constraints expected pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -61,6 +61,10 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+# The lines that tests expect of broken files, anew after a message was reworded: read `git diff`.
+expected: $(STAMP)
+	PROMPTGRAFT_REWRITE_EXPECTED=1 $(BIN)/python -m pytest -q -k broken tests/project tests/evals
 
 # The documentation site, in build/site.
 site: $(STAMP)
