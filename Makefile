@@ -22,7 +22,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs site constraints pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs site constraints expected pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -50,7 +50,7 @@ check: $(STAMP)
 	$(BIN)/mypy examples/code_search/*.py
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
-	$(BIN)/python docs/site.py
+	$(BIN)/python docs/website.py
 
 figures: $(STAMP)
 	@$(BIN)/python benchmarks/tree_figures.py
@@ -62,9 +62,13 @@ format: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
 
+# The lines that tests expect of broken files, anew after a message was reworded: read `git diff`.
+expected: $(STAMP)
+	PROMPTGRAFT_REWRITE_EXPECTED=1 $(BIN)/python -m pytest -q -k broken tests/project tests/evals
+
 # The documentation site, in build/site.
 site: $(STAMP)
-	$(BIN)/python docs/site.py
+	$(BIN)/python docs/website.py
 
 # Which versions the tests last passed with: `make test CONSTRAINTS=.ci/constraints.txt` uses these.
 constraints: $(STAMP)

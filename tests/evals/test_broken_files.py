@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from expected_lines import check_lines
 from promptgraft import Dataset
 from promptgraft.errors import ConfigError, DataFormatError
 
@@ -35,8 +36,7 @@ def test_a_broken_file_gives_exactly_the_expected_lines(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(BROKEN)
-    expected = Path(f"{path.name}.expected").read_text("utf-8").splitlines()
-    assert list(faults_of(path.name)) == expected
+    check_lines(faults_of(path.name), Path(f"{path.name}.expected"))
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from expected_lines import check_lines
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.yaml_text import read_yaml
 from promptgraft.project import load_project, open_project, project_schema
@@ -46,7 +47,7 @@ def test_a_broken_project_gives_exactly_the_expected_lines(path: Path) -> None:
 
     assert "\n" not in str(caught.value)
     found = [fault.replace(f"{BROKEN}/", "") for fault in caught.value.faults]
-    assert found == Path(f"{path.name}.expected").read_text("utf-8").splitlines()
+    check_lines(found, Path(f"{path.name}.expected"))
 
 
 def test_no_secret_of_a_broken_file_is_shown() -> None:

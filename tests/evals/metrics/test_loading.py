@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from expected_lines import check_lines
 from promptgraft.errors import DataFormatError
 from promptgraft.evals import metrics
 from promptgraft.evals.metrics import (
@@ -35,7 +36,7 @@ def test_a_broken_metric_file_gives_exactly_its_faults_all_at_once(path: Path) -
         load_metrics(path)
 
     lines = [fault.replace(str(path), path.name) for fault in caught.value.faults]
-    assert "\n".join(lines) + "\n" == (BROKEN / f"{path.name}.errors").read_text("utf-8")
+    check_lines(lines, BROKEN / f"{path.name}.errors")
     assert all(len(line.splitlines()) == 1 for line in lines)
 
 

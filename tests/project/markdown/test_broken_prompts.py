@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from expected_lines import check_lines
 from promptgraft.errors import DataFormatError
 from promptgraft.project.markdown import load_markdown_prompt
 
@@ -22,4 +23,4 @@ def test_each_fault_of_a_prompt_is_one_line_with_its_place(
     with pytest.raises(DataFormatError) as caught:
         load_markdown_prompt(Path(prompt.name))
 
-    assert "\n".join(caught.value.faults) + "\n" == (folder / "expected.txt").read_text("utf-8")
+    check_lines(caught.value.faults, folder / "expected.txt")
