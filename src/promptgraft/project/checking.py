@@ -9,18 +9,19 @@ import attrs
 
 from promptgraft.adapters.base import ForeseenAdapter
 from promptgraft.agents.adapter import AgentAdapter, probe
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.metrics.reading import brief
 from promptgraft.evals.trial import Trial, tried_metrics
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.ground.text import counted
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_search import FORMATTERS
-from promptgraft.project.loading import faults_of, load_project
+from promptgraft.project.loading import faults_of
 from promptgraft.project.project import Project, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
@@ -74,9 +75,13 @@ def try_metrics(project: Project) -> Trial:
 def check_project(path: str | Path) -> Checked:
     """Check everything that a project names. No model is called; secrets need not be set."""
     try:
-        project = load_project(path)
+        project = open_project(path)
     except DataFormatError as error:
         return Checked(faults=error.faults)
+    try:
+        raise_lines(str(project.path), faults_of(project))
+    except DataFormatError as error:
+        return Checked(faults=error.faults, warnings=_about_tests(project))
     faults: list[str] = []
     warnings: list[str] = []
     unchecked: tuple[str, ...] = ()
@@ -273,8 +278,15 @@ def _about_cases(project: Project) -> Iterator[str]:
     elif dropped := project.splits.dropped:
         message = f"{counted(dropped, 'row')} left out, repeating another one"
         yield project.surroundings.file.line(("dataset", "duplicates"), message)
-    if project.baml is not None:
-        yield from project.baml.warnings
+    yield from _about_tests(project)
+
+
+def _about_tests(project: Project) -> tuple[str, ...]:
+    """Return a line for each test that judges nothing."""
+    try:
+        return () if project.baml is None else project.baml.warnings
+    except CallerError:  # the function has faults, which are reported
+        return ()
 
 
 def _unserved(project: Project, name: str) -> str:
