@@ -73,7 +73,9 @@ def test_projects_with_the_same_prompts_have_their_winners_apart(tmp_path: Path)
         work_off(manager)
         applied = manager.apply(jobs["one"].id)
         stores = {name: project.store() for name, project in manager.projects.items()}
-        assert {"support/triage": stores["one"].current(**WHERE).id} == applied
+        winner = stores["one"].current(**WHERE)
+        assert winner is not None
+        assert applied == {"support/triage": winner.id}
         assert stores["two"].current(**WHERE) is None
         # Deleting the candidate of one leaves that of the other.
         manager.delete(jobs["one"].id)
