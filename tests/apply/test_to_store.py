@@ -22,7 +22,7 @@ def test_the_winner_is_one_revision_that_says_where_it_comes_from(
     assert ended.out.startswith(
         f"run `{world.run.name}`, rewrite 1: validation 0.600 -> 1.000 (+0.400)\n"
         "prompt  depot/triage, tag `live`\n"
-        "from    nothing\n"
+        "from    the source\n"
         f"to      revision 1 ({revision.id[:12]})\n"
         f"file    {world.folder}/.promptgraft/overrides/depot/triage/live.json\n"
         "\n"
@@ -138,7 +138,10 @@ def test_a_run_that_found_nothing_better_exits_with_1_and_writes_nothing(
 
     assert ended.code == 1
     assert ended.out.startswith(f"run `{world.run.name}`: no rewrite beat your prompt (")
-    assert "; nothing was written\n--candidate 1 applies its one rewrite\n" in ended.out
+    assert (
+        "; nothing was written\n--candidate N applies one of its rewrites; `promptgraft"
+        in ended.out
+    )
     assert world.history() == ()
     document = json.loads(console("apply", "--json").out)
     assert (document["outcome"], document["candidate"]) == ("not improved", None)

@@ -44,7 +44,7 @@ def test_the_summary_has_the_figures_and_the_failing_cases_with_reasons(
     assert ended.code == 0
     assert ended.out.splitlines() == [
         "docs/words: 3 test cases",
-        "tried       the source (tag `latest` holds nothing)",
+        "tried       your source (nothing is applied under tag `latest`)",
         "model       scripted",
         "mean score  0.667",
         "pass rate   0.667  2 of 3 answers pass",

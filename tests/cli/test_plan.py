@@ -34,9 +34,9 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     assert ended.err == "a job may print\n"
     lines = ended.out.splitlines()
     assert lines[:5] == [
-        "toy/words: usage of a run",
+        "toy/words: what a run will use",
         "test calls  108",
-        "rewrites    4 if all are kept, 8 if none is",
+        "rewrites    4 to 8: the fewer, the more of them are kept",
         "answers     about 1 token each, as long as what is expected",
         "",
     ]

@@ -223,10 +223,10 @@ def test_what_a_run_of_this_process_tells_is_followed_the_same() -> None:
     assert len(history.rejections) == len(result.rejections)
     assert list(dict.fromkeys(phases))[:6] == [
         "starting",
-        "evaluating the baseline",
-        "step 1: evaluating the parent",
-        "step 1: reflecting",
-        "step 1: evaluating the child",
+        "testing your prompt",
+        "step 1: testing the old text",
+        "step 1: writing a new text",
+        "step 1: testing the new text",
         "step 1: validating",
     ]
     assert phases[-1] == "ended"
@@ -258,17 +258,17 @@ def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
     ("position", "said"),
     [
         ("", "starting"),
-        ("baseline", "evaluating the baseline, 2 of 8"),
-        ("step/12/reflect/0", "step 12: reflecting, 2 of 8"),
-        ("step/12/reflect/1", "step 12: asking for a repair, 2 of 8"),
-        ("step/12/again/1/parent", "step 12: evaluating both again, 2 of 8"),
+        ("baseline", "testing your prompt, 2 of 8"),
+        ("step/12/reflect/0", "step 12: writing a new text, 2 of 8"),
+        ("step/12/reflect/1", "step 12: repairing the new text, 2 of 8"),
+        ("step/12/again/1/parent", "step 12: testing both texts again, 2 of 8"),
         ("step/12/merge/rest", "step 12: merging, 2 of 8"),
-        ("step/12/3/parent", "step 12, proposal 3: evaluating the parent, 2 of 8"),
-        ("step/12/3/reflect/1", "step 12, proposal 3: asking for a repair, 2 of 8"),
-        ("step/12/3/again/1/child", "step 12, proposal 3: evaluating both again, 2 of 8"),
-        ("step/12/idle/4", "step 12: evaluating the best on more, 2 of 8"),
-        ("final/7/3", "evaluating the finalists, 2 of 8"),
-        ("held-out/3", "evaluating held-out examples, 2 of 8"),
+        ("step/12/3/parent", "step 12, proposal 3: testing the old text, 2 of 8"),
+        ("step/12/3/reflect/1", "step 12, proposal 3: repairing the new text, 2 of 8"),
+        ("step/12/3/again/1/child", "step 12, proposal 3: testing both texts again, 2 of 8"),
+        ("step/12/idle/4", "step 12: testing the best text on more cases, 2 of 8"),
+        ("final/7/3", "testing the finalists, 2 of 8"),
+        ("held-out/3", "testing on the test cases, 2 of 8"),
     ],
 )
 def test_where_a_run_is_is_said_in_words(position: str, said: str) -> None:
@@ -380,7 +380,7 @@ def test_means_of_a_few_examples_say_of_how_many(
 
     told = capsys.readouterr().err.splitlines()[3:]
     gained = "0.50 -> 1.00 on its cases"
-    lead = "best so far by this estimate, $0.25"
+    lead = "ahead so far, $0.25"
     assert told[:-1] == [
         "your prompt: score 0.500 on the first 2 cases, $0.25",
         f"step 3: new text for section rules: {gained}, 1 of 1 in validation, {lead}",
@@ -402,7 +402,7 @@ def test_answers_that_are_right_or_wrong_are_counted(capsys: pytest.CaptureFixtu
         "your prompt: 3 of the first 4 cases right, $0.25",
         (
             "step 3: new text for section rules: 0.50 -> 1.00 on its cases, 4 of 4 in validation, "
-            "best so far by this estimate, $0.25"
+            "ahead so far, $0.25"
         ),
     ]
 
@@ -427,7 +427,7 @@ def test_steps_without_a_better_candidate_are_one_line(
 
     assert capsys.readouterr().err.splitlines()[5:] == [
         "steps 4 to 30: 26 new texts, none beats the best; 1 rewrite dropped",
-        "step 31: best so far 1 of 1, 300 of 1,000 test calls, $0.50",
+        "step 31: ahead with 1 of 1, 300 of 1,000 test calls, $0.50",
     ]
 
 
@@ -441,7 +441,7 @@ def test_the_panel_says_on_how_many_examples_and_draws_the_curve() -> None:
 
     assert "0.500 on 2 cases -> 0.800  ▁█▅" in text
     assert "your prompt: score 0.500 on the first 2 cases" in text
-    assert "step 3: 1 of 1 in validation, best so far by this estimate" in text
+    assert "step 3: 1 of 1 in validation, ahead so far" in text
 
 
 def test_the_panel_shows_calls_in_flight_and_what_is_spent_of_what_is_expected() -> None:

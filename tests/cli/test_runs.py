@@ -253,7 +253,7 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     ended = console("show", "latest")
     assert (ended.code, ended.err) == (0, "")
     assert f"run         {folder.id}, ended\n" in ended.out
-    assert re.search(r"(?m)^0 +0\.\d+ +0  baseline$", ended.out)
+    assert re.search(r"(?m)^0 +0\.\d+ +0  your prompt$", ended.out)
     assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --step N")
 
     document = json.loads(console("show", folder.id, "--json").out)
@@ -279,7 +279,7 @@ def test_a_candidate_is_shown_with_what_it_changes(console: Console, demo: Path)
 def test_refused_proposals_are_shown(console: Console, demo: Path) -> None:
     ended = console("show", "latest", "--rejected")
     assert ended.code == 0
-    assert re.match(r"\d+ rejected proposals? of ", ended.out)
+    assert re.match(r"\d+ dropped rewrites? of ", ended.out)
     document = json.loads(console("show", "latest", "--rejected", "--json").out)
     assert len(document["rejected"]) == len(read_run(latest(demo)).rejections)
 
@@ -370,7 +370,7 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
         (("--candidate", "1"), "--candidate is for what a run holds; give RUN, an id or `latest`"),
         (("a/b", "--rejected"), "--rejected is for what a run holds; give RUN, an id or `latest`"),
         (("latest", "--tag", "x"), "--tag is for what a store holds; give no RUN"),
-        (("triage",), "holds nothing for prompt `fernhill/triage`, tag `latest`"),
+        (("triage",), "nothing is stored for prompt `fernhill/triage` under tag `latest`"),
         (("2020",), "is called `2020`"),
         (("latest", "--rejected", "--case", "x"), "--rejected does not go with --case; choose one"),
         (("latest", "--step", "1", "--candidate", "1"), "--step does not go with --candidate"),
@@ -485,7 +485,7 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
     joined = [at for at, one in enumerate(lines) if '"event":"accepted"' in one]
     folder.events.write_text("".join(lines[: joined[0] + 1]))
 
-    marked, means = "~ is estimated, from some of the examples\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
+    marked, means = "~ is an estimate, from some of the cases\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
     told = console("watch").out
     assert re.search(r"(?m)^your prompt: \d of the first 4 cases right", told)
     assert re.search(rf"{folder.id} was interrupted: {means}\(~", told)

@@ -53,7 +53,7 @@ def test_show_prints_the_text_of_each_override(
         "tag       canary\n"
         f"revision  2 ({second.id[:12]}) of {WHEN}, made from {first.id[:12]}\n"
         "from      run 0123456789ab: GEPA, 120 rollouts, seed 0\n"
-        "scores    baseline 0.500, best 0.750\n"
+        "scores    validation 0.500 -> 0.750 (+0.250)\n"
         f"file      {project}/.promptgraft/overrides/support/triage/canary.json\n"
         "\n"
         "section rules\n"
@@ -125,7 +125,7 @@ def test_diff_compares_any_two_revisions(console: Console, revisions: Revisions)
     from_nothing = console("diff", NAME, "--to", first.id)
 
     assert "-Think twice.\n+Think first.\n" in backwards.out
-    assert "from  nothing\n" in from_nothing.out
+    assert "from  the source\n" in from_nothing.out
     assert "+Think first.\n" in from_nothing.out
 
 
@@ -205,7 +205,7 @@ def test_history_lists_revisions_and_marks_the_one_in_force(
     assert ended.out == (
         "prompt `support/triage`, tag `canary`\n"
         f"* 2  {second}  {WHEN}  from {first}\n"
-        "    2 overrides; baseline 0.500, best 0.750\n"
+        "    2 overrides; validation 0.500 -> 0.750 (+0.250)\n"
         "    run 0123456789ab: GEPA, 120 rollouts, seed 0\n"
         "    ~ section rules\n"
         "    + section tone\n"
@@ -232,7 +232,7 @@ def test_rollback_goes_back_and_forward_and_to_nothing(
     console("rollback", NAME, "--to", first)
     nothing = console("rollback", NAME)
     assert nothing.out == (
-        f"{title}from  revision 1 ({first})\nto    nothing\n"
+        f"{title}from  revision 1 ({first})\nto    the source\n"
         "no override is in force now: the plain source is rendered\n"
     )
     assert _bodies(project) is None
@@ -278,7 +278,10 @@ def test_a_store_is_found_from_a_folder_inside_and_named_in_two_ways(
 
 
 def test_an_empty_store_is_no_mistake(console: Console, project: Path) -> None:
-    assert console("show").out == f"no overrides in {project}; `promptgraft demo` makes some\n"
+    assert (
+        console("show").out
+        == f"nothing is stored in {project}; `promptgraft apply` stores the winner of a run\n"
+    )
     assert json.loads(console("show", "--json").out) == {"store": str(project), "tags": []}
 
 

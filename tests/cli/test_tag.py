@@ -33,7 +33,7 @@ def test_a_tag_gets_what_another_one_holds_as_a_revision_of_its_own(
     assert ended.out.startswith(
         "prompt `support/triage`, tag `stable`\n"
         f"of    tag `canary`, revision 2 ({revisions[1].id[:12]})\n"
-        "from  nothing\n"
+        "from  the source\n"
         f"to    revision 1 ({made.id[:12]})\n"
         "\n"
         "--- section rules (before)\n"

@@ -63,8 +63,9 @@ WRONG = {
     "--template exclude each other; leave one",
     f"show {NAME} --store missing": "--store: expected a folder, found 'missing'; name one that "
     "exists",
-    "history support/triag": "{project} holds nothing for prompt `support/triag`, tag `latest` "
-    "(did you mean `support/triage`?); `promptgraft show` lists what a store holds",
+    "history support/triag": "nothing is stored for prompt `support/triag` under tag `latest` in "
+    "{project} (did you mean `support/triage`?); `promptgraft apply` stores the winner of a run, "
+    "`promptgraft show` lists what is stored",
     f"history {NAME} --tag canery": f"prompt `{NAME}` has no tag `canery` (did you mean "
     "`canary`?); it has `canary`",
     f"diff {NAME} --from xyz": "revision: expected its number, or 4 to 64 hexadecimal "

@@ -113,7 +113,7 @@ def test_a_run_of_a_graph_is_resumed_compared_watched_and_planned(
     [folder] = [path for path in (used / "runs").iterdir() if path.is_dir()]
     assert console("compare", "latest", "latest").code == 0
     assert "improved" in console("watch", "latest").out
-    assert "fernhill/reports: usage of a run" in console("plan").out
+    assert "fernhill/reports: what a run will use" in console("plan").out
     [whole] = [(folder / "journal.jsonl").read_bytes()]
     lines = whole.splitlines(keepends=True)
     # As a kill leaves it: half of the answers, and no result yet.

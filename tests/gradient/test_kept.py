@@ -93,7 +93,7 @@ def test_progress_names_round_stage_and_what_is_waited_for() -> None:
     model = ScriptedAdapter(flow_reply, identity="writer")
     context = OptimizationContext(model, event_bus=bus)
     OptimizationJob(Flow(), context, flow_settings(max_rounds=1)).run()
-    assert "round 1: evaluating training cases, 3 of 9" in said
+    assert "round 1: testing on training cases, 3 of 9" in said
     assert "round 1: tracing a failure back, a0 b0 c0 again/1.1.1" in said
     assert "round 1: merging the feedback, left" in said
     assert "round 1: writing a new text, writer/0" in said

@@ -105,7 +105,7 @@ def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
     ended = console("compare", estimated.id, whole.id, "--runs", str(tmp_path))
     assert re.search(rf"(?m)^your prompt +~{mean:.3f} +0\.000 ", ended.out)
     assert f"\n  ~{mean:.3f}  your prompt\n" in ended.out
-    assert "\n~ is estimated, from some of the examples\n" in ended.out
+    assert "\n~ is an estimate, from some of the cases\n" in ended.out
     assert "~" not in console("compare", whole.id, whole.id, "--runs", str(tmp_path)).out
 
     page = estimated.summary.read_text("utf-8")

@@ -91,24 +91,25 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
         "held-out",
         "verdict",
         "changes",
+        "ledger",
         "whole",
         "scores",
         "cases",
         "answers",
-        "ledger",
         "score",
         "family",
         "frontier",
         "every",
         "rejected",
     ]
-    assert page.index('<details id="search">') < page.index('<section id="score"')
+    assert page.index('<details class="fold" id="search">') < page.index('<section id="score"')
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
     assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
     assert "Significant at 95 %: mean +1.000, interval above 0." in told
     assert "7 better, 0 worse, 0 the same; 1 unscored." in told
-    assert "budget : 1 of 60 rollouts is left" in section(page, "verdict")
+    assert "Stopped Budget used up." in section(page, "verdict")
+    assert "It ended here: 1 of 60 rollouts is left." in Page(page).text
 
 
 @pytest.mark.parametrize(
@@ -276,11 +277,11 @@ def test_a_run_in_progress_or_interrupted_says_so() -> None:
     going = render(attrs.evolve(ReportData(run_id="r", prompt="a/b"), state="running"))
     assert "not yet: the run was in progress" in section(going, "verdict")
     broken = attrs.evolve(
-        small_run(), state="interrupted", verdict=None, stop_reason="", winner=0, ledger=()
+        small_run(), state="interrupted", verdict=None, stopped="", winner=0, ledger=()
     )
     told = section(render(broken), "verdict")
     assert "promptgraft resume 20260101-000000-triage resumes it" in told
-    assert "60 rollouts of 61, 5 reflections, $0.40" in told
+    assert "60 test calls of 61, 5 rewrites, $0.40" in told
     assert "There is no winner yet." in section(render(broken), "changes")
 
 

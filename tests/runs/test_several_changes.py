@@ -79,7 +79,8 @@ def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "what"), [(0, "reflecting"), (1, "asking for a repair"), (2, "reflecting")]
+    ("attempt", "what"),
+    [(0, "writing a new text"), (1, "repairing the new text"), (2, "writing a new text")],
 )
 def test_what_is_waited_for_is_told_for_every_part(attempt: int, what: str) -> None:
     place = Place.parse(f"step/4/reflect/{attempt}")

@@ -130,11 +130,10 @@ def _report_no_improvement(run: RunRecord, why: str, *, as_json: bool) -> None:
         return
     screen = Screen()
     screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
-    last = len(run.candidates) - 1
-    if last == 1:
-        screen.line("--candidate 1 applies its one rewrite")
-    elif last > 1:
-        screen.line(f"--candidate N applies one of its rewrites, 1 to {last}")
+    if len(run.candidates) > 1:
+        screen.line(
+            f"--candidate N applies one of its rewrites; `promptgraft show {run.id}` lists them"
+        )
 
 
 def _document(
@@ -188,20 +187,12 @@ class _ApplyRequest:
                 return
             screen = Screen()
             heading = f"run `{self.run.id}`, rewrite {self.candidate}"
-            screen.line(": ".join(filter(None, (heading, _figures(scores)))), bold=True)
+            screen.line(
+                ": ".join(filter(None, (heading, stored.scores_in_words(scores)))), bold=True
+            )
             show(screen)
 
         return answer
-
-
-def _figures(scores: Mapping[str, float]) -> str:
-    """Return the scores of a winner in words: ``validation 0.500 -> 1.000 (+0.500), test …``."""
-    sets = (("validation", "baseline", "best"), ("test", "held_out_baseline", "held_out_best"))
-    return ", ".join(
-        f"{name} {change(scores[before], scores[after])}"
-        for name, before, after in sets
-        if before in scores and after in scores
-    )
 
 
 _Way = Callable[[_ApplyRequest, RunTarget], Answer]

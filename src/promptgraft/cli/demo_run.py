@@ -226,7 +226,8 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
     screen.fields(
         [("stored", f"{tag}, {stored.short(outcome.revision)}"), ("file", file)], width=FIELD
     )
-    print_next(screen, stored.tag_command("diff", address, outcome.store))
+    diff = stored.tag_command("diff", address, outcome.store)
+    print_next(screen, f"{diff}\npromptgraft init my-prompt")
 
 
 _USE = """\

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptgraft.cli.output import echo
+from promptgraft.cli.output import echo, wrapped
 from promptgraft.errors import (
     LONGEST_MESSAGE,
     DataFormatError,
@@ -81,10 +81,10 @@ def exit_code_of(error: PromptgraftError) -> ExitCode:
 
 
 def complain(message: str) -> None:
-    """Write one line of bounded length to standard error, whatever the message holds."""
+    """Write one line of bounded length to standard error; a terminal wraps it between words."""
     line = clip(visible_line(message), LONGEST_MESSAGE, around=" ")
     with contextlib.suppress(OSError):
-        echo(f"promptgraft: {line}", error=True)
+        echo("\n".join(wrapped(f"promptgraft: {line}", sys.stderr)), error=True)
 
 
 def usage_line(error: click.ClickException) -> str:

@@ -11,9 +11,9 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 import click
 
@@ -98,6 +98,15 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+def wrapped(text: str, stream: TextIO | None, indent: int = 0) -> list[str]:
+    """Return ``text`` as the lines that fit beside an indent, if ``stream`` is a terminal."""
+    if stream is None or not stream.isatty():
+        return [text]
+    # Paths and ids are never broken, so that they can be copied.
+    width = max(1, _columns() - indent)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
 _Piece: TypeAlias = tuple[str, str | None]
 """Text and its colour."""
 _WORD_AND_SPACE = re.compile(r"\s*\S+|\s+$")
@@ -133,20 +142,26 @@ class Screen:
             for line in more:
                 self._print(f"{'':{width}}  {line}")
 
-    def table(self, rows: Sequence[Sequence[str]]) -> None:
+    def table(self, rows: Sequence[Sequence[str]], *, spare: Collection[str] = ()) -> None:
         """Print a table; all columns but the first and the last are aligned to the right.
 
-        On a terminal that is too narrow, the last column is printed on lines of its own.
+        On a terminal that is too narrow, the last column is printed on lines of its own, and
+        columns whose head is in ``spare`` are left out.
         """
         rows = [[visible_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
+        if narrow and spare:
+            kept = [at for at, head in enumerate(rows[0]) if head not in spare]
+            self.table([[row[at] for at in kept] for row in rows])
+            return
         for row in rows:
             *cells, last = row
             padded = [f"{cell:{'>' if at else '<'}{widths[at]}}" for at, cell in enumerate(cells)]
             self._print("  ".join([*padded, *([] if narrow else [last])]).rstrip())
             if narrow and last:
-                self._print(f"{_INDENT}{last}")
+                for piece in self._wrapped(last, len(_INDENT)):
+                    self._print(f"{_INDENT}{piece}")
 
     def body(self, text: str, *, wrapped: bool = False) -> None:
         """Print an indented text; with ``wrapped`` its lines are wrapped on a terminal."""
@@ -208,11 +223,7 @@ class Screen:
         return [line[:1] + first, *(f"{_INDENT}{piece}" for piece in more)]
 
     def _wrapped(self, text: str, indent: int) -> list[str]:
-        if not self._terminal:
-            return [text]
-        # Paths and ids are never broken, so that they can be copied.
-        width = max(1, _columns() - indent)
-        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+        return wrapped(text, sys.stdout, indent)
 
     def _print(self, text: str, *, color: str | None = None, bold: bool = False) -> None:
         styled = click.style(text, fg=color, bold=bold or None) if self._color else text

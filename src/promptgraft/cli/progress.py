@@ -146,7 +146,9 @@ class PlainProgress(Progress):
         silent = bool(now and self._shown_at and now - self._shown_at >= _LONGEST_SILENCE)
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return []
-        return [*self._held_back(), f"step {run.steps}: best so far {best(run)}, {used(run)}"]
+        # "Best" only once all cases are tried: before, other texts had other cases.
+        head = "ahead with" if any(run.estimated) else "best so far"
+        return [*self._held_back(), f"step {run.steps}: {head} {best(run)}, {used(run)}"]
 
 
 class EventStream(Progress):
@@ -175,28 +177,28 @@ StepEvent = (
 )
 """The outcome of a step."""
 
-ESTIMATED = "~ is estimated, from some of the examples"
+ESTIMATED = "~ is an estimate, from some of the cases"
 """Explains the mark; shown once, where the mark first appears."""
 
 _LONGEST_DETAIL = 160
 
 _DOING: Mapping[Phase, str] = {
     Phase.TEACHER: "asking the teacher",
-    Phase.BASELINE: "evaluating the baseline",
+    Phase.BASELINE: "testing your prompt",
     Phase.STEP: "starting",
-    Phase.PARENT: "evaluating the parent",
-    Phase.REFLECT: "reflecting",
+    Phase.PARENT: "testing the old text",
+    Phase.REFLECT: "writing a new text",
     Phase.MOVE: "moving lines to other parts",
-    Phase.CHILD: "evaluating the child",
+    Phase.CHILD: "testing the new text",
     Phase.PARETO: "validating",
     Phase.MERGE: "merging",
-    Phase.IDLE: "evaluating the best on more",
-    Phase.SHORTEN: "shortening the best",
-    Phase.FINAL: "evaluating the finalists",
-    Phase.HELD_OUT: "evaluating held-out examples",
-    Phase.INITIAL: "evaluating the initial candidate",
+    Phase.IDLE: "testing the best text on more cases",
+    Phase.SHORTEN: "shortening the best text",
+    Phase.FINAL: "testing the finalists",
+    Phase.HELD_OUT: "testing on the test cases",
+    Phase.INITIAL: "testing your prompt",
     Phase.ROUND: "starting",
-    Phase.TRAIN: "evaluating training cases",
+    Phase.TRAIN: "testing on training cases",
     Phase.BACKWARD: "tracing a failure back",
     Phase.AGGREGATE: "merging the feedback",
     Phase.OPTIMIZE: "writing a new text",
@@ -274,9 +276,9 @@ def _phase(run: RunHistory) -> str:
         return "starting"
     what = _DOING[place.phase]
     if place.phase is Phase.REFLECT and place.count % 2:
-        what = "asking for a repair"
+        what = "repairing the new text"
     elif place.phase in (Phase.PARENT, Phase.CHILD) and place.count:
-        what = "evaluating both again"
+        what = "testing both texts again"
     if not place.step:
         return what
     if place.phase in ROUNDS:
@@ -350,8 +352,7 @@ def _scored(event: events.MutationAccepted | events.MergeAccepted, run: RunHisto
 def _lead(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
     if event.candidate != run.best:
         return ""
-    # Estimates of the baseline and of other candidates rest on other cases.
-    return ", best so far by this estimate" if any(run.estimated) else ", best so far"
+    return ", ahead so far" if any(run.estimated) else ", best so far"
 
 
 def _parents(event: events.MergeAccepted | events.MergeRejected) -> str:

@@ -290,11 +290,11 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     from promptgraft.adapters.base import PRICES_LINE  # loads much
 
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
-    screen.line(f"{name}: usage of a run", bold=True)
+    screen.line(f"{name}: what a run will use", bold=True)
     screen.fields(
         [
             ("test calls", f"{plan.rollouts:,}"),
-            ("rewrites", f"{fewest:,} if all are kept, {most:,} if none is"),
+            ("rewrites", f"{fewest:,} to {most:,}: the fewer, the more of them are kept"),
         ]
     )
     if plan.answer_tokens is not None:

@@ -209,7 +209,9 @@ def _show_store(store: RevisionedStore, tag: str | None, *, as_json: bool) -> No
     screen = Screen()
     if not tags:
         where = f" under tag `{tag}`" if tag else ""
-        screen.line(f"no overrides in {store.place}{where}; `promptgraft demo` makes some")
+        screen.line(
+            f"nothing is stored{where} in {store.place}; `promptgraft apply` stores the winner of a run"
+        )
         return
     screen.line(f"store {store.place}", bold=True)
     for prompt, group in groupby(tags, key=lambda found: found.prompt):

@@ -83,7 +83,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("cases", gain.details if gain else ""),
         ("cost", f"{dollars(cost)}, {counted(record.rollouts, 'test call')}"),
         ("stopped", record.stopped),
-        ("dropped", counted(len(record.rejections), "rewrite")),
+        ("dropped", counted(len(record.rejections), "rewrite") if record.rejections else ""),
         ("folder", str(relative(folder.path))),
     ]
     screen = Screen()
@@ -116,7 +116,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
                 shown_mean(candidate_record),
                 parents,
                 str(candidate_record.step),
-                candidate_record.changed,
+                _changed(record, candidate_record),
             )
         )
     screen.table(table)
@@ -124,6 +124,15 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
         screen.line(f"and {more} more with lower means")
     if any(candidate_record.estimated for candidate_record in listed):
         screen.line(ESTIMATED)
+
+
+def _changed(record: RunRecord, candidate_record: CandidateAdded) -> str:
+    """Name the parts that a candidate changes, those of a graph without its name; mark the best."""
+    if not candidate_record.candidate:
+        return "your prompt"
+    changed = candidate_record.changed.replace(f"{record.prompt}/", "")
+    best = record.ended.best if record.ended else None
+    return f"{changed} (best)" if candidate_record.candidate == best else changed
 
 
 def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
@@ -140,13 +149,13 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
     screen.line(f"candidate {number} of {record.id}", bold=True)
     parents = [record.candidates[position] for position in candidate_record.parents]
     scored = sum(value is not None for value in candidate_record.scores)
-    on = f" on {counted(scored, 'example')} of the validation set"
+    on = f" on {counted(scored, 'validation case')}"
     if candidate_record.estimated:
-        on = f", estimated from {scored} of {len(candidate_record.scores)} of the validation set"
+        on = f", estimated from {scored} of {counted(len(candidate_record.scores), 'validation case')}"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),
-            ("changes", candidate_record.changed if number else "nothing: the baseline"),
+            ("changes", candidate_record.changed if number else "nothing: your prompt"),
             *(("why", reason) for reason in reasons_of(record, candidate_record)),
             ("mean", f"{shown_mean(candidate_record)}{on}"),
             ("step", str(candidate_record.step)),
@@ -186,7 +195,7 @@ def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
         print_json({"run": record.id, "rejected": rejected})
         return
     screen = Screen()
-    screen.line(f"{counted(len(pages), 'rejected proposal')} of {record.id}", bold=True)
+    screen.line(f"{counted(len(pages), 'dropped rewrite')} of {record.id}", bold=True)
     for rejection, page in pages:
         screen.line()
         screen.line(
@@ -197,7 +206,7 @@ def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
         rows = [("reason", f"{rejection.reason}: {rejection.detail}")]
         if rejection.child_score is not None:
             rows.append(
-                ("minibatch", f"{score(rejection.parent_score)} -> {score(rejection.child_score)}")
+                ("tried on", f"{score(rejection.parent_score)} -> {score(rejection.child_score)}")
             )
         screen.fields([*rows, ("page", str(relative(page)))])
         screen.body(rejection.text or "(nothing was proposed)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -13,7 +13,7 @@ from promptgraft.cli.options import PromptName
 from promptgraft.cli.output import relative
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.text import counted, listed, moment
+from promptgraft.ground.text import change, counted, listed, moment
 from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import DEFAULT_TAG
@@ -117,8 +117,9 @@ def find_tag(
         )
     prompts = [f"{place.ns}/{place.prompt_key}" for place in addresses]
     raise RevisionNotFoundError(
-        f"{store.place} holds nothing for prompt `{name}`, tag `{chosen}`"
-        f"{did_you_mean(str(name), prompts)}; `promptgraft show` lists what a store holds"
+        f"nothing is stored for prompt `{name}` under tag `{chosen}` in {store.place}"
+        f"{did_you_mean(str(name), prompts)}; `promptgraft apply` stores the winner of a run, "
+        "`promptgraft show` lists what is stored"
     )
 
 
@@ -145,9 +146,9 @@ def _only_tag(name: PromptName, tags: Sequence[str], option: str) -> str:
 
 
 def short(revision: Revision | None) -> str:
-    """Return a revision in words: its number and the beginning of its id."""
+    """Return a revision in words, its number and the beginning of its id; None is the source."""
     if revision is None:
-        return "nothing"
+        return "the source"
     return f"revision {revision.number} ({shown_hash(revision.id)})"
 
 
@@ -182,8 +183,23 @@ def origin_of(revision: Revision) -> str:
 
 def scores_of(revision: Revision) -> str:
     """Return the scores of a revision in one line."""
-    scores = revision.provenance.scores.items()
-    return ", ".join(f"{name} {value:.3f}" for name, value in scores)
+    return scores_in_words(revision.provenance.scores)
+
+
+def scores_in_words(scores: Mapping[str, float]) -> str:
+    """Return the scores of a winner, ``validation 0.500 -> 1.000 (+0.500), test …``, then others.
+
+    Users may give a revision scores of any name.
+    """
+    sets = {"validation": ("baseline", "best"), "test": ("held_out_baseline", "held_out_best")}
+    paired = {name: pair for name, pair in sets.items() if all(end in scores for end in pair)}
+    pairs = [
+        f"{name} {change(scores[before], scores[after])}"
+        for name, (before, after) in paired.items()
+    ]
+    in_pairs = {end for pair in paired.values() for end in pair}
+    others = [f"{name} {value:.3f}" for name, value in scores.items() if name not in in_pairs]
+    return ", ".join([*pairs, *others])
 
 
 def revision_json_or_none(revision: Revision | None) -> dict[str, Json] | None:

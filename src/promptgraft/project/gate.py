@@ -146,7 +146,9 @@ def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Trie
                 "`promptgraft show` lists what there is, `promptgraft apply --tag` writes it, and "
                 "the source is tried with `--source` (`source=True` in tests)"
             )
-        return TriedVersion(prompt=prompt.prompt, name=f"the source (tag `{tag}` holds nothing)")
+        return TriedVersion(
+            prompt=prompt.prompt, name=f"your source (nothing is applied under tag `{tag}`)"
+        )
     numbers = []
     for of, _ in present:
         revision = store.current(ns=of.ns, prompt_key=of.key, tag=tag)

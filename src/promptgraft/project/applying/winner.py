@@ -105,7 +105,7 @@ def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chose
         ended = stop_detail(run.ended.stop_reason, run.ended.stop_detail)
         why = f"no rewrite beat your prompt ({ended})"
         return Chosen(candidate=None, why_not=why)
-    why = f"its best rewrite is {verdict}; --keep-anyway applies it anyway"
+    why = f"its best rewrite is {verdict}; --keep-anyway applies it"
     return Chosen(candidate=None, why_not=why)
 
 

@@ -49,7 +49,8 @@ class ReportData:
         facts: names and values for the head of the page, such as the seed.
         held_out: baseline and winner on the held-out cases.
         verdict: the verdict on the winner; None before the end.
-        stop_reason: why the run ended, with ``stop_detail`` in words; empty before the end.
+        stopped: why the run ended, in one sentence; empty before the end.
+        stop_detail: the same with the arithmetic of its limits.
         gains: the gain in the mean from each kind of change along the winner's line.
         case_ids: ids of the validation set.
         candidates: the pool, the baseline first.
@@ -79,7 +80,7 @@ class ReportData:
     facts: tuple[tuple[str, str], ...] = ()
     held_out: HeldOut = _NO_HELD_OUT
     verdict: RunVerdict | None = None
-    stop_reason: str = ""
+    stopped: str = ""
     stop_detail: str = ""
     gains: Mapping[str, float] = attrs.field(factory=dict)
     case_ids: tuple[str, ...] = ()
@@ -175,7 +176,7 @@ def gather(folder: RunFolder) -> ReportData:
             data,
             held_out=ended.held_out or _NO_HELD_OUT,
             verdict=ended.verdict,
-            stop_reason=ended.stop_reason,
+            stopped=record.stopped,
             stop_detail=ended.stop_detail,
             gains=ended.gains,
             winner=ended.best,
@@ -219,7 +220,7 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
     if record.seed is not None:
         yield "Seed", str(record.seed)
     if record.budget is not None:
-        yield "Budget", f"{record.budget:,} rollouts"
+        yield "Budget", f"{record.budget:,} test calls"
     if record.pareto_ids:
         yield "Validation set", f"{len(record.pareto_ids):,} cases"
     settings = record.config.get("settings")

@@ -16,7 +16,7 @@ from promptgraft.targets.types import RolloutRecord
 
 # The template repeats them in its `viewBox`.
 WIDTH, HEIGHT = 480, 290
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 30, 18, HEIGHT - 50
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
 _TICKS = 4
 # An axis needs a span, also where all means are the same up to rounding.
@@ -67,7 +67,7 @@ class Chart:
 def rollouts_chart(data: ReportData) -> Chart | None:
     """Return the chart of means against rollouts; None while nothing is scored."""
     used = [float(candidate_record.rollouts) for candidate_record in data.candidates]
-    return _chart(data, "rollouts", used, total=float(data.rollouts), label=_count)
+    return _chart(data, "test calls", used, total=float(data.rollouts), label=_count)
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:

@@ -33,7 +33,7 @@ from promptgraft.project.running import Runnable, run_job
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
-from promptgraft.search.stopping import StopReason, stop_detail
+from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
 from promptgraft.service.jobs.mirror import name_of
@@ -255,7 +255,7 @@ def _close(journal: SqlJournal) -> None:
 
 
 def _reason(result: RunResult) -> str:
-    return f"{result.stop_reason}: {stop_detail(result.stop_reason, result.stop_detail)}"
+    return stop_sentence(result.stop_reason, result.stop_detail)
 
 
 def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
