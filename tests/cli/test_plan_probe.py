@@ -112,6 +112,6 @@ def test_a_model_without_a_price_is_offered_the_line_to_add(
     write(attrs.evolve(SHAPE, task="openai gpt-9-vega"), project, server)
     monkeypatch.setenv("LOOPBACK_KEY", KEY)
     shown = console("plan").out
-    assert "price unknown: openai/1 gpt-9-vega" in shown
+    assert "price unknown: gpt-9-vega" in shown
     assert "\n  prices: {input: IN, output: OUT}\n" in shown
     assert "prices:" not in console("plan", "--json").out

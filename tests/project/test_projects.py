@@ -350,8 +350,8 @@ def test_prices_in_the_file_let_max_cost_hold_for_any_model(folder: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         load_project(path).job().run()
     assert str(caught.value) == (
-        "limits.max_cost: no price is known for `openai/1 qwen3-32b host=localhost:8000 "
-        "max_output_tokens=900`, so the limit cannot be enforced; give the model the line "
+        "limits.max_cost: no price is known for `qwen3-32b at localhost:8000`, so "
+        "the limit cannot be enforced; give the model the line "
         "`prices: {input: IN, output: OUT}` in the project file, or the adapter `prices=` in "
         "Python, in US dollars for a million tokens; or leave max_cost out"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from promptgraft.cli.choosing import chosen_runs, in_project, opened_project
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.ground.files import nearest_folder
-from promptgraft.ground.text import change, listed, visible
+from promptgraft.ground.text import listed, visible
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.agents import callbacks_of

@@ -20,7 +20,7 @@ from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import cases_of_split, counted, score, visible_line
+from promptgraft.ground.text import cases_of_split, counted, model_in_words, score, visible_line
 from promptgraft.project.gate import Choice, subject_of
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.settings import num_runs_of
@@ -256,7 +256,7 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
     passing = f"{passes} of {counted(answers, 'answer')}{several} pass{missing}"
     rows = [
         ("tried", report.tried),
-        ("model", report.model),
+        ("model", model_in_words(report.model)),
         ("mean score", score(report.mean_score)),
         ("pass rate", f"{score(report.pass_rate)}  {passing}"),
     ]

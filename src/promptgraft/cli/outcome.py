@@ -20,7 +20,7 @@ from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING
-from promptgraft.ground.text import counted, dollars, duration, fewer_tokens
+from promptgraft.ground.text import counted, dollars, duration, fewer_tokens, model_in_words
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.adding import Tracker, traced, tracking
@@ -276,7 +276,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
         f"{usage.reasoning_tokens:,}",
         "unknown" if entry.unpriced_calls else f"{entry.cost:,.4f}",
         f"{entry.seconds:,.1f}",
-        entry.model,
+        model_in_words(entry.model),
     )
 
 

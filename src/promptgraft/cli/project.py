@@ -20,7 +20,7 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.summary import print_next
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.text import counted, dollars
+from promptgraft.ground.text import counted, dollars, model_in_words
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
         total = "total", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
         screen.line()
         screen.table([head, *rows, total])
-    unknown = [role.model for role in plan.roles if role.is_unpriced]
+    unknown = [model_in_words(role.model) for role in plan.roles if role.is_unpriced]
     for model in dict.fromkeys(unknown):
         screen.line()
         screen.line(
@@ -333,7 +333,7 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
 
 def _row(role: RolePlan, use: Use) -> tuple[str, ...]:
     numbers = map(_number, (use.calls, use.input_tokens, use.output_tokens, use.tokens))
-    return role.role, *numbers, _dollars(use.cost), role.model
+    return role.role, *numbers, _dollars(use.cost), model_in_words(role.model)
 
 
 def _limits(plan: RunPlan) -> str:

@@ -210,7 +210,8 @@ def _show_store(store: RevisionedStore, tag: str | None, *, as_json: bool) -> No
     if not tags:
         where = f" under tag `{tag}`" if tag else ""
         screen.line(
-            f"nothing is stored{where} in {store.place}; `promptgraft apply` stores the winner of a run"
+            f"nothing is stored{where} in {store.place}; "
+            "`promptgraft apply` stores the winner of a run"
         )
         return
     screen.line(f"store {store.place}", bold=True)

@@ -151,7 +151,8 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
     scored = sum(value is not None for value in candidate_record.scores)
     on = f" on {counted(scored, 'validation case')}"
     if candidate_record.estimated:
-        on = f", estimated from {scored} of {counted(len(candidate_record.scores), 'validation case')}"
+        validation = counted(len(candidate_record.scores), "validation case")
+        on = f", estimated from {scored} of {validation}"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),

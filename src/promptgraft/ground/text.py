@@ -96,6 +96,21 @@ def change(
     return f"{scores} ({gained})" if gained else scores
 
 
+_IDENTITY = re.compile(r"(?:graph .* on )?([a-z]\w*)/\d+(?: ([^\s=]+))?(?: host=(\S+))?(?: .*)?")
+
+
+def model_in_words(identity: str) -> str:
+    """Return what users call the model of an adapter's identity; as it is if it is another text.
+
+    ``openai/1 small host=127.0.0.1:8000 effort='low'`` is ``small at 127.0.0.1:8000``.
+    """
+    known = _IDENTITY.fullmatch(identity)
+    if known is None:
+        return identity
+    provider, model, host = known.groups()
+    return f"{model or provider} at {host}" if host else model or provider
+
+
 def dollars(amount: Decimal | None) -> str:
     """Return an amount of US dollars; below 10 cents with four decimals."""
     if amount is None:

@@ -22,7 +22,7 @@ from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
-from promptgraft.ground.text import listed
+from promptgraft.ground.text import listed, model_in_words
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Contents
 from promptgraft.overrides.looks import record_of
@@ -256,9 +256,10 @@ def _check_prices(config: RunConfig, models: Iterable[ProviderAdapter]) -> None:
     named = [*(("", adapter) for adapter in models), *(("the judge ", judge) for judge in judges)]
     for what, adapter in named:
         if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
+            model = model_in_words(adapter_identity(adapter))
             raise ConfigError(
-                f"limits.max_cost: no price is known for {what}`{adapter_identity(adapter)}`, so "
-                f"the limit cannot be enforced; {GIVE_PRICES}"
+                f"limits.max_cost: no price is known for {what}`{model}`, so the limit "
+                f"cannot be enforced; {GIVE_PRICES}"
             )
 
 

@@ -13,7 +13,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.frames import frame_of
 from promptgraft.ground.notebook import Card, LongText, Shown, Table, first_rows
 from promptgraft.ground.serde import did_you_mean
-from promptgraft.ground.text import change, counted, dollars, fewer_tokens, score
+from promptgraft.ground.text import change, counted, dollars, fewer_tokens, model_in_words, score
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.descriptors import SectionPath
@@ -461,7 +461,7 @@ def _ledger(result: RunResult) -> Table:
                 f"{entry.usage.output_tokens:,}",
                 dollars(None if entry.unpriced_calls else entry.cost),
                 f"{entry.seconds:,.1f}",
-                entry.model,
+                model_in_words(entry.model),
             )
             for entry in result.ledger
         ),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptgraft import __version__
-from promptgraft.ground.text import counted, dollars, score, visible
+from promptgraft.ground.text import counted, dollars, model_in_words, score, visible
 from promptgraft.runs.comparing import (
     Incomparable,
     figure_rows,
@@ -195,6 +195,7 @@ def make_environment(*folders: Path) -> Environment:
         "dollars": dollars,
         "crop": lambda text: texts.cropped(text, 2_000),
         "name": texts.short_name,
+        "model": model_in_words,
         "across": across,
         "reach": lambda gain: reach_of([gain]),
         "sentence": _sentence,
