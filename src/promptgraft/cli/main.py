@@ -193,10 +193,9 @@ def run(arguments: Sequence[str]) -> int:
         return conclude(error)
     # The end of the process, where 1 would mean "not improved".
     except (Exception, GeneratorExit) as error:  # noqa: BLE001
-        from promptgraft.ground.entry_points import place_in_package
         from promptgraft.ground.functions import place_of  # slow to import, and seldom needed
 
-        if place := place_of(error, innermost=True) or place_in_package(error):
+        if place := place_of(error, innermost=True):
             return conclude(CallerError(f"{place} raised {raised(error)}"))
         echo(visible(traceback.format_exc()).removesuffix("\n"), error=True)
         complain("this is a bug in promptgraft; please report it with the lines above")
