@@ -10,7 +10,6 @@ from promptgraft.errors import CallerError, DataFormatError
 from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.project.parts import load_teacher, twin_faults
 from promptgraft.project.project import Project, open_project
-from promptgraft.project.settings import target_faults
 
 
 def load_project(path: str | Path) -> Project:
@@ -43,7 +42,7 @@ def faults_of(project: Project) -> Iterator[str]:
     yield from _lines(lambda: project.aggregation)
     yield from twin_faults(map(project.prompt, project.names), around)
     targets = config.optimizer.targets
-    missing = [] if targets is None else [*target_faults(targets, project.descriptors)]
+    missing = [] if targets is None else project.missing_targets(targets)
     if missing:
         yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
         return

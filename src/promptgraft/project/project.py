@@ -18,18 +18,18 @@ from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
+from promptgraft.graphs.graph import Graph
 from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import tuned_settings
+from promptgraft.project.format_search import TargetsConfig, tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
@@ -332,7 +332,13 @@ class Project:
             overrides_tag=self.tag,
             teacher=self.teacher,
         )
-        return OptimizationJob(self.prompt(name).subject, context, config)
+        subject, targets = self.prompt(name).subject, self.config.optimizer.targets
+        if isinstance(subject, Graph) and targets is not None:
+            try:
+                subject = subject.opening(targets.parts)
+            except ConfigError as error:
+                raise self.surroundings.refusal(("optimizer", "targets"), error) from error
+        return OptimizationJob(subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
         """Return the project with some keys of ``optimizer`` replaced by those of a caller.
@@ -351,15 +357,17 @@ class Project:
             optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
         )
         if "targets" in settings and optimizer.targets is not None:
-            missing = target_faults(optimizer.targets, self.descriptors)
+            missing = self.missing_targets(optimizer.targets)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
         config = attrs.evolve(self.config, optimizer=optimizer)
         return Project(self.surroundings.file, config, default_store=self.default_store)
 
-    @property
-    def descriptors(self) -> tuple[PromptDescriptor, ...]:
-        """The descriptors of the prompts, in the order of the file; without those of graphs."""
-        return tuple(self.prompt(name).prompt.descriptor for name in self.config.prompts)
+    def missing_targets(self, targets: TargetsConfig) -> list[tuple[YamlPath, str]]:
+        """Return the place among the settings, and the fault, of targets that no prompt has."""
+        prompts = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
+        graphs = [self.prompt(name).graph for name in self.config.graphs]
+        ids = [part.name for graph in graphs if graph is not None for part in graph.parts]
+        return list(target_faults(targets, prompts, ids))
 
     def model(self, place: YamlPath) -> ProviderAdapter:
         """Return the model at a place in the file, such as ``("models", "task")``.

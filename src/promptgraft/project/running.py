@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs.converters import optional
@@ -17,6 +18,7 @@ from attrs.converters import optional
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
+from promptgraft.graphs.graph import Graph
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict import structure
@@ -25,10 +27,12 @@ from promptgraft.journal.base import Journal
 from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
+from promptgraft.project.format_search import TargetsConfig
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
+from promptgraft.project.settings import target_faults, target_settings
 from promptgraft.project.sources import keep_sources
 from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
@@ -41,6 +45,8 @@ from promptgraft.search.notices import Working
 from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
+from promptgraft.targets.base import Target
+from promptgraft.targets.prompts import PromptSet, name_of, prompts_of
 
 _MOST_LOOKED_AT = 500
 """The most rollouts of an earlier run that a plan counts steps in."""
@@ -62,6 +68,7 @@ class Changes:
         max_cost: US dollars, as decimal text.
         max_tokens: total tokens, sent and received.
         timeout: seconds for the current process; not recorded.
+        parts: the parts that may change, by the ids that ``promptgraft describe`` prints.
     """
 
     tag: str | None = None
@@ -71,6 +78,7 @@ class Changes:
     max_cost: str | None = attrs.field(default=None, converter=optional(str))
     max_tokens: int | None = None
     timeout: float | None = None
+    parts: tuple[str, ...] | None = None
 
     def applied(self, job: OptimizationJob) -> OptimizationJob:
         """Return the changed job.
@@ -79,7 +87,7 @@ class Changes:
             ConfigError: a change does not suit the job.
         """
         changed_settings = attrs.asdict(self, filter=_is_given)
-        tag, pick = (changed_settings.pop(name, None) for name in ("tag", "pick"))
+        tag, pick, parts = (changed_settings.pop(name, None) for name in ("tag", "pick", "parts"))
         settings_names = {"budget": "rollout_budget", "seed": "seed"}
         settings = {
             settings_names[name]: changed_settings.pop(name)
@@ -92,11 +100,28 @@ class Changes:
             objectives = attrs.evolve(config.objectives, pick=weights_of(pick, "pick"))
             config = attrs.evolve(config, objectives=objectives)
         context = job.context if tag is None else attrs.evolve(job.context, overrides_tag=tag)
-        return OptimizationJob(job.subject, context, config)
+        changed = OptimizationJob(job.subject, context, config)
+        return changed if parts is None else _opening(changed, parts)
 
     def and_then(self, more: Changes) -> Changes:
         """Return these changes, with those of ``more`` taking precedence."""
         return attrs.evolve(self, **attrs.asdict(more, filter=_is_given))
+
+
+def _opening(job: OptimizationJob, parts: Sequence[str]) -> OptimizationJob:
+    """Return a job in which only these parts may change."""
+    subject, config = job.subject, job.config
+    if isinstance(subject, Graph):
+        return OptimizationJob(attrs.evolve(subject, targets=parts), job.context, config)
+    if isinstance(subject, (PromptSet, Target)):
+        raise ConfigError(f"--part: `{name_of(subject)}` says itself what may change; leave it out")
+    [prompt] = prompts_of(subject).values()
+    named = TargetsConfig(parts=tuple(parts))
+    for place, fault in target_faults(named, [prompt.descriptor]):
+        raise ConfigError(f"--part {parts[int(place[-1])]}: {fault}")
+    settings: dict[str, Any] = target_settings(prompt.descriptor, named)
+    config = attrs.evolve(config, **settings)
+    return OptimizationJob(subject, job.context, config)
 
 
 @attrs.frozen(kw_only=True)
