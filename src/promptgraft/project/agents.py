@@ -14,11 +14,10 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
 from promptgraft.agents.call import Delivery
-from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.sources import FileSource, Source, Sources, read_sources
 from promptgraft.agents.user import simulated_user
-from promptgraft.agents.writing import WrittenText, difference
+from promptgraft.agents.writing import CallbackSource, WrittenText, difference
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
 from promptgraft.overrides.parts.descriptors import show_path

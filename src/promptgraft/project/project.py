@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ from promptgraft.project.parts import (
     load_project_metrics,
     load_teacher,
     read_by,
+    twin_faults,
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
@@ -411,3 +412,52 @@ def open_project(path: str | Path) -> Project:
         DataFormatError: all faults of the file, one line each.
     """
     return Project(*read_project(as_path(path)))
+
+
+def load_project(path: str | Path) -> Project:
+    """Read a project file and load all it names except models, so no secrets are needed.
+
+    Raises:
+        DataFormatError: the first 20 faults, one line each, and the number of the others.
+    """
+    project = open_project(path)
+    raise_lines(str(project.path), faults_of(project))
+    return project
+
+
+def faults_of(project: Project) -> Iterator[str]:
+    """Load everything but the models, and yield a line for each fault."""
+    around, config = project.surroundings, project.config
+    parts: list[Callable[[], object]] = [
+        *(partial(project.prompt, name) for name in project.names),
+        lambda: project.parts,
+        lambda: project.metrics,
+        lambda: project.params,
+        lambda: config.teacher and load_teacher(config.teacher, around),
+        lambda: project.asking,
+        project.store,
+    ]
+    lines = [line for part in parts for line in _lines(part)]
+    yield from lines
+    if lines:
+        return
+    yield from _lines(lambda: project.aggregation)
+    yield from twin_faults(map(project.prompt, project.names), around)
+    targets = config.optimizer.targets
+    missing = [] if targets is None else [*target_faults(targets, project.descriptors)]
+    if missing:
+        yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
+        return
+    check = project.check_cases if project.unsplit else project.run_config
+    for name in project.names:
+        yield from _lines(partial(check, name))
+
+
+def _lines(part: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        part()
+    except DataFormatError as error:
+        return error.faults
+    except CallerError as error:
+        return (str(error),)
+    return ()

@@ -28,17 +28,17 @@ from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
-from promptgraft.search.pass_rate import PassRules
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.population import Population
 from promptgraft.search.preflight import CheckedRun
+from promptgraft.search.reflection import ShownImages
 from promptgraft.search.result import RunResult
 from promptgraft.search.run_phases import Remarks, RunPhases
 from promptgraft.search.scores import Scorer
-from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason
 from promptgraft.search.stops import Stops
+from promptgraft.search.verdict import PassRules
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.prompt_target import PromptTarget
 

@@ -43,7 +43,7 @@ from promptgraft.search.advice import advice
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, SeenUse, Use
-from promptgraft.search.shown_images import ShownImages
+from promptgraft.search.reflection import ShownImages
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target

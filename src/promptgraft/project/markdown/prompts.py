@@ -36,7 +36,6 @@ from promptgraft.project.markdown.loading import (
     load_texts,
     sent_differently,
 )
-from promptgraft.project.markdown.naming import nested_name
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
@@ -47,6 +46,7 @@ from promptgraft.project.markdown.outline import (
     with_breaks,
     with_hidden,
 )
+from promptgraft.project.markdown.values import nested_name
 from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
