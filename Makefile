@@ -50,7 +50,7 @@ check: $(STAMP)
 	$(BIN)/mypy examples/code_search/*.py
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
-	$(BIN)/python docs/site.py
+	$(BIN)/python docs/website.py
 
 figures: $(STAMP)
 	@$(BIN)/python benchmarks/tree_figures.py
@@ -68,7 +68,7 @@ expected: $(STAMP)
 
 # The documentation site, in build/site.
 site: $(STAMP)
-	$(BIN)/python docs/site.py
+	$(BIN)/python docs/website.py
 
 # Which versions the tests last passed with: `make test CONSTRAINTS=.ci/constraints.txt` uses these.
 constraints: $(STAMP)

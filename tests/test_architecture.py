@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -442,6 +443,13 @@ def test_imports_inside_of_functions_do_not_become_more() -> None:
 def test_few_folders_lie_side_by_side() -> None:
     folders = [path.parent.name for path in SOURCE.glob("*/__init__.py")]
     assert len(folders) <= MOST_FOLDERS, sorted(folders)
+
+
+def test_no_script_of_the_pages_has_the_name_of_a_standard_module() -> None:
+    # The wheel holds them and a plugin of pytest, which then takes them for modules of its own: a
+    # `site.py` among them ends every pytest in a new environment.
+    names = {path.stem for path in (SOURCE.parents[1] / "docs").glob("*.py")}
+    assert not names & sys.stdlib_module_names
 
 
 def test_the_specifications_have_these_layers() -> None:

@@ -26,13 +26,14 @@ from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.ground.text import counted
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_models import HOSTED, ModelConfig, hosted, named_host
 from promptgraft.project.format_search import FORMATTERS
-from promptgraft.project.project import Project, faults_of, load_project, open_project
+from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
 from promptgraft.search import RunPlan
@@ -84,9 +85,13 @@ def try_metrics(project: Project) -> Trial:
 def check_project(path: str | Path) -> Checked:
     """Check everything that a project names. No model is called; secrets need not be set."""
     try:
-        project = load_project(path)
+        project = open_project(path)
     except DataFormatError as error:
         return Checked(faults=error.faults)
+    try:
+        raise_lines(str(project.path), faults_of(project))
+    except DataFormatError as error:
+        return Checked(faults=error.faults, warnings=_about_tests(project))
     faults: list[str] = []
     warnings: list[str] = []
     unchecked: tuple[str, ...] = ()
@@ -283,8 +288,15 @@ def _about_cases(project: Project) -> Iterator[str]:
     elif dropped := project.splits.dropped:
         message = f"{counted(dropped, 'row')} left out, repeating another one"
         yield project.surroundings.file.line(("dataset", "duplicates"), message)
-    if project.baml is not None:
-        yield from project.baml.warnings
+    yield from _about_tests(project)
+
+
+def _about_tests(project: Project) -> tuple[str, ...]:
+    """Return a line for each test that judges nothing."""
+    try:
+        return () if project.baml is None else project.baml.warnings
+    except CallerError:  # the function has faults, which are reported
+        return ()
 
 
 def _unserved(project: Project, name: str) -> str:

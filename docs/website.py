@@ -1,4 +1,4 @@
-"""Builds the documentation site: ``python docs/site.py`` writes it to ``build/site``.
+"""Builds the documentation site: ``python docs/website.py`` writes it to ``build/site``.
 
 The pages link to each other as files of the repository, so that they can be read there; the site
 keeps their places. A link that leads nowhere ends the build with 1.
