@@ -22,8 +22,6 @@ from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.types import Case, Metric, MetricKind
-from promptgraft.graphs.graph import Graph
-from promptgraft.graphs.standing import GraphPrompt
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
 from promptgraft.ground.strict.checks import Kind
@@ -42,6 +40,7 @@ from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.search.settings import Size
+from promptgraft.targets.prompts import PromptSet, StandIn
 from promptgraft.targets.texts import as_texts
 
 T = TypeVar("T")
@@ -168,12 +167,12 @@ def load_named(name: str, config: ProjectConfig, around: Surroundings) -> Projec
     return _load_prompt(name, config.prompts[name], around, ("prompts", name))
 
 
-def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
+def load_teacher(spec: str, around: Surroundings) -> Prompt[object]:
     """Load the prompt or graph that answers cases without ``expected``."""
     path = ("teacher",)
     if spec.endswith(".md"):
         return _load_prompt("teacher", spec, around, path).prompt
-    wanted_kind: ObjectKind[Prompt[object] | Graph] = ObjectKind(
+    wanted_kind: ObjectKind[Prompt[object]] = ObjectKind(
         expected="a PromptTemplate, a Prompt or a Graph",
         plural="prompts",
         read=_as_teacher,
@@ -181,9 +180,9 @@ def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
     return around.loaded(path, spec, wanted_kind)
 
 
-def _as_teacher(value: object) -> Prompt[object] | Graph | None:
-    if isinstance(value, Graph):
-        return value
+def _as_teacher(value: object) -> Prompt[object] | None:
+    if (stand_in := _as_graph(value)) is not None:
+        return stand_in
     return None if isinstance(value, Mapping) else _as_prompt("teacher", value)
 
 
@@ -209,13 +208,14 @@ def _load_prompt(
 
 
 def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    wanted_kind = ObjectKind(
-        expected="a Graph",
-        plural="graphs",
-        read=lambda value: value if isinstance(value, Graph) else None,
-    )
-    graph = around.loaded(("graphs", name), spec, wanted_kind)
-    return ProjectPrompt(name=name, prompt=GraphPrompt.standing_for(graph), graph=graph)
+    wanted_kind = ObjectKind(expected="a Graph", plural="graphs", read=_as_graph)
+    prompt = around.loaded(("graphs", name), spec, wanted_kind)
+    return ProjectPrompt(name=name, prompt=prompt, graph=prompt.graph)
+
+
+def _as_graph(value: object) -> StandIn | None:
+    """Return the prompt that stands for a graph; None for any other value."""
+    return value.stand_in() if isinstance(value, PromptSet) else None
 
 
 def _as_prompt(name: str, value: object) -> Prompt[object] | None:

@@ -9,6 +9,7 @@ from promptgraft.graphs.describing import (
     NodeDescription,
     PartDescription,
 )
+from promptgraft.graphs.graph import Graph
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
@@ -96,9 +97,8 @@ def list_projects(call: ApiCall) -> ApiReply:
 def show_structure(call: ApiCall) -> ApiReply:
     """Return the structure of a prompt or graph: nodes, edges, and parts."""
     prompt_shown = prompt_of(call)
-    described = (
-        _alone(prompt_shown) if prompt_shown.graph is None else prompt_shown.graph.describe()
-    )
+    graph = prompt_shown.graph
+    described = graph.describe() if isinstance(graph, Graph) else _alone(prompt_shown)
     prompts: dict[str, Json] = {
         address_of(prompt): {
             "tools": [tool.name for tool in prompt.descriptor.tools],
