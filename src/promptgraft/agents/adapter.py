@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import attrs
 
@@ -24,7 +24,16 @@ from promptgraft.adapters.base import (
     check_opening,
     evaluated,
 )
-from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+from promptgraft.agents.call import (
+    AGENTS_NS,
+    DEFAULT_TURNS,
+    Agent,
+    AgentAnswer,
+    AgentCall,
+    Delivery,
+    OnAgentError,
+    PastTurn,
+)
 from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
 from promptgraft.agents.user import UserReply, asked_of_user, next_message
@@ -60,14 +69,8 @@ from promptgraft.targets.texts import as_texts
 
 OutputT = TypeVar("OutputT")
 
-DEFAULT_TURNS = 8
-"""Default limit on the turns of a conversation with a simulated user."""
-
 _MOST_CALLS = 3
 """Most cases that a rehearsal tries."""
-
-OnAgentError = Literal["zero", "unscored", "stop"]
-"""The effect of an agent's failure: the rollout scores 0 or stays unscored, or the run stops."""
 
 
 @attrs.frozen(kw_only=True)
@@ -376,10 +379,6 @@ MAX_CALL_COST = money(texts=True)
 def _as_dollars(amount: Decimal | float | str | None) -> Decimal | None:
     MAX_CALL_COST.or_none.hold("max_call_cost", amount)
     return MAX_CALL_COST.or_none.fits(amount)
-
-
-AGENTS_NS = "agents"
-"""The default namespace of agents' prompts."""
 
 
 @attrs.frozen

@@ -5,15 +5,16 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
+from promptgraft.agents.call import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
@@ -30,18 +31,20 @@ from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed, raised
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.project.agents import load_texts
 from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format import ProjectConfig
-from promptgraft.project.format_agents import BamlConfig, TextsConfig
+from promptgraft.project.format_agents import AgentConfig, BamlConfig, TextsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.search.settings import Size
 from promptgraft.targets.prompts import PromptSet, StandIn
 from promptgraft.targets.texts import as_texts
+
+if TYPE_CHECKING:
+    from promptgraft.agents.adapter import AgentAdapter
 
 T = TypeVar("T")
 
@@ -193,6 +196,8 @@ def _load_prompt(
     if isinstance(spec, BamlConfig):
         return FORMATS.load("baml").loaded(name, spec, around)
     if isinstance(spec, TextsConfig):
+        from promptgraft.project.agents import load_texts
+
         return load_texts(name, spec, around)
     if spec.endswith(".md"):
         place = around.existing(path, spec)
@@ -325,3 +330,32 @@ _METRIC_CLASS: ObjectKind[type[Metric]] = ObjectKind(
     plural="classes",
     read=_as_metric_class,
 )
+
+
+_MISFITS = {
+    False: "expected texts of the agent, found a prompt that a model answers; `promptgraft docs "
+    "specs/agents.md` says how texts are named",
+    True: "expected a prompt that a model answers, found texts of an agent; name the `agent`",
+}
+
+
+def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
+    """Raise a ``DataFormatError`` for texts without an agent, or an agent without texts."""
+    is_asked = takes_cases(found.prompt)
+    if not found.answers_itself and is_asked != (agent is not None):
+        raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
+
+
+def unset_variables(agent: object, around: Surroundings) -> Iterator[str]:
+    """Yield a line for each environment variable that the agent needs and does not get."""
+    settings = around.file.document.value
+    place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
+    for name in getattr(agent, "variables", ()):
+        if not os.environ.get(name):
+            message = f"the environment variable {name} is not set; a run needs it"
+            yield around.file.line((place,), message)
+    for name in getattr(agent, "withheld", ()):
+        message = (
+            f"the command does not get {name}, the key of a provider, unless the file names it"
+        )
+        yield around.file.line((place,), f'{message}: `env: {{{name}: "${{{name}}}"}}`')

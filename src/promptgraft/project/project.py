@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptgraft import search  # whose names are imported at their first use
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
@@ -25,7 +25,6 @@ from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
-from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
@@ -33,12 +32,14 @@ from promptgraft.project.format_search import tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
+    check_fits,
     guarded,
     load_named,
     load_project_metrics,
     load_teacher,
     read_by,
     twin_faults,
+    unset_variables,
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
@@ -53,9 +54,8 @@ from promptgraft.project.settings import (
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 
-# What makes runs is imported by those who ask for a job: most commands open a project for less.
 if TYPE_CHECKING:
-    from promptgraft.search import OptimizationJob, Teacher
+    from promptgraft.agents.adapter import AgentAdapter
 
 
 class Project:
@@ -253,17 +253,17 @@ class Project:
         user = self.config.models.user
         model = None if user is None else self._late(("models", "user"), user)
         store = None if model is None else self.store()
+        from promptgraft.project.agents import asking
+
         return asking(self.config, self.prompt(), self.surroundings, user=model, store=store)
 
     @cached_property
-    def teacher(self) -> Teacher | None:
+    def teacher(self) -> search.Teacher | None:
         """Answers cases without ``expected``; None if no teacher is configured."""
         if self.config.teacher is None:
             return None
-        from promptgraft.search.teacher import Teacher
-
         subject = load_teacher(self.config.teacher, self.surroundings)
-        return Teacher(subject, self.adapter("teacher"), params=self.params)
+        return search.Teacher(subject, self.adapter("teacher"), params=self.params)
 
     def store(self) -> RevisionedStore:
         """Return the store of winners.
@@ -294,7 +294,7 @@ class Project:
             )
         return self._configs[prompt.name]
 
-    def job(self, name: str | None = None) -> OptimizationJob:
+    def job(self, name: str | None = None) -> search.OptimizationJob:
         """Return an optimization job for a prompt.
 
         It learns from the training set, compares on the validation set and holds out the test
@@ -305,17 +305,15 @@ class Project:
             ConfigError: as :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
-        from promptgraft.search import OptimizationContext, OptimizationJob
-
         config = self.run_config(name)
-        context = OptimizationContext(
+        context = search.OptimizationContext(
             adapter=self.adapter("task"),
             reflection_adapter=self.adapter("reflection"),
             overrides_store=self.store(),
             overrides_tag=self.tag,
             teacher=self.teacher,
         )
-        return OptimizationJob(self.prompt(name).subject, context, config)
+        return search.OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
         """Return the project with some keys of ``optimizer`` replaced by those of a caller.
@@ -375,7 +373,8 @@ class Project:
                 lacking.extend(around.file.line((*place, *at), text) for at, text in needed)
         if faults:
             raise DataFormatError.of(faults)
-        lacking.extend(unset_variables(self.asking, around))
+        if self.asking is not None:
+            lacking.extend(unset_variables(self.asking.agent, around))
         return lacking
 
     def described(self) -> dict[str, Json]:

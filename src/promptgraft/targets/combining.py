@@ -95,9 +95,6 @@ def _merged_text(
     before, first, second = (target.text(module, side) for side in sides)
     if before in (first, second):
         return None
-    # Imported here, because most searches merge nothing.
-    from promptgraft.targets.combining import merge3_onto
-
     return merge3_onto(before, first, second)
 
 
