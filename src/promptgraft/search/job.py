@@ -8,7 +8,7 @@ import attrs
 
 from promptgraft.adapters.base import check_opening, is_in_batches
 from promptgraft.errors import ConfigError
-from promptgraft.evals.judges.panel import judges_of
+from promptgraft.evals.metrics.base import judges_of
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.prompt.template import Prompt

@@ -28,12 +28,10 @@ from promptgraft.adapters.base import (
     is_in_batches,
 )
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
-from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, judges_of, shown_to
-from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
-from promptgraft.evals.metrics.base import AllOf
+from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_of, questions_of
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
-from promptgraft.evals.types import Answer, Case, Metric
+from promptgraft.evals.types import Answer, Case
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice
@@ -386,7 +384,7 @@ class _Outlook:
             list
         )
         for case in judged:
-            for judge, prompt in _judge_questions(metrics, case, answer):
+            for judge, prompt in questions_of(metrics, case, answer):
                 rendered = judge, prompt.render()
                 rendered_by_judge.setdefault(adapter_identity(judge), []).append(rendered)
         runs = self.config.objectives.num_runs
@@ -401,7 +399,7 @@ class _Outlook:
             yield PlannedCalls(
                 role=Role.JUDGE,
                 adapter=judge,
-                most=ATTEMPTS * most,
+                most=MOST_ATTEMPTS * most,
                 longest=max(sent) - len(answer.text) + replies,
                 expected=round(self.rollouts * len(prompts) / len(sample) * runs),
                 sent=fmean(sent),
@@ -576,20 +574,6 @@ def _node_rows(
                 math.ceil(received / share),
             ),
         )
-
-
-def _judge_questions(
-    metrics: Iterable[Metric], case: Case, answer: Answer
-) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
-    """Yield the questions of judges about an answer, with the judge."""
-    for metric in metrics:
-        if isinstance(metric, AllOf):
-            yield from _judge_questions(metric.metrics, case, answer)
-        elif isinstance(metric, JudgeMetric):
-            first = metric.question(case, answer).bind(Refused())
-            for judge in metric.judges:
-                question = shown_to(judge, first, case)
-                yield from ((judge, question) for _ in range(metric.samples))
 
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
