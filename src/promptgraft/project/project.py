@@ -69,12 +69,16 @@ class Project:
         folder: its absolute folder; paths in the file are relative to it.
         config: the settings as values.
         surroundings: resolves names in the settings.
+        default_store: the store of winners unless the file names one; None for a folder.
     """
 
-    def __init__(self, file: Source, config: ProjectConfig) -> None:
+    def __init__(
+        self, file: Source, config: ProjectConfig, *, default_store: RevisionedStore | None = None
+    ) -> None:
         self.path = Path(file.name)
         self.folder = self.path.absolute().parent
         self.config = config
+        self.default_store = default_store
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
@@ -271,7 +275,21 @@ class Project:
         Raises:
             DataFormatError: its folder does not exist, or its URL is invalid.
         """
+        if self.default_store is not None and not self.names_store:
+            return self.default_store
         return project_store(self.config.store, self.folder, self.surroundings)
+
+    @property
+    def names_store(self) -> bool:
+        """Whether the file says where winners are, be it the default folder."""
+        document = self.surroundings.file.document.value
+        store = document.get("store") if isinstance(document, dict) else None
+        is_written = isinstance(store, dict) and "path" in store
+        return is_written or self.config.store.url is not None
+
+    def storing_in(self, store: RevisionedStore) -> Project:
+        """Return the project with another store, unless its file names one."""
+        return Project(self.surroundings.file, self.config, default_store=store)
 
     def run_config(self, name: str | None = None) -> RunConfig:
         """Return the run settings for a prompt, without making a model.
@@ -334,7 +352,8 @@ class Project:
         if "targets" in settings and optimizer.targets is not None:
             missing = target_faults(optimizer.targets, self.descriptors)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
-        return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
+        config = attrs.evolve(self.config, optimizer=optimizer)
+        return Project(self.surroundings.file, config, default_store=self.default_store)
 
     @property
     def descriptors(self) -> tuple[PromptDescriptor, ...]:

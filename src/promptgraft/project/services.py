@@ -45,7 +45,7 @@ class StoreConfig:
     """The store that winners are written to and searches start from.
 
     Attributes:
-        path: The folder that holds `.promptgraft`.
+        path: The folder that holds `.promptgraft`. If it is left out, jobs use their database.
         url: A database instead, such as `sqlite:///FILE` or `${DATABASE_URL}`.
         tag: The tag of winners.
     """
