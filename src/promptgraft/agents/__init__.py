@@ -40,17 +40,5 @@ __all__ = [
     "read_sources",
 ]
 
-_NAMES = {
-    "agents.adapter": "BlackBox",
-    "agents.call": "Agent AgentAnswer AgentCall Delivery PastTurn",
-    "agents.command": "CommandAgent",
-    "agents.delivery": "FolderCopy InCall",
-    "agents.http": "HttpAgent",
-    "agents.live": "LiveFiles",
-    "agents.python": "PythonAgent",
-    "agents.sources": "FileSource Sources TextFile read_sources",
-    "agents.writing": "CallbackSource",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -38,12 +38,5 @@ __all__ = [
     "runs_folder_of",
 ]
 
-_NAMES = {
-    "project.optimizing": "OptimizeOptions aoptimize optimize",
-    "project.format": "project_schema",
-    "project.project_prompt": "ProjectPrompt",
-    "project.project": "Project load_project open_project",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -36,14 +36,5 @@ __all__ = [
     "judge_kinds",
 ]
 
-_NAMES = {
-    "evals.judges.kinds": (
-        "CATEGORY_SCORES FINAL_RESPONSE JUDGES_NS JudgeOf KNOWLEDGE_RECALL LlmFinalResponse "
-        "LlmRubricKnowledgeRecall LlmRubricResponse RUBRIC_RESPONSE Rubric"
-    ),
-    "evals.judges.panel": "JudgeMetric Voting",
-    "evals.judges.registry": "judge_kinds",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)
