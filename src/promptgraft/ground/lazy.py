@@ -31,7 +31,7 @@ def lazy_exports(
         if name in absent:
             # Of an AttributeError, `from package import name` would show no message.
             raise ImportError(f"{package} has no `{name}`: {absent[name]}", name=package)
-        homes = _homes(package)
+        homes = homes_of(package)
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, own_name = homes[name]
@@ -43,7 +43,7 @@ def lazy_exports(
 
 
 @cache
-def _homes(package: str) -> Mapping[str, tuple[str, str]]:
+def homes_of(package: str) -> Mapping[str, tuple[str, str]]:
     """Return the module of each name that a package imports for types, and its name there."""
     import ast  # not for those who import a module of the package by its name
 
