@@ -177,31 +177,16 @@ def record(
             return None
         key_names = (*keys, *left_out)
         members = known_members(node, key_names, elsewhere=elsewhere, aliases=aliases)
-        values = {
-            name: keys[name].kind.read(value) for name, value in members.items() if name in keys
-        }
-        _note_missing(node, keys, values)
-        if not node.is_right():
-            return None
-        try:
-            return make(**values)
-        except ConfigError as error:
-            _place(str(error), node, members)
-            return None
+        return _built(make, keys, node, members)
 
     def rebuild(parts: Parts) -> Kind[T]:
         reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
         if needs := [reach for name, reach in reaches.items() if keys[name].required]:
             return closed(needs[0])
-        unchanged = {
-            name: attrs.evolve(keys[name], kind=part)
-            for name, part in parts.items()
-            if name not in reaches
-        }
         refused = {**(elsewhere or {}), **{name: outside(reach) for name, reach in reaches.items()}}
         return record(
             make,
-            unchanged,
+            _replaced(keys, parts, left_out=reaches),
             elsewhere=refused,
             aliases=aliases,
             left_out=left_out,
@@ -212,6 +197,28 @@ def record(
     described: Schema = {"description": about} if about else {}
     schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
     return Kind(read, schema, parts={name: key.kind for name, key in keys.items()}, rebuild=rebuild)
+
+
+def _built(make: Callable[..., T], keys: Keys, node: Node, members: Mapping[str, Node]) -> T | None:
+    """Return what ``make`` builds from the members of an object, or note faults."""
+    values = {name: keys[name].kind.read(value) for name, value in members.items() if name in keys}
+    _note_missing(node, keys, values)
+    if not node.is_right():
+        return None
+    try:
+        return make(**values)
+    except ConfigError as error:
+        _place(str(error), node, members)
+        return None
+
+
+def _replaced(keys: Keys, parts: Parts, *, left_out: Collection[str]) -> Keys:
+    """Return the keys with the kinds in ``parts`` for their own, without some of them."""
+    return {
+        name: attrs.evolve(keys[name], kind=part)
+        for name, part in parts.items()
+        if name not in left_out
+    }
 
 
 def _object_schema(keys: Keys) -> Schema:
