@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from promptgraft.graphs.describing import GraphDescription, NodeDescription, PartDescription
+from promptgraft.graphs.graph import Graph
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.settings import PARTS, known_targets, part_of
 from promptgraft.prompt.texts import takes_cases
@@ -12,7 +13,7 @@ from promptgraft.targets.part_kinds import SectionModule
 
 def describe(prompt: ProjectPrompt) -> GraphDescription:
     """Describe a graph; a prompt, or the texts of an agent, as a graph of one node."""
-    if prompt.graph is not None:
+    if isinstance(prompt.graph, Graph):
         return prompt.graph.describe()
     descriptor, view = prompt.prompt.descriptor, View.of_source(prompt.prompt.template)
     open_parts = [
