@@ -55,7 +55,9 @@ def test_a_run_changes_only_the_parts_that_are_named(used: Path, console: Consol
     ended = console("optimize", "--part", part, "--budget", "300", "--json", "-q")
     assert ended.code in (0, 1), ended.err
     folder = max((used / "runs").iterdir())
-    assert json.loads((folder / "config.json").read_text())["options"]["parts"] == [part]
+    assert json.loads((folder / "config.json").read_text())["options"]["tuning"] == {
+        "targets": {"parts": [part]}
+    }
     # Resumed, the run has the parts that it was begun with.
     assert console("resume", "latest", "-q", "--budget", "310").code in (0, 1)
     refused = console("optimize", "--part", f"{part}s", "-q")

@@ -194,7 +194,7 @@ def optimize_command(
         max_cost=given["max_cost"],
         max_tokens=given["max_tokens"],
         timeout=given["timeout"],
-        parts=given["parts"] or None,
+        tuning={"targets": {"parts": list(given["parts"])}} if given["parts"] else None,
     )
     run = partial(
         _optimized,

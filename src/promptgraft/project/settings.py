@@ -221,11 +221,6 @@ def targets_of(
                 "`optimizer.targets`",
             )
         return {"target_section_paths": free}
-    return target_settings(descriptor, targets)
-
-
-def target_settings(descriptor: PromptDescriptor, targets: TargetsConfig) -> dict[str, object]:
-    """Return the run settings that open the parts of a prompt that targets name, and no others."""
     targets_here, ids = known_targets(descriptor), ids_of_parts(descriptor)
     named: dict[str, tuple[str, ...]] = attrs.asdict(targets)
     for id_ in named.pop("parts"):
