@@ -128,6 +128,16 @@ def test_a_test_without_rules_is_a_warning_of_check_and_of_eval(
     assert "test Empty has neither" in f"{done.stdout}{done.stderr}"
 
 
+def test_a_test_without_rules_is_named_beside_the_faults_of_others(
+    programs: Programs, folder: Path
+) -> None:
+    with_tests(folder, "".join([block_of("One", HOLDS[1:]), block_of("Empty")]))
+    code, said = check(programs, folder)
+    assert code == 2
+    assert "@assert is not allowed on test fields" in said.replace("\n", " ")
+    assert said.count("test Empty has neither an @@assert nor a @@check") == 1
+
+
 def test_one_test_is_enough_for_everything_but_a_run(programs: Programs, folder: Path) -> None:
     with_tests(folder, block_of("One", HOLDS))
     code, said = check(programs, folder)

@@ -23,6 +23,8 @@ LIST = Path(__file__).with_name("breaks.toml")
 _COPIED = ("src", "tests", "examples", "benchmarks", "docs", "specs", "pyproject.toml", "README.md")
 _SECONDS = 120.0
 """How long the tests of one break may take; a break that makes them hang is noticed too."""
+_INTERRUPTED = 2
+"""The exit code of pytest after an interrupt, and after an error during collection."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +88,9 @@ def _tests_pass(root: Path, tests: Sequence[str]) -> bool:
         )
     except subprocess.TimeoutExpired:
         return False
-    if done.returncode > 1:  # neither passed nor failed: they could not be run
+    # A test that ends like Ctrl+C has run; one that cannot be collected has not.
+    is_ended = done.returncode == _INTERRUPTED and b"during collection" not in done.stdout
+    if done.returncode > 1 and not is_ended:  # neither passed nor failed: they could not be run
         sys.exit(done.stdout.decode(errors="replace")[-2_000:])
     return done.returncode == 0
 

@@ -63,3 +63,17 @@ def test_a_break_is_noticed_if_a_test_fails(root: Path, after: str, noticed: boo
 def test_a_break_of_another_name_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "no such break"]) == 2
     assert "no break has `no such break` in its name" in capsys.readouterr().out
+
+
+def test_a_test_that_ends_like_an_interrupt_notices_the_break(root: Path) -> None:
+    ending = RIGHT.replace(
+        "    assert", "    if double(2) == 6:\n        raise KeyboardInterrupt\n    assert"
+    )
+    (root / "test_code.py").write_text(ending)
+    assert is_noticed(BREAK, root)
+
+
+def test_tests_that_cannot_be_collected_end_the_command(root: Path) -> None:
+    (root / "test_code.py").write_text("import nothing_of_this_name\n")
+    with pytest.raises(SystemExit, match="nothing_of_this_name"):
+        is_noticed(BREAK, root)

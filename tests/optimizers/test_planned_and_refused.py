@@ -85,9 +85,20 @@ def test_names_of_the_common_specification_lead_to_ours(package: Any) -> None:
         exec(f"from {package.__name__} import ExampleModule")
 
 
-def test_a_setting_of_the_common_specification_is_refused_with_the_reason() -> None:
-    with pytest.raises(PromptgraftError, match="`escape_dollar_signs` is not needed: in a new"):
-        GepaConfig(escape_dollar_signs=True)  # type: ignore[call-arg]
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("escape_dollar_signs", "is not needed: in a new"),
+        ("d_feedback", "is what remains of `training_examples` after the first `pareto_set_size`"),
+        ("d_pareto", "is the first `pareto_set_size` of `training_examples`"),
+        ("optimizer_config", "is an argument of GepaOptimizer"),
+    ],
+)
+def test_a_setting_of_the_common_specification_is_refused_with_the_reason(
+    name: str, reason: str
+) -> None:
+    with pytest.raises(PromptgraftError, match=f"`{name}` {reason}"):
+        GepaConfig(**{name: True})  # type: ignore[arg-type]
 
 
 def test_an_optimizer_takes_no_further_settings() -> None:

@@ -233,18 +233,24 @@ def test_what_is_asked_for_together_is_made_together_and_given_back_apart() -> N
     assert set(answers(bench.journal)) == {"b/0", "b/1", "c/0", "c/1", "c/2"}
 
 
-class Watched(ThreadPoolExecutor):
-    """One worker, which is busy until the batch is complete."""
+class Watched(Executor):
+    """One worker, which is busy until the batch is complete.
+
+    No pool of threads, in whose place our own queue would be watched.
+    """
 
     def __init__(self) -> None:
-        super().__init__(1)
+        self._pool = ThreadPoolExecutor(1)
         self._left = 6
         self._complete = threading.Event()
         self.last_is_done = threading.Event()
-        super().submit(self._complete.wait, 60)
+        self._pool.submit(self._complete.wait, 60)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future = super().submit(fn, *args, **kwargs)
+        future = self._pool.submit(fn, *args, **kwargs)
         self._left -= 1
         if not self._left:
             future.add_done_callback(lambda _: self.last_is_done.set())
@@ -269,9 +275,11 @@ def test_side_by_side_nothing_new_is_begun_after_an_error() -> None:
     assert set(answers(bench.journal)) <= {"b/1"}
 
 
-def test_a_fault_is_an_answer_once_a_later_call_is_answered() -> None:
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_fault_is_an_answer_once_a_later_call_is_answered(workers: int) -> None:
     journal = MemoryJournal()
-    bench = Bench(lambda example: record(example, fault="429"), journal=journal)
+    pool = ThreadPoolExecutor(workers) if workers else None
+    bench = Bench(lambda example: record(example, fault="429"), journal=journal, workers=pool)
     bench.run(count=2)
     spent = {"b/0/spent/0": "spent", "b/1/spent/0": "spent"}  # money is gone at once
     assert {found.key: found.kind for found in journal.records()} == spent
@@ -296,6 +304,8 @@ def test_a_fault_is_an_answer_once_a_later_call_is_answered() -> None:
     again = Bench(journal=journal)
     assert [found.fault for found in again.run(count=2)] == ["429", "429"]
     assert again.made == []
+    if pool is not None:
+        pool.shutdown()
 
 
 def test_a_fault_that_is_held_back_is_asked_for_again() -> None:

@@ -24,6 +24,9 @@ class HttpRequest:
 async def read_request(reader: asyncio.StreamReader, begun: bytes) -> HttpRequest | None:
     """Read the next request of a connection, of which ``begun`` has been read; None at its end."""
     try:
+        begun = begun or await reader.readexactly(1)
+        if begun == b"\x16":  # a client begins with TLS, which is not spoken here
+            return None
         head = begun + await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         method, path, _ = first.split(" ")

@@ -1,14 +1,17 @@
-"""What can go wrong with a provider, by the names of the table in ``specs/adapters.md``."""
+"""What can go wrong with a provider; ``outcomes.toml`` says what becomes of each case."""
 
 from __future__ import annotations
 
 import gzip
 import json
 from collections.abc import Mapping
+from typing import Literal
 
 import attrs
 
 from promptgraft.adapters.calling.sdk import LONGEST_BODY
+from promptgraft.ground.serde import Json
+from servers.batches import Fate
 from servers.behaviour import (
     WELL,
     Answer,
@@ -16,6 +19,7 @@ from servers.behaviour import (
     Break,
     Call,
     Fault,
+    JsonObject,
     Script,
     Stop,
     always,
@@ -41,8 +45,11 @@ class Case:
         model: that is asked.
         key: that is sent.
         listens: whether anybody listens at the address.
+        scheme: of the address; the server speaks no TLS.
         base_path: added to the address.
         tools: whether the prompt has tools.
+        choice: whether the answer must be one of two words.
+        text: the answer, if there is one.
         timeout: seconds for one request.
         seconds: the time that the run has; None for no deadline.
         stops: whether the run is stopped as soon as the first request arrives.
@@ -54,8 +61,11 @@ class Case:
     model: str = MODEL
     key: str = KEY
     listens: bool = True
+    scheme: Literal["http", "https"] = "http"
     base_path: str = ""
     tools: bool = False
+    choice: bool = False
+    text: str = FINE
     timeout: float = 10.0
     seconds: float | None = None
     stops: bool = False
@@ -65,6 +75,19 @@ class Case:
         chat = self.chat or self.script
         scripts = {"openai": chat, "responses": self.responses or chat}
         return scripts.get(wire, self.script)
+
+
+@attrs.frozen(kw_only=True)
+class BatchCase:
+    """What comes of a call in a batch.
+
+    Attributes:
+        fates: of the call, each time that it is sent; the last one again and again.
+        refusals: statuses that the first batches to be made are refused with.
+    """
+
+    fates: tuple[Fate, ...] = ("answered",)
+    refusals: tuple[int, ...] = ()
 
 
 def _status(status: int, **headers: str) -> Case:
@@ -133,6 +156,15 @@ FILTERED_CHAT = Fault(
     message="The response was filtered due to the prompt.",
     code="content_filter",
 )
+TOO_LARGE = Fault(
+    status=429,
+    kind="tokens",
+    message="Request too large for test-1 on tokens per min (TPM): Limit 30000, Requested 40000.",
+)
+OTHER_API, OTHER_API_CHAT, OTHER_API_RESPONSES = (
+    Fault(status=404, kind=INVALID, message=f"This model is only supported in v1/{path}.")
+    for path in ("complete", "responses", "chat/completions")
+)
 GATEWAY = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 PORTAL = b"<html><head><title>Sign in</title></head><body>Welcome</body></html>"
 USED_UP = {
@@ -142,43 +174,61 @@ USED_UP = {
     "x-ratelimit-reset-requests": "60m0s",
 }
 PATH = '{"path": "a.txt"}'
+CHAT_CALL = {"id": "1", "type": "function", "function": {"name": "read_file", "arguments": "{"}}
 RESET = Behaviour(breaks=Break.BEFORE_HEADERS)
 CUT = Behaviour(body=b'{"id": "1", "content": [{"ty')
 
 
-def _json(anthropic: object, openai: object, responses: object = None) -> Case:
+def _json(
+    anthropic: object,
+    openai: object,
+    responses: object = None,
+    *,
+    once: bool = False,
+    raw: bytes = b"#",
+) -> Case:
+    """Return the case of these bodies, with the bytes ``raw`` in place of each ``#``."""
+    wrap = in_turn if once else always
     script, chat, other = (
-        always(Behaviour(body=json.dumps(body).encode()))
+        wrap(Behaviour(body=json.dumps(body).encode().replace(b"#", raw)))
         for body in (anthropic, openai, responses or openai)
     )
     return Case(script=script, chat=chat, responses=other)
 
 
-def _said(text: str | None = FINE, *, sent: object = 10, received: object = 5) -> Case:
+def _said(
+    text: str | None = FINE,
+    *,
+    sent: object = 10,
+    received: object = 5,
+    model: object = MODEL,
+    raw: bytes = b"#",
+) -> Case:
     """Return the case of a whole answer with these parts."""
     block = {"type": "text"} if text is None else {"type": "text", "text": text}
     message = {"role": "assistant", "content": text}
     return _json(
         {
             "type": "message",
-            "model": MODEL,
+            "model": model,
             "content": [block],
             "stop_reason": "end_turn",
             "usage": {"input_tokens": sent, "output_tokens": received},
         },
         {
-            "model": MODEL,
+            "model": model,
             "choices": [{"message": message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": sent, "completion_tokens": received},
         },
         {
-            "model": MODEL,
+            "model": model,
             "status": "completed",
             "output": [
                 {"type": "message", "content": [{"type": "output_text", "text": text}]},
             ],
             "usage": {"input_tokens": sent, "output_tokens": received},
         },
+        raw=raw,
     )
 
 
@@ -195,6 +245,68 @@ def _inside(anthropic: Fault, openai: Fault, *, once: bool = False) -> Case:
     )
 
 
+def _whole(content: object, choices: object, output: object, *, ended: bool = True) -> Case:
+    """Return the case of an answer that holds these things, with the reason of its end or none."""
+    return _json(
+        {"type": "message", "content": content, "stop_reason": "end_turn" if ended else None},
+        {"choices": choices},
+        {"status": "completed" if ended else "in_progress", "output": output},
+    )
+
+
+def _used(usage: object) -> Case:
+    """Return the case of a good answer with a usage of another shape."""
+    message = {"role": "assistant", "content": FINE}
+    part = {"type": "output_text", "text": FINE}
+    return _json(
+        {
+            "type": "message",
+            "content": [{"type": "text", "text": FINE}],
+            "stop_reason": "end_turn",
+            "usage": usage,
+        },
+        {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage},
+        {
+            "status": "completed",
+            "output": [{"type": "message", "content": [part]}],
+            "usage": usage,
+        },
+    )
+
+
+def _called(
+    anthropic: JsonObject, openai: JsonObject, responses: JsonObject, *, once: bool = False
+) -> Case:
+    """Return the case of an answer with a call as the formats write it."""
+    call: Json = {"type": "function", **openai}
+    message: Json = {"role": "assistant", "content": None, "tool_calls": [call]}
+    case = _json(
+        {
+            "type": "message",
+            "content": [{"type": "tool_use", **anthropic}],
+            "stop_reason": "tool_use",
+        },
+        {"choices": [{"message": message, "finish_reason": "tool_calls"}]},
+        {"status": "completed", "output": [{"type": "function_call", **responses}]},
+        once=once,
+    )
+    return attrs.evolve(case, tools=True)
+
+
+def _read(arguments: Json, text: str) -> Case:
+    """Return the case of a call of ``read_file``, and then an answer."""
+    return _called(
+        {"id": "1", "name": "read_file", "input": arguments},
+        {"id": "1", "function": {"name": "read_file", "arguments": text}},
+        {"call_id": "1", "name": "read_file", "arguments": text},
+        once=True,
+    )
+
+
+def _chosen(answer: Answer) -> Case:
+    return attrs.evolve(_answers(answer), choice=True)
+
+
 LIMITS: Mapping[str, Case] = {
     "rate limit": _status(429),
     "rate limit, seconds": _status(429, retry_after="0.01"),
@@ -204,6 +316,10 @@ LIMITS: Mapping[str, Case] = {
     "rate limit, an hour": _status(429, retry_after="3600"),
     "rate limit, headers": Case(script=always(Behaviour(status=429, headers=USED_UP))),
     "rate limit inside a 200": _inside(TOO_MANY, TOO_MANY_CHAT),
+    "rate limit, a wait that is no number": _status(429, retry_after="soon"),
+    "rate limit, a wait below 0": _status(429, retry_after="-5"),
+    "rate limit, a wait without end": _status(429, retry_after="inf"),
+    "request larger than the limit": _fault(TOO_LARGE, TOO_LARGE),
     "rate limit, then fine": _recovers(Behaviour(status=429)),
 }
 STATUSES: Mapping[str, Case] = {
@@ -231,9 +347,23 @@ STATUSES: Mapping[str, Case] = {
     "overloaded": _status(529),
     "overloaded inside a 200": _inside(OVERLOADED, ENGINE_OVERLOADED),
     "filtered request": _fault(FILTERED, FILTERED_CHAT),
+    "model of another API": Case(
+        script=always(Behaviour(status=404, fault=OTHER_API)),
+        chat=always(Behaviour(status=404, fault=OTHER_API_CHAT)),
+        responses=always(Behaviour(status=404, fault=OTHER_API_RESPONSES)),
+    ),
+    "unknown status": _body(b"{}", status=418),
+    "error that is a text": _body(b'{"error": "no such thing"}', status=400),
+    "error in `detail`": _body(b'{"detail": [{"msg": "field required"}]}', status=422),
+    "error in a list": _body(b'[{"error": {"code": 400, "message": "No."}}]', status=400),
+    "error in an error": _body(b'{"error": {"error": {"message": "No."}}}', status=400),
+    "error that is a number": _body(b'{"error": 7}', status=400),
+    "error as plain text": _body(b"upstream failed", "text/plain", status=500),
+    "error inside a 200, a text": _body(b'{"error": "no such thing"}'),
 }
 CONNECTIONS: Mapping[str, Case] = {
     "nobody listens": Case(script=always(WELL), listens=False),
+    "no TLS": Case(script=always(WELL), scheme="https"),
     "reset before the headers": _breaks(Break.BEFORE_HEADERS),
     "reset in the headers": _breaks(Break.IN_HEADERS),
     "reset after the headers": _breaks(Break.AFTER_HEADERS),
@@ -252,6 +382,18 @@ BODIES: Mapping[str, Case] = {
     "empty body": _body(b""),
     "a list": _body(b"[]"),
     "another object": _body(b'{"object": "list", "data": []}'),
+    "nothing in the answer": _whole([], [], []),
+    "null in the answer": _whole([None], [None], [None]),
+    "text in place of the answer": _whole(FINE, FINE, FINE),
+    "answer that has not ended": _whole(
+        [{"type": "text", "text": FINE}],
+        [{"message": {"content": FINE}}],
+        [{"type": "message", "content": [{"type": "output_text", "text": FINE}]}],
+        ended=False,
+    ),
+    "half of a character": attrs.evolve(_said("a#", raw=b"\xc3"), text="a\ufffd"),
+    "half of a pair": attrs.evolve(_said("a#", raw=b"\\ud83d"), text="a\ufffd"),
+    "lists without end": _body(b"[" * 100_000),
 }
 HOSTILE: Mapping[str, Case] = {
     "redirect": _status(307, location=f"http://127.0.0.1:9/v1?key={KEY}"),
@@ -273,6 +415,23 @@ HOSTILE: Mapping[str, Case] = {
     "huge number": _body(b'{"error": {"code": ' + b"5" * 5000 + b"}}"),
     "text without a text": _said(None),
     "tokens not counted": _said(sent=None, received=None),
+    "tokens as texts": _said(sent="10"),
+    "tokens as fractions": _said(received=5.5),
+    "no usage": _used(None),
+    "usage that is a list": _used([10, 5]),
+    "more cached than sent": _used(
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "prompt_tokens_details": {"cached_tokens": 20},
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "input_tokens_details": {"cached_tokens": 20},
+            "cache_read_input_tokens": -20,
+        }
+    ),
+    "another model": _said(model="test-9"),
+    "model that is a number": _said(model=9),
 }
 ANSWERS: Mapping[str, Case] = {
     "wrong content type": Case(script=always(Behaviour(content_type="text/plain"))),
@@ -281,6 +440,12 @@ ANSWERS: Mapping[str, Case] = {
     "refusal": _answers(Answer(text="I cannot help with that.", stop=Stop.REFUSED)),
     "content filter": _answers(Answer(text="Well", stop=Stop.FILTERED)),
     "length stop": _answers(Answer(text="fin", stop=Stop.LENGTH, output_tokens=3)),
+    "choice, refused": _chosen(Answer(text="No.", stop=Stop.REFUSED)),
+    "choice, filtered": _chosen(Answer(text="f", stop=Stop.FILTERED)),
+    "choice, cut": _chosen(Answer(text='{"answer": "fi', stop=Stop.LENGTH, output_tokens=3)),
+    "choice of another word": _chosen(Answer(text="splendid")),
+    "choice of another shape": _chosen(Answer(text='{"answer": {"word": 7}}')),
+    "choice in a sentence": _chosen(Answer(text="I would say it is all in all.")),
 }
 TOOLS: Mapping[str, Case] = {
     "unknown tool": _calls(Call("read_fil", PATH)),
@@ -295,6 +460,36 @@ TOOLS: Mapping[str, Case] = {
     "endless tool rounds": attrs.evolve(
         _answers(Answer(calls=(Call("read_file", PATH),))), tools=True
     ),
+    "cut with a call": attrs.evolve(
+        _json(
+            {
+                "type": "message",
+                "content": [{"type": "tool_use", "id": "1", "name": "read_file", "input": {}}],
+                "stop_reason": "max_tokens",
+            },
+            {"choices": [{"message": {"tool_calls": [CHAT_CALL]}, "finish_reason": "length"}]},
+            {
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+                "output": [{"type": "function_call", "call_id": "1", "name": "read_file"}],
+            },
+        ),
+        tools=True,
+    ),
+    "arguments that are a list": _read(["a.txt"], '["a.txt"]'),
+    "no arguments": _read(None, ""),
+    "arguments with half of a pair": _read({"path": "\ud800"}, '{"path": "\\ud800"}'),
+    "call without a name": _called(
+        {"id": "1", "input": {}},
+        {"id": "1", "function": {"arguments": "{}"}},
+        {"call_id": "1", "arguments": "{}"},
+    ),
+    "call without an id": _called(
+        {"name": "read_file", "input": {}},
+        {"function": {"name": "read_file", "arguments": "{}"}},
+        {"name": "read_file", "arguments": "{}"},
+    ),
+    "call where there are no tools": attrs.evolve(_read({}, "{}"), tools=False),
     "fault between tool rounds": Case(
         script=in_turn(
             Behaviour(answer=Answer(calls=(Call("nothing", "{}"),))), Behaviour(status=529)
@@ -310,6 +505,10 @@ RECOVERIES: Mapping[str, Case] = {
     "closed in the body, then fine": _recovers(Behaviour(breaks=Break.ENDS_EARLY)),
     "hang, then fine": attrs.evolve(_recovers(Behaviour(breaks=Break.HANGS)), timeout=0.5),
     "truncated JSON, then fine": _recovers(CUT),
+    "rate limit, server error, then fine": _recovers(Behaviour(status=429), Behaviour(status=500)),
+    "nothing, reset, then nothing": Case(
+        script=in_turn(Behaviour(body=b"{}"), RESET, Behaviour(body=b"{}"))
+    ),
     "reset, then unknown model": Case(
         script=in_turn(RESET, Behaviour(status=404)),
     ),
@@ -323,4 +522,14 @@ CASES: Mapping[str, Case] = {
     **ANSWERS,
     **TOOLS,
     **RECOVERIES,
+}
+BATCHES: Mapping[str, BatchCase] = {
+    "batch, expired": BatchCase(fates=("expired",)),
+    "batch, canceled": BatchCase(fates=("canceled",)),
+    "batch, without a line for the call": BatchCase(fates=("forgotten",)),
+    "batch, an error for the call": BatchCase(fates=("errored",)),
+    "batch, refused": BatchCase(refusals=(400,)),
+    "batch, wrong key": BatchCase(refusals=(401,)),
+    "batch, unavailable, then fine": BatchCase(refusals=(503,)),
+    "batch, expired, then fine": BatchCase(fates=("expired", "answered")),
 }

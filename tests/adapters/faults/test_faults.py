@@ -1,21 +1,41 @@
-"""Each fault of a provider becomes what its row in ``specs/adapters.md`` says, at each host."""
+"""Each fault of a provider becomes what ``outcomes.toml`` says, at each host."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 import socket
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
 
-from adapters.faults.cases import CASES, FINE, KEY, LIMITS, MODEL, Case
-from promptgraft import MarkdownSection, Prompt, PromptTemplate, Session
+from adapters.faults.cases import (
+    ANSWERS,
+    BATCHES,
+    BODIES,
+    CASES,
+    FINE,
+    HOSTILE,
+    KEY,
+    LIMITS,
+    MODEL,
+    BatchCase,
+    Case,
+)
+from promptgraft import (
+    BatchExecutor,
+    MarkdownSection,
+    ModelPrice,
+    Prices,
+    Prompt,
+    PromptTemplate,
+    Session,
+)
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import ModelCalled, ProviderAdapter, ToolInvoked, evaluated
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -30,16 +50,22 @@ from promptgraft.errors import PromptgraftError
 from promptgraft.prompt import Described, Tool
 from promptgraft.runtime import Cancellation, Deadline
 from servers.anthropic_messages import AnthropicMessages
+from servers.batches import BatchServer, Fate
 from servers.behaviour import WELL, Asked, Behaviour, always, says
 from servers.hosted import AzureChat, BedrockMessages, GeminiChat, VertexMessages
+from servers.loopback import KEY as LOOPBACK_KEY
+from servers.loopback import MODEL as LOOPBACK_MODEL
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
 from servers.openai_responses import OpenAIResponses
 from servers.provider import Provider
 
-SPEC = Path(__file__).parents[3] / "specs" / "adapters.md"
-HEADING = "### What becomes of each fault"
+OUTCOMES = Path(__file__).parent / "outcomes.toml"
+SPEC = Path(__file__).parents[3] / "specs" / "faults.md"
 WIRES = ("anthropic", "openai", "responses")
+NAMES = {"anthropic": "Messages", "openai": "Chat Completions", "responses": "Responses"}
+Row = tuple[str, int, str]
+PRICES = Prices({MODEL: ModelPrice(input=1, output=2)})
 
 
 @attrs.frozen(kw_only=True)
@@ -111,54 +137,48 @@ def prompt_for(case: Case) -> Prompt[str]:
     section = MarkdownSection(
         title="Task", key="task", template="Say something.", tools=(READ,) if case.tools else ()
     )
+    kind: Any = Literal["fine", "bad"] if case.choice else str
     return Prompt(
-        PromptTemplate[str](ns="faults", key="case", sections=(section,), output_type=str)
+        PromptTemplate[str](ns="faults", key="case", sections=(section,), output_type=kind)
     )
 
 
 @attrs.frozen(kw_only=True)
-class Row:
-    """A row of the table; ``message`` may hold `…` where a number depends on the moment."""
+class Outcome:
+    """What becomes of a case.
 
-    error: str
-    requests: int
-    message: str
-
-
-def cells_of(line: str) -> list[str]:
-    cells = re.split(r"(?<!\\)\|", line.strip())[1:-1]
-    return [cell.strip().replace("\\|", "|") for cell in cells]
-
-
-def rows() -> Iterator[tuple[str, dict[str, Row]]]:
-    """Yield the cases of the table in the spec page, with a row for each wire format.
-
-    A cell is empty where the format says what the one before it does.
+    Attributes:
+        raised: the name of the error; ``none`` for an answer.
+        requests: that are sent.
+        charged: what the ledger is told: ``nothing``, the ``tokens`` of the answers, or
+            ``unknown`` if they are not counted.
+        message: of the error, or of the errors that the model is told of its calls of tools; may
+            hold ``…`` where the text depends on the moment.
     """
-    section = SPEC.read_text("utf-8").partition(f"{HEADING}\n")[2].partition("\n#")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    for line in lines[2:]:
-        case, _, error, requests, *said = cells_of(line)
-        errors, counts = error.split(" / "), requests.split(" / ")
-        messages = [*itertools.accumulate(said, _last_said)]
-        yield (
-            case,
-            {
-                wire: Row(
-                    error=errors[min(index, len(errors) - 1)].strip("`"),
-                    requests=int(counts[min(index, len(counts) - 1)]),
-                    message=messages[min(index, len(messages) - 1)],
-                )
-                for index, wire in enumerate(WIRES)
-            },
-        )
+
+    raised: str
+    requests: int
+    charged: str
+    message: str = ""
 
 
-def _last_said(before: str, cell: str) -> str:
-    return cell or before
+def outcomes() -> dict[str, dict[str, Outcome]]:
+    """Return the outcomes of each case, by wire format; a list has a value for each, in order."""
+    table = tomllib.loads(OUTCOMES.read_text("utf-8"))
+    return {
+        case: {
+            wire: Outcome(**{name: value_at(value, place) for name, value in outcome.items()})
+            for place, wire in enumerate(WIRES)
+        }
+        for case, outcome in table.items()
+    }
 
 
-TABLE = dict(rows())
+def value_at(value: object, place: int) -> Any:
+    return value[place] if isinstance(value, list) else value
+
+
+TABLE = outcomes()
 
 
 class World:
@@ -192,17 +212,24 @@ class World:
 
     def adapter_for(self, case: Case) -> ProviderAdapter:
         """Return what a case is asked with."""
-        options = (case.model, case.key, case.listens, case.base_path, case.timeout)
+        options = (case.model, case.key, case.listens, case.scheme, case.base_path, case.timeout)
         if options not in self._adapters:
             self._adapters[options] = self._host.adapter(
                 case.model,
                 api_key=case.key,
-                base_url=self.server.base_url + case.base_path if case.listens else nobody(),
+                base_url=self._address(case),
                 policy=PATIENCE,
+                prices=PRICES,
                 timeout=case.timeout,
                 max_tool_rounds=2,
             )
         return self._adapters[options]
+
+    def _address(self, case: Case) -> str:
+        if not case.listens:
+            return nobody()
+        address = self.server.base_url + case.base_path
+        return address.replace("http", case.scheme, 1)
 
 
 @contextlib.contextmanager
@@ -216,10 +243,9 @@ def world_of(host: str) -> Iterator[World]:
 
 @attrs.frozen(kw_only=True)
 class Seen:
-    """What came of a case."""
+    """What came of a case; ``arrived`` counts the requests that reached the server."""
 
-    error: str
-    message: str
+    outcome: Outcome
     called: Sequence[ModelCalled]
     arrived: int
 
@@ -228,28 +254,40 @@ def seen(world: World, case: Case) -> Seen:
     world.begin(case)
     before = world.server.counts.requests
     session = Session()
-    error, message = "none", ""
     deadline = Deadline(cancellation=world.cancellation)
     if case.seconds is not None:
         deadline = Deadline.after(case.seconds)
+    raised, message = "none", ""
     try:
         response = evaluated(
             world.adapter_for(case), prompt_for(case), session=session, deadline=deadline
         )
-        assert response.text == FINE
-    except PromptgraftError as caught:
-        error, message = type(caught).__name__, str(caught)
-    told = [event.error for event in session.select_all(ToolInvoked) if event.error]
-    if told:
+        assert response.text == case.text
+    except PromptgraftError as error:
+        raised, message = type(error).__name__, str(error)
+    errors_of_tools = [event.error for event in session.select_all(ToolInvoked) if event.error]
+    if errors_of_tools:
         # The model is told the same as the session.
         results = [result[len("error: ") :] for result in world.asked()[1].results]
-        assert set(told) <= set(results)
-    return Seen(
-        error=error,
-        message=message or "; ".join(told),
-        called=session.select_all(ModelCalled),
-        arrived=world.server.counts.requests - before,
+        assert set(errors_of_tools) <= set(results)
+    called = session.select_all(ModelCalled)
+    outcome = Outcome(
+        raised=raised,
+        requests=sum(call.requests for call in called),
+        charged=charge_of(called),
+        message=message or "; ".join(errors_of_tools),
     )
+    return Seen(outcome=outcome, called=called, arrived=world.server.counts.requests - before)
+
+
+def charge_of(called: Sequence[ModelCalled], share: float = 1) -> str:
+    """Return what calls are charged; ``share`` is that of the price."""
+    cost = sum(call.cost for call in called if call.cost is not None)
+    tokens = sum(call.usage.input_tokens + 2 * call.usage.output_tokens for call in called)
+    assert float(cost) == pytest.approx(tokens * share / 1_000_000)
+    if any(call.cost is None for call in called):
+        return "unknown"
+    return "tokens" if cost else "nothing"
 
 
 def nobody() -> str:
@@ -260,13 +298,11 @@ def nobody() -> str:
 
 def pairs(limits: bool) -> list[tuple[str, str]]:
     """Return hosts with cases: bodies are read, and waits kept, by what all hosts share."""
-    names = list(CASES)
-    read = names[names.index("truncated JSON") : names.index("refusal")]
-    shared = {*read, *list(LIMITS)[1:-1]}
+    shared = {*BODIES, *HOSTILE, *list(LIMITS)[1:-1], *list(ANSWERS)[:3]}
     return [
         (host, name)
         for host in HOSTS
-        for name in names
+        for name in CASES
         if (name in LIMITS) is limits and (host in WIRES or name not in shared)
     ]
 
@@ -280,7 +316,7 @@ def host(request: pytest.FixtureRequest) -> str:
 def world(host: str) -> Iterator[World]:
     with world_of(host) as found:
         # The first request loads an SDK, which takes longer than some cases allow.
-        assert seen(found, GOOD).error == "none"
+        assert seen(found, GOOD).outcome.raised == "none"
         yield found
 
 
@@ -296,18 +332,86 @@ def test_a_rate_limit_becomes_what_its_row_says(name: str, host: str) -> None:
         check(world, CASES[name], TABLE[name][HOSTS[host].wire])
 
 
-def check(world: World, case: Case, row: Row) -> None:
-    found = seen(world, case)
-    expected = re.escape("" if row.message == "—" else row.message).replace("…", ".+")
-    assert found.error == row.error, found.message
-    assert re.fullmatch(expected, found.message), found.message
-    assert sum(call.requests for call in found.called) == row.requests
-    assert found.arrived == (row.requests if case.listens else 0)
-    assert case.key not in found.message
-    if found.error != "none" and found.message.startswith("model "):
-        assert found.called[-1].fault == found.message
+def check(world: World, case: Case, expected: Outcome) -> None:
+    after = seen(world, case)
+    outcome = after.outcome
+    check_outcome(outcome, expected)
+    assert after.arrived == (outcome.requests if case.listens and case.scheme == "http" else 0)
+    assert case.key not in outcome.message
+    if outcome.raised != "none" and outcome.message.startswith("model "):
+        assert after.called[-1].fault == outcome.message
 
 
-def test_the_table_has_every_case_and_no_other() -> None:
-    assert list(TABLE) == list(CASES)
-    assert len(TABLE) >= 40
+def check_outcome(outcome: Outcome, expected: Outcome) -> None:
+    pattern = re.escape(expected.message).replace("…", ".+")
+    assert re.fullmatch(pattern, outcome.message), outcome.message
+    assert attrs.evolve(outcome, message=expected.message) == expected
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_call_in_a_batch_becomes_what_its_row_says(name: str, wire: str) -> None:
+    check_outcome(seen_in_batch(wire, BATCHES[name]), TABLE[name][wire])
+
+
+def seen_in_batch(wire: str, case: BatchCase) -> Outcome:
+    def fate(number: int) -> Fate:
+        return case.fates[min(number, len(case.fates) - 1)]
+
+    session, raised, message = Session(), "none", ""
+    with (
+        BatchServer(wire, says(FINE), fate=fate, refusals=case.refusals) as server,
+        BatchExecutor() as executor,
+    ):
+        adapter = HOSTS[wire].adapter(
+            LOOPBACK_MODEL,
+            api_key=LOOPBACK_KEY,
+            base_url=server.base_url,
+            policy=PATIENCE,
+            prices=Prices({LOOPBACK_MODEL: ModelPrice(input=1, output=2)}),
+            mode="batch",
+            batch_poll=0.001,
+        )
+        answer = executor.submit(evaluated, adapter, prompt_for(GOOD), session=session)
+        try:
+            assert answer.result().text == FINE
+        except PromptgraftError as error:
+            raised, message = type(error).__name__, str(error)
+    called = session.select_all(ModelCalled)
+    return Outcome(
+        raised=raised,
+        requests=sum(call.requests for call in called),
+        charged=charge_of(called, share=0.5),
+        message=message,
+    )
+
+
+def test_each_case_has_an_outcome_in_each_format() -> None:
+    assert list(TABLE) == [*CASES, *BATCHES]
+    assert len(TABLE) >= 60
+    for outcomes_of_case in TABLE.values():
+        for outcome in outcomes_of_case.values():
+            assert "\n" not in outcome.message
+            assert (outcome.raised == "none") <= (outcome.charged != "nothing")
+
+
+def test_the_page_lists_every_case_below_its_outcome() -> None:
+    assert "\n".join(page_lines()) in SPEC.read_text("utf-8")
+
+
+def page_lines() -> Iterator[str]:
+    """Yield the table of the page, made from the outcomes."""
+    yield "| raised | requests | charged | when |"
+    yield "|---|---|---|---|"
+    rows: dict[Row, list[str]] = {}
+    for case, by_wire in TABLE.items():
+        wires: dict[Row, list[str]] = {}
+        for wire, outcome in by_wire.items():
+            row = (outcome.raised, outcome.requests, outcome.charged)
+            wires.setdefault(row, []).append(NAMES[wire])
+        for row, names in wires.items():
+            shown = case if len(names) == len(WIRES) else f"{case} ({' and '.join(names)})"
+            rows.setdefault(row, []).append(shown)
+    for (raised, requests, charged), cases in sorted(rows.items()):
+        name = "none" if raised == "none" else f"`{raised}`"
+        yield f"| {name} | {requests} | {charged} | {'; '.join(cases)} |"

@@ -28,7 +28,7 @@ from promptgraft.errors import (
     TransientProviderError,
     lasting_of_status,
 )
-from promptgraft.ground.serde import Json, is_unicode, parse_json
+from promptgraft.ground.serde import Json, canonical_json, is_unicode, parse_json
 from promptgraft.prompt.schema import JsonObject
 
 
@@ -82,11 +82,9 @@ def judge(
         return _redirect(outcome)
     body = _body(outcome)
     if not 200 <= outcome.status < 300:
-        error_body = (
-            _ErrorBody(message=_excerpt(outcome.content))
-            if isinstance(body, Fault)
-            else _said(body)
-        )
+        error_body = _ErrorBody() if isinstance(body, Fault) else _said(body)
+        if error_body == _ErrorBody():
+            error_body = _ErrorBody(message=_excerpt(outcome.content))
         fault = _refusal(outcome, error_body, outcome.status, now)
         is_absent = outcome.status in {404, 405} and _NO_PATH_TEXT.search(error_body.message)
         return attrs.evolve(fault, mend=if_absent) if if_absent and is_absent else fault
@@ -123,6 +121,9 @@ def _body(received: Received) -> JsonObject | Fault:
     except DataFormatError as error:
         problem = str(error)
     else:
+        match body:
+            case [dict(wrapped)] if "error" in wrapped:  # as Gemini answers
+                return wrapped
         if isinstance(body, dict):
             # Asked again, the model would write the same: halves of characters become U+FFFD.
             return body if is_unicode(body) else sendable(body)
@@ -221,7 +222,8 @@ _MEND = {
 def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -> Fault:
     """Return the fault of an error that counts as ``status``."""
     error = _error_class(said, status)
-    words = " ".join(dict.fromkeys(word for word in (said.kind, said.code) if word))
+    shown_words = dict.fromkeys((said.kind, said.code))
+    words = " ".join(word for word in shown_words if word not in {"", str(received.status)})
     inside = "" if received.status == status else " with an error inside"
     wait = retry_after(received.headers, now=now)
     if wait is None and issubclass(error, RateLimitedError):
@@ -304,7 +306,7 @@ _LONGEST_WORD = 60
 
 
 def _text(value: Json) -> str:
-    return "" if value is None else str(value)
+    return value if isinstance(value, str) else "" if value is None else canonical_json(value)
 
 
 _TITLE = re.compile("<title>", re.IGNORECASE)

@@ -220,6 +220,10 @@ class GepaSettings(RunConfig):
     former_settings: ClassVar[Mapping[str, str]] = {
         "escape_dollar_signs": "is not needed: in a new text every `$` is literal, except in a "
         "placeholder of the source; leave it out",
+        "d_feedback": "is what remains of `training_examples` after the first `pareto_set_size`; "
+        "set these two",
+        "d_pareto": "is the first `pareto_set_size` of `training_examples`; set these two",
+        "optimizer_config": "is an argument of GepaOptimizer; leave it out here",
     }
 
     minibatch_size: int = attrs.field(default=6, validator=COUNT)

@@ -69,18 +69,21 @@ class BamlAgent:
                 "delivery: expected none, a BAML function gets its texts in memory; leave it out"
             )
 
-    def faults(self) -> Iterator[str]:
-        """Yield a line for each fault of the function and its tests, with file and line."""
+    def faults(self) -> tuple[str, ...]:
+        """Return a line for each fault of the function, with file and line."""
         try:
-            compiled = self._compiled(frozenset())
+            self._compiled(frozenset())
         except DataFormatError as error:
-            yield from error.faults
-            return
+            return error.faults
         except AgentFaultError as error:
-            yield f"{self.function.folder}: {error}"
-            return
+            return (f"{self.function.folder}: {error}",)
+        return ()
+
+    def test_faults(self) -> tuple[str, ...]:
+        """Return a line for each fault of the tests of a function without faults of its own."""
+        compiled = self._compiled(frozenset())
         lines = [line for test in self.tests.values() for line in self._faults_of(test, compiled)]
-        yield from lines or self._refused_tests()
+        return tuple(lines) or self._refused_tests()
 
     def _faults_of(self, test: BamlTest, compiled: CompiledProject) -> Iterator[str]:
         yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))

@@ -79,7 +79,12 @@ class BamlSource(ForeignSource):
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The tests as cases; their field ``file`` is the stem of their file's name."""
+        """The tests as cases; their field ``file`` is the stem of their file's name.
+
+        Raises:
+            DataFormatError: all faults of the tests, one line each.
+        """
+        raise_lines(str(self.function.folder), self.agent().test_faults())
         return Dataset.of(
             [
                 Case(
@@ -130,7 +135,7 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
     """Read and compile a BAML function, and return it as a prompt.
 
     Raises:
-        DataFormatError: all faults of the files and tests, one line each.
+        DataFormatError: all faults of its files, one line each.
     """
     with around.placed(("prompts", name)):
         function = load_function(
@@ -138,7 +143,7 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
         )
         source = BamlSource(function, chosen_tests(function, config.tests))
         # Found now, because a run would find them only after the first calls are paid for.
-        faults = list(source.agent().faults())
+        faults = source.agent().faults()
     raise_lines(around.file.name, faults)
     template: PromptTemplate[object] = PromptTemplate(
         ns=BAML_NS, key=name, sections=[_section(part) for part in function.parts]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.evals.dataset import cases_digest
-from promptgraft.ground.serde import Json, did_you_mean, digest_json, shown
+from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes as RunChanges
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.plan import RunPlan
-from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.service.database import Database, SqlPromptOverridesStore
 from promptgraft.service.jobs.interface import Changes
 from promptgraft.service.jobs.types import JOB_CHANGES, Job, JobChanges
 
@@ -133,6 +133,32 @@ def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
         return prepared(project, name, changes).plan()
 
 
+def in_database(project: Project, name: str, database: Database) -> Project:
+    """Return a project with its winners in the database of its jobs, unless its file names a place.
+
+    The folder of a project is that of one machine; server and workers may be on several. Other
+    projects may have prompts of the same addresses, so that each has its winners apart.
+    """
+    if project.default_store is not None or project.names_store:
+        return project
+    return project.storing_in(SqlPromptOverridesStore(database, project=name))
+
+
+def check_reach(project: Project, host: str) -> None:
+    """Refuse a store that the machine where a job was submitted, ``host``, does not see.
+
+    Raises:
+        MissingHereError: naming the store and both machines.
+    """
+    store, here = project.store(), socket.gethostname()
+    # A machine that has the SQLite file of the jobs has the tables in it, too.
+    if store.is_of_machine and store is not project.default_store and host not in ("", here):
+        raise MissingHereError(
+            f"store: {store.place} is on {here}, and the job was submitted on {host}, which does "
+            "not see it; leave `store` out, so that winners are in the database of the jobs"
+        )
+
+
 def submitted_digest(project: Project, name: str) -> str:
     """Return the SHA-256 of everything that a job depends on: settings, prompt and cases."""
     descriptor = project.prompt(name).prompt.descriptor
@@ -165,26 +191,15 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
             "apply: `to-source` is for `promptgraft optimize` and `resume`, and a job writes no "
             "source: its winner goes to the store; leave it out of the project file"
         )
-    tuned = project.tuned(
-        {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
-    )
-    job = run_changes_of(changes).applied(tuned.job(name))
-    context, config = job.context, job.config
-    stoppers = [*config.limits.stoppers, *_stoppers(changes)]
-    config = attrs.evolve(
-        config,
-        limits=attrs.evolve(config.limits, stoppers=stoppers),
-        persist=changes.store and not changes.dry_run,
-    )
-    if changes.model is not None:
-        model = _model(tuned, changes.model)
-        context = attrs.evolve(context, adapter=model, reflection_adapter=model)
-    changed = OptimizationJob(job.subject, context, config)
-    return changed.dry() if changes.dry_run else changed
+    run_changes = run_changes_of(changes)
+    tuned = run_changes.tuned(project)
+    job = run_changes.applied(tuned.job(name), tuned)
+    stores = changes.store and not changes.dry_run
+    return OptimizationJob(job.subject, job.context, attrs.evolve(job.config, persist=stores))
 
 
 def run_changes_of(changes: JobChanges) -> RunChanges:
-    """Return the changes of a job that every run may have, as its ``config.json`` records them."""
+    """Return the changes of a job as the ``config.json`` of its run records them."""
     return RunChanges(
         tag=changes.tag or None,
         seed=changes.seed,
@@ -192,25 +207,11 @@ def run_changes_of(changes: JobChanges) -> RunChanges:
         max_cost=changes.max_cost,
         max_tokens=changes.max_tokens,
         timeout=changes.timeout,
+        algorithm=changes.algorithm,
+        tuning=dict(changes.tuning) or None,
+        max_iterations=changes.max_iterations,
+        patience=changes.patience,
+        target_score=changes.target_score,
+        model=changes.model,
+        dry_run=changes.dry_run or None,
     )
-
-
-def _stoppers(changes: JobChanges) -> list[Stopper]:
-    stoppers: list[Stopper] = []
-    if changes.max_iterations is not None:
-        stoppers.append(MaxProposals(changes.max_iterations))
-    if changes.patience is not None:
-        stoppers.append(NoImprovement(changes.patience))
-    if changes.target_score is not None:
-        stoppers.append(TargetScore(changes.target_score))
-    return stoppers
-
-
-def _model(project: Project, name: str) -> ProviderAdapter:
-    places = {str(place[-1]): place for place in project.models()}
-    if name not in places:
-        raise ConfigError(
-            f"model: the project has no model `{name}`{did_you_mean(name, list(places))}; there: "
-            f"{', '.join(places)}"
-        )
-    return project.model(places[name])
