@@ -12,7 +12,7 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
-from promptgraft.runs.rounds import Round
+from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.round_events import Blame, Severity
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
@@ -47,7 +47,7 @@ def test_the_report_draws_the_nodes_with_what_was_found_out_of_them(improved: Pa
 
 def test_what_models_blamed_is_counted_by_node(improved: Path) -> None:
     blame = Blame(to="fernhill/reports/area#instruction", severity=Severity.P1, text="vague")
-    rounds = (Round(number=1, blamed=((("a", blame),) * 3)),)
+    rounds = (RoundSummary(number=1, blamed=((("a", blame),) * 3)),)
     view = graph_view(attrs.evolve(data_of(improved), rounds=rounds))
     assert view is not None
     assert {node.name: node.blamed for node in view.nodes}["area"] == 3

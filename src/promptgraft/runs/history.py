@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.text import score
-from promptgraft.runs.rounds import OfRound, Round
+from promptgraft.runs.rounds import OfRound, RoundSummary
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
@@ -128,7 +128,7 @@ class RunHistory:
     wait: CallWaits | None = None
     tried: dict[int, StepCandidates] = attrs.field(factory=dict)
     taught: dict[str, CaseTaught] = attrs.field(factory=dict)
-    rounds: dict[int, Round] = attrs.field(factory=dict)
+    rounds: dict[int, RoundSummary] = attrs.field(factory=dict)
     _position: str = ""
     _number: int = 0
     _is_cut: bool = False
@@ -145,7 +145,7 @@ class RunHistory:
             self._is_cut = self._is_cut or event.number <= self._number
             self._number = event.number
         if isinstance(event, OfRound):
-            before = self.rounds.get(event.step, Round(number=event.step))
+            before = self.rounds.get(event.step, RoundSummary(number=event.step))
             self.rounds[event.step] = before.after(event)
         match event:
             case RolloutCompleted():

@@ -39,7 +39,7 @@ OfRound = (
 
 
 @attrs.frozen(kw_only=True)
-class Patch:
+class RoundPatch:
     """A new text of a part, and the model's reason for it, which may be empty."""
 
     module: str
@@ -48,7 +48,7 @@ class Patch:
 
 
 @attrs.frozen(kw_only=True)
-class Round:
+class RoundSummary:
     """A round, or a step of a search that has steps.
 
     Attributes:
@@ -79,10 +79,10 @@ class Round:
     losses: tuple[Loss, ...] = ()
     blamed: tuple[tuple[str, Blame], ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = FrozenMap()
-    patches: tuple[Patch, ...] = ()
+    patches: tuple[RoundPatch, ...] = ()
     unanswered: tuple[str, ...] = ()
 
-    def after(self, event: Event) -> Round:
+    def after(self, event: Event) -> RoundSummary:
         """Return the round as it is after an event of it."""
         match event:
             case RoundTrained():
@@ -97,17 +97,19 @@ class Round:
             case GradientsMerged():
                 return attrs.evolve(self, problems={**self.problems, event.module: event.problems})
             case PatchWritten():
-                return self._patched(Patch(module=event.module, text=event.text, why=event.why))
+                return self._patched(
+                    RoundPatch(module=event.module, text=event.text, why=event.why)
+                )
             case RoundEnded():
                 names = ("current", "candidate", "decided", "detail", "tried", "validated")
                 return attrs.evolve(self, **{name: getattr(event, name) for name in names})
             case _:
                 return self._mutated(event)
 
-    def _mutated(self, event: Event) -> Round:
+    def _mutated(self, event: Event) -> RoundSummary:
         match event:
             case MutationProposed():
-                patch = Patch(module=event.module, text=event.after, why=event.reason)
+                patch = RoundPatch(module=event.module, text=event.after, why=event.reason)
                 return attrs.evolve(self._patched(patch), current=event.parent)
             case MutationRejected() if self.candidate is None:
                 return attrs.evolve(
@@ -128,7 +130,7 @@ class Round:
                 )
         return self
 
-    def _patched(self, patch: Patch) -> Round:
+    def _patched(self, patch: RoundPatch) -> RoundSummary:
         # A search in rounds tells of the same text twice: as it is written, and as it is tried.
         texts = [(earlier.module, earlier.text) for earlier in self.patches]
         is_new = (patch.module, patch.text) not in texts

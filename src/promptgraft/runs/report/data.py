@@ -19,7 +19,7 @@ from promptgraft.runs.folder import RunFolder, read_document
 from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import RunRecord, read_run
 from promptgraft.runs.report.thumbnails import thumbnails
-from promptgraft.runs.rounds import Round
+from promptgraft.runs.rounds import RoundSummary
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.frontier import Frontier
@@ -98,7 +98,7 @@ class ReportData:
     perfect: float = 1.0
     answers: Answers = attrs.field(factory=dict)
     unseen: Answers = attrs.field(factory=dict)
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[RoundSummary, ...] = ()
     taught: Mapping[str, CaseTaught] = attrs.field(factory=dict)
     thumbnails: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 

@@ -15,7 +15,7 @@ from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import counted, visible
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_diff
-from promptgraft.runs.rounds import Round
+from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
 from promptgraft.targets.types import RolloutRecord
@@ -132,7 +132,7 @@ Lines = tuple[tuple[str, str, str], ...]
 
 def round_views(
     data: ReportData, limits: PageLimits
-) -> Iterator[tuple[Round, tuple[tuple[str, Lines, int], ...] | None]]:
+) -> Iterator[tuple[RoundSummary, tuple[tuple[str, Lines, int], ...] | None]]:
     """Yield the listed rounds with their lists: title, lines, and how many more there are.
 
     The lists are None if they do not fit.
@@ -149,7 +149,7 @@ def round_views(
         yield round_, lists if allowance.takes(needed) else None
 
 
-def _round_lists(round_: Round) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+def _round_lists(round_: RoundSummary) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     def row(where: str, severity: str, text: str) -> tuple[str, str, str]:
         return short_name(where), severity, cropped(text, _DETAIL_BYTES)
 
