@@ -149,7 +149,7 @@ def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: 
         (one["event"], one.get("what"), one.get("by")) for one in cancelled
     ]
     with closing(client.browser()) as browser:
-        page = re.sub("<[^>]+>", "", browser.get(f"/jobs/{job}").text)
+        page = re.sub("<[^>]+>", "", browser.get(f"/jobs/{job}/events").text)
     for line in (
         "submitted by tests",
         "asked to pause by ci",

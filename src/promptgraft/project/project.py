@@ -41,7 +41,7 @@ from promptgraft.project.parts import (
     unset_variables,
 )
 from promptgraft.project.project_prompt import ProjectPrompt
-from promptgraft.project.python_source import PythonSource
+from promptgraft.project.python_source import PythonSource, Surroundings
 from promptgraft.project.services import project_store
 from promptgraft.project.settings import (
     Judging,
@@ -50,7 +50,6 @@ from promptgraft.project.settings import (
     run_config,
     target_faults,
 )
-from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 from promptgraft.targets.prompts import PromptSet
 

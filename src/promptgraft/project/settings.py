@@ -32,7 +32,7 @@ from promptgraft.project.format_search import (
     TargetsConfig,
 )
 from promptgraft.project.project_prompt import ProjectPrompt
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import Surroundings
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
 from promptgraft.search.config import RunConfig
