@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import attrs
 
@@ -25,20 +25,21 @@ from promptgraft.graphs.describing import (
 )
 from promptgraft.graphs.flow import GraphRunner
 from promptgraft.graphs.run import Opened, Run, under_way
-from promptgraft.ground.functions import function_name
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.functions import function_identity, function_name
+from promptgraft.ground.serde import Json, did_you_mean, digest, shown
 from promptgraft.ground.strict.checks import COUNT, integer
 from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import Placeholders, single_texts
+from promptgraft.prompt.texts import Placeholders, TextsPrompt, single_texts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.targets.part import PartOf, PromptPart, View, named_in
 from promptgraft.targets.part_kinds import SectionModule
-from promptgraft.targets.prompts import PromptSet, address_of, no_adapter, parts_of
+from promptgraft.targets.prompts import PromptSet, StandIn, address_of, no_adapter, parts_of
 from promptgraft.targets.texts import as_errors
 
 INSTRUCTION = "instruction"
@@ -113,6 +114,8 @@ class Graph(PromptSet):
             :class:`AsyncRun` if it is ``async``) and the ``params`` of the example. It returns a
             text, an object or a ``PromptResponse``, and must be thread-safe.
         nodes: the nodes; those without a prompt may be left out.
+        targets: names of the parts that may change, as :meth:`describe` gives them; by default all
+            that the nodes open.
         edges: pairs of node names, the only edges that the flow may take; by default any.
         candidate_errors: exceptions of the flow that count as the fault of the texts, such as those
             of a parser: the example scores 0, and the reflector is shown the reason.
@@ -128,6 +131,7 @@ class Graph(PromptSet):
     name: str
     flow: Callable[..., Any] = attrs.field(kw_only=True)
     nodes: tuple[Node, ...] = attrs.field(kw_only=True, converter=_as_nodes)
+    targets: Sequence[str] | None = attrs.field(default=None, kw_only=True)
     edges: tuple[Edge, ...] | None = attrs.field(default=None, converter=_as_edges, kw_only=True)
     candidate_errors: tuple[type[Exception], ...] = attrs.field(
         default=(), converter=as_errors, kw_only=True
@@ -144,6 +148,7 @@ class Graph(PromptSet):
             if names.count(name) > 1:
                 raise ConfigError(f"nodes: two nodes have the name `{name}`")
         self._check_prompts()
+        self._check_targets()
         for edge in self.edges or ():
             for name in edge:
                 if name not in names:
@@ -167,6 +172,19 @@ class Graph(PromptSet):
                     f"nodes: `{twin}` and `{name}` have different prompts with the namespace and "
                     f"key `{address_of(prompt)}`; give one of them another key"
                 )
+
+    def _check_targets(self) -> None:
+        if self.targets is None:
+            return
+        names = [part.name for part in self._open_parts]
+        for name in self.targets:
+            if name not in names:
+                raise ConfigError(
+                    f"targets: no part `{name}` may change{did_you_mean(name, names)}; "
+                    f"there: {listed(names)}"
+                )
+        if not self.targets:
+            raise ConfigError(f"targets: expected at least one part, found none; {listed(names)}")
 
     @classmethod
     def around(
@@ -210,6 +228,12 @@ class Graph(PromptSet):
 
     @property
     def parts(self) -> tuple[PartOf, ...]:
+        parts, targets = self._open_parts, self.targets
+        return tuple(part for part in parts if targets is None or part.name in targets)
+
+    @property
+    def _open_parts(self) -> tuple[PartOf, ...]:
+        """The parts that the nodes open, whatever the targets."""
         # Nodes with the same prompt share its parts; the last one that selects parts decides.
         named: dict[str, Sequence[PromptPart] | None] = {}
         for node in self.nodes:
@@ -225,6 +249,10 @@ class Graph(PromptSet):
             else part
             for part in parts
         )
+
+    def opening(self, parts: Collection[str]) -> Graph:
+        own_parts = tuple(part.name for part in self.parts if part.name in parts)
+        return attrs.evolve(self, targets=own_parts) if own_parts else self
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -299,6 +327,10 @@ class Graph(PromptSet):
         return self.flow_on(adapter).answer(
             prompts, params, case=case, session=session, deadline=deadline
         )
+
+    def stand_in(self) -> GraphPrompt:
+        template = _texts_of(self, self.by_address).template
+        return GraphPrompt(template, takes_inputs=True, graph=self)
 
     def flow_on(self, adapter: ProviderAdapter | None) -> GraphRunner:
         nodes = {}
@@ -440,10 +472,115 @@ def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
     own_parts = [part for part in graph.parts if part.address == address]
     for part in own_parts:
         text = "" if part.is_new else part.part.text(view)
-        yield PartDescription(id=part.name, chars=len(text), may_change=True)
+        yield PartDescription(id=part.name, type=part.kind, text=text, may_change=True)
     changing = {part.part for part in own_parts}
     for section in prompt.descriptor.sections:
         module = SectionModule(section.path)
         if module not in changing and (text := module.text(view)):
             name = named_in(address, section_part(section.path))
-            yield PartDescription(id=name, chars=len(text), may_change=False)
+            yield PartDescription(id=name, type=module.kind, text=text, may_change=False)
+
+
+@attrs.frozen
+class GraphPrompt(StandIn):
+    """Stands for the prompts of a graph: one prompt with the texts of all nodes.
+
+    It is bound to the input of a case.
+
+    Attributes:
+        graph: the graph.
+    """
+
+    graph: Graph = attrs.field(kw_only=True)
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt[object]]:
+        """The prompts of the graph with the overrides of this one, by ``namespace/key``."""
+        if self.overrides_store is None:
+            return self.graph.by_address
+        return {
+            at: attrs.evolve(
+                prompt, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
+            )
+            for at, prompt in self.graph.by_address.items()
+        }
+
+    def asked_on(self, adapter: ProviderAdapter | None) -> ProviderAdapter:
+        return GraphAdapter(self.graph, adapter)
+
+    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        return _texts_of(self.graph, self.prompts).render(session)
+
+    def with_placeholders(self) -> RenderedPrompt[object]:
+        return _texts_of(self.graph, self.prompts).with_placeholders()
+
+
+def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPrompt:
+    """Return the texts of a graph's nodes as one prompt; ``prompts`` are by their addresses."""
+    ns, _, key = graph.name.rpartition("/")
+    texts = {
+        node: prompts[address_of(source)].with_placeholders().text
+        for node, source in graph.prompts.items()
+    }
+    return TextsPrompt.of(texts, ns=ns or key, key=key)
+
+
+@attrs.frozen
+class GraphAdapter:
+    """Answers a :class:`GraphPrompt`; picklable if its flow and its adapters are.
+
+    Attributes:
+        graph: the graph.
+        adapter: answers the nodes that have no adapter of their own; None if all have one.
+    """
+
+    kept_whole: ClassVar[bool] = False
+
+    graph: Graph
+    adapter: ProviderAdapter | None
+    _flow: GraphRunner = attrs.field(init=False, repr=False, eq=False)
+
+    @_flow.default
+    def _flow_of_graph(self) -> GraphRunner:
+        return self.graph.flow_on(self.adapter)
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter of a node cannot answer its prompt."""
+        del rendered  # the texts of all nodes
+        self._flow.check_nodes(self.graph.by_address)
+
+    @property
+    def identity(self) -> str:
+        """The graph, with everything that determines its answers."""
+        models = [
+            adapter
+            for adapter in (self.adapter, *self.graph.adapters.values())
+            if adapter is not None
+        ]
+        names = ", ".join(dict.fromkeys(map(adapter_identity, models)))
+        graph_digest = digest([dict(self.graph.details), function_identity(self.graph.flow)])
+        return f"graph {self.graph.name} {graph_digest[:12]} on {names}"
+
+    def evaluate(
+        self,
+        prompt: Prompt[Any],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[Any]:
+        """Answer with the graph.
+
+        Raises:
+            ConfigError: ``prompt`` is not a :class:`GraphPrompt`.
+            FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
+        """
+        if not isinstance(prompt, GraphPrompt):
+            raise ConfigError(f"{self.identity}: expected a GraphPrompt, found {shown(prompt)}")
+        tags = session.tags
+        return self._flow.answer(
+            prompt.prompts,
+            prompt.params,
+            case=tags.get("case") or tags.get("example", ""),
+            session=session,
+            deadline=deadline,
+        )

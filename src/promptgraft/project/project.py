@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptgraft import search  # whose names are imported at their first use
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
@@ -24,23 +24,24 @@ from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
-from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import tuned_settings
+from promptgraft.project.format_search import TargetsConfig, tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
+    check_fits,
     guarded,
     load_named,
     load_project_metrics,
     load_teacher,
     read_by,
+    twin_faults,
+    unset_variables,
 )
 from promptgraft.project.project_prompt import ProjectPrompt
-from promptgraft.project.python_source import PythonSource
+from promptgraft.project.python_source import PythonSource, Surroundings
 from promptgraft.project.services import project_store
 from promptgraft.project.settings import (
     Judging,
@@ -49,12 +50,11 @@ from promptgraft.project.settings import (
     run_config,
     target_faults,
 )
-from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
+from promptgraft.targets.prompts import PromptSet
 
-# What makes runs is imported by those who ask for a job: most commands open a project for less.
 if TYPE_CHECKING:
-    from promptgraft.search import OptimizationJob, Teacher
+    from promptgraft.agents.adapter import AgentAdapter
 
 
 class Project:
@@ -256,17 +256,17 @@ class Project:
         user = self.config.models.user
         model = None if user is None else self._late(("models", "user"), user)
         store = None if model is None else self.store()
+        from promptgraft.project.agents import asking
+
         return asking(self.config, self.prompt(), self.surroundings, user=model, store=store)
 
     @cached_property
-    def teacher(self) -> Teacher | None:
+    def teacher(self) -> search.Teacher | None:
         """Answers cases without ``expected``; None if no teacher is configured."""
         if self.config.teacher is None:
             return None
-        from promptgraft.search.teacher import Teacher
-
         subject = load_teacher(self.config.teacher, self.surroundings)
-        return Teacher(subject, self.adapter("teacher"), params=self.params)
+        return search.Teacher(subject, self.adapter("teacher"), params=self.params)
 
     def store(self) -> RevisionedStore:
         """Return the store of winners.
@@ -311,7 +311,7 @@ class Project:
             )
         return self._configs[prompt.name]
 
-    def job(self, name: str | None = None) -> OptimizationJob:
+    def job(self, name: str | None = None) -> search.OptimizationJob:
         """Return an optimization job for a prompt.
 
         It learns from the training set, compares on the validation set and holds out the test
@@ -322,17 +322,18 @@ class Project:
             ConfigError: as :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
-        from promptgraft.search import OptimizationContext, OptimizationJob
-
         config = self.run_config(name)
-        context = OptimizationContext(
+        context = search.OptimizationContext(
             adapter=self.adapter("task"),
             reflection_adapter=self.adapter("reflection"),
             overrides_store=self.store(),
             overrides_tag=self.tag,
             teacher=self.teacher,
         )
-        return OptimizationJob(self.prompt(name).subject, context, config)
+        subject, targets = self.prompt(name).subject, self.config.optimizer.targets
+        if isinstance(subject, PromptSet) and targets is not None:
+            subject = subject.opening(targets.parts)
+        return search.OptimizationJob(subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
         """Return the project with some keys of ``optimizer`` replaced by those of a caller.
@@ -351,15 +352,17 @@ class Project:
             optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
         )
         if "targets" in settings and optimizer.targets is not None:
-            missing = target_faults(optimizer.targets, self.descriptors)
+            missing = self.missing_targets(optimizer.targets)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
         config = attrs.evolve(self.config, optimizer=optimizer)
         return Project(self.surroundings.file, config, default_store=self.default_store)
 
-    @property
-    def descriptors(self) -> tuple[PromptDescriptor, ...]:
-        """The descriptors of the prompts, in the order of the file; without those of graphs."""
-        return tuple(self.prompt(name).prompt.descriptor for name in self.config.prompts)
+    def missing_targets(self, targets: TargetsConfig) -> list[tuple[YamlPath, str]]:
+        """Return the place among the settings, and the fault, of targets that no prompt has."""
+        prompts = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
+        graphs = [self.prompt(name).graph for name in self.config.graphs]
+        ids = [part.name for graph in graphs if graph is not None for part in graph.parts]
+        return list(target_faults(targets, prompts, ids))
 
     def model(self, place: YamlPath) -> ProviderAdapter:
         """Return the model at a place in the file, such as ``("models", "task")``.
@@ -393,7 +396,8 @@ class Project:
                 lacking.extend(around.file.line((*place, *at), text) for at, text in needed)
         if faults:
             raise DataFormatError.of(faults)
-        lacking.extend(unset_variables(self.asking, around))
+        if self.asking is not None:
+            lacking.extend(unset_variables(self.asking.agent, around))
         return lacking
 
     def described(self) -> dict[str, Json]:
@@ -430,3 +434,52 @@ def open_project(path: str | Path) -> Project:
         DataFormatError: all faults of the file, one line each.
     """
     return Project(*read_project(as_path(path)))
+
+
+def load_project(path: str | Path) -> Project:
+    """Read a project file and load all it names except models, so no secrets are needed.
+
+    Raises:
+        DataFormatError: the first 20 faults, one line each, and the number of the others.
+    """
+    project = open_project(path)
+    raise_lines(str(project.path), faults_of(project))
+    return project
+
+
+def faults_of(project: Project) -> Iterator[str]:
+    """Load everything but the models, and yield a line for each fault."""
+    around, config = project.surroundings, project.config
+    parts: list[Callable[[], object]] = [
+        *(partial(project.prompt, name) for name in project.names),
+        lambda: project.parts,
+        lambda: project.metrics,
+        lambda: project.params,
+        lambda: config.teacher and load_teacher(config.teacher, around),
+        lambda: project.asking,
+        project.store,
+    ]
+    lines = [line for part in parts for line in _lines(part)]
+    yield from lines
+    if lines:
+        return
+    yield from _lines(lambda: project.aggregation)
+    yield from twin_faults(map(project.prompt, project.names), around)
+    targets = config.optimizer.targets
+    missing = [] if targets is None else project.missing_targets(targets)
+    if missing:
+        yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
+        return
+    check = project.check_cases if project.unsplit else project.run_config
+    for name in project.names:
+        yield from _lines(partial(check, name))
+
+
+def _lines(part: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        part()
+    except DataFormatError as error:
+        return error.faults
+    except CallerError as error:
+        return (str(error),)
+    return ()

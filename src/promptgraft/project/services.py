@@ -10,12 +10,13 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.ground.entry_points import load
 from promptgraft.ground.environment import Secret
+from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import Check, Reach, check
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import Surroundings
 
 # A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
@@ -71,7 +72,9 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
         raise offer.unfit("a function that opens a store")
     store = offer.value(plain, folder)
     if not isinstance(store, RevisionedStore):
-        raise offer.unfit("a function that returns a RevisionedStore")
+        raise ConfigError(
+            f"{offer.where}: expected to return a RevisionedStore, found {shown(store)}"
+        )
     return store
 
 

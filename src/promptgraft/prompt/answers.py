@@ -18,8 +18,7 @@ from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.lenient_json import BOOL_WORDS, ReadData, data_in, fitted
-from promptgraft.prompt.schema import own_names
-from promptgraft.prompt.typed_text import bare_value, takes_bare_text
+from promptgraft.prompt.schema import bare_value, own_names, takes_bare_text
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
-from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.evals.metrics.base import node_of
 from promptgraft.evals.types import Case, Metric
@@ -33,9 +32,8 @@ from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
-from promptgraft.targets.base import Identity, Target
+from promptgraft.targets.base import Identity, OwnTarget, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
-from promptgraft.targets.own import OwnTarget
 from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.part_kinds import (
     GenerationModule,
@@ -57,7 +55,7 @@ from promptgraft.targets.prompts import (
     prompts_of,
     without_stores,
 )
-from promptgraft.targets.texts import TextsAdapter
+from promptgraft.targets.texts import OwnCodeAdapter
 from promptgraft.targets.types import GepaExample, Module
 from promptgraft.targets.visibility import VisibilityModule
 
@@ -227,10 +225,8 @@ def _functions(
     }
     if isinstance(subject, PromptSet):
         functions["run"] = subject.function
-    elif isinstance(adapter, TextsAdapter):
-        functions["run"] = adapter.run
-    elif isinstance(adapter, AgentAdapter):
-        functions["agent"] = adapter.agent
+    elif isinstance(adapter, OwnCodeAdapter):
+        functions |= adapter.own_functions
     for at, prompt in prompts.items():
         place = f" of {at}" if len(prompts) > 1 else ""
         for path, section in prompt.template.walked:
