@@ -83,7 +83,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     work_off(manager)
     # The script has heard of it by now.
     expect(page.locator("#live .badge").first).to_have_text(re.compile("improved|better"))
-    expect(page.get_by_text("Mean on the validation set against rollouts")).to_be_visible()
+    expect(page.get_by_text("Mean on the validation set against test calls")).to_be_visible()
     expect(page.get_by_text(HOSTILE[:20])).to_be_visible()
     assert no_sideways_scrolling(page)
     page.get_by_role("link", name="Candidates").click()

@@ -65,7 +65,7 @@ def test_the_demo_improves_a_prompt_that_a_browser_sees() -> None:
             threading.Event().wait(0.1)
         assert gain > 0.2
         page = client.get(f"/jobs/{jobs[-1]['id']}").text
-        assert "Mean on the validation set against rollouts" in page
+        assert "Mean on the validation set against test calls" in page
         assert len(jobs) == 3
         client.close()
 
