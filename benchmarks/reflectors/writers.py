@@ -75,10 +75,14 @@ class SlotWriter:
     Args:
         habits: how it errs.
         seed: decides every draw.
+        subjects: words that it knows to tell a label, before it is shown any answer.
     """
 
-    def __init__(self, habits: SlotHabits, seed: int) -> None:
+    def __init__(
+        self, habits: SlotHabits, seed: int, subjects: Mapping[str, Sequence[str]] = {}
+    ) -> None:
         self.habits = habits
+        self.subjects = subjects
         self.draw = random.Random(f"slot-writer/{seed}")
         self.calls = 0
 
@@ -103,8 +107,15 @@ class SlotWriter:
                         if shown.is_brief:
                             defined[label] = _merged(label, defined[label], shown.answers)
                         changed[name] = None
+        for name in changed:
+            slots[name] = {label: self._known(label, said) for label, said in slots[name].items()}
         texts = {name: self._written(shown.parts[name], slots[name]) for name in changed}
         return shown.reply(texts) if texts else self._unchanged(shown)
+
+    def _known(self, label: str, said: str) -> str:
+        """Return a definition with what the model knows of its subject beforehand."""
+        more = [word for word in self.subjects.get(label, ()) if not _has(said, word)]
+        return ", ".join([said, *more])
 
     def _unchanged(self, shown: Read) -> str:
         name = next(iter(shown.parts))

@@ -230,13 +230,14 @@ def _silenced(job: OptimizationJob) -> OptimizationJob:
 
 def _run(job: OptimizationJob, copy: RunFolder, ended: RunEnded, *, replaced: bool = False) -> None:
     """Run a job on a copied journal, and record its events and its result beside it."""
-    job = without_effects(_silenced(job) if replaced else job)
+    reason = StopReason(ended.stop_reason)
+    job = without_effects(_silenced(job) if replaced else job, reason)
     bus = EventBus()
     with (
         ReplayJournal(
             copy.journal,
             name=f"the journal of run {copy.id}",
-            reason=StopReason(ended.stop_reason),
+            reason=reason,
             detail=ended.stop_detail,
             replaced=replaced,
         ) as journal,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         MaxCandidates,
         MaxProposals,
         NoImprovement,
+        Plateau,
         RequiredObjectives,
         RunState,
         RunStoppedError,
@@ -88,6 +89,7 @@ __all__ = [
     "Outlook",
     "PersistenceScope",
     "Pipeline",
+    "Plateau",
     "Question",
     "Records",
     "RejectionReason",
@@ -138,8 +140,8 @@ _NAMES = {
     "search.result": "RunResult",
     "search.settings": "Data Guards Limits Objectives PersistenceScope Settings Targets",
     "search.stopping": (
-        "MaxCandidates MaxProposals NoImprovement RequiredObjectives RunState RunStoppedError "
-        "StopFile Stopper StopReason TargetScore"
+        "MaxCandidates MaxProposals NoImprovement Plateau RequiredObjectives RunState "
+        "RunStoppedError StopFile Stopper StopReason TargetScore"
     ),
     "search.teacher": "Teacher",
     "targets.base": "InvalidProposalError RejectionReason",

@@ -15,6 +15,7 @@ from promptgraft.journal.records import Contents
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.stopping import (
     BuiltIn,
+    Plateau,
     RunStoppedError,
     StopFile,
     StopReason,
@@ -83,14 +84,22 @@ class ReplayJournal(FileJournal):
         )
 
 
-def without_effects(job: OptimizationJob) -> OptimizationJob:
-    """Return a job that stores nothing, waits for nothing, and ends for reasons in its answers."""
+def without_effects(job: OptimizationJob, reason: StopReason) -> OptimizationJob:
+    """Return a job that stores nothing, waits for nothing, and ends for reasons in its answers.
+
+    Args:
+        job: the job of a run that has ended.
+        reason: why it ended.
+    """
     limits = job.config.limits
     stoppers = [
         stopper
-        for stopper in limits.stoppers
+        for stopper in job.config.stoppers
         if isinstance(stopper, BuiltIn) and not isinstance(stopper, StopFile)
     ]
+    if reason is not StopReason.PLATEAU:
+        # Runs of earlier versions went on where one of today would have stopped.
+        stoppers = [Plateau(risk=0), *(item for item in stoppers if not isinstance(item, Plateau))]
     config = attrs.evolve(
         job.config,
         persist=False,
