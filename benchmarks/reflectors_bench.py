@@ -26,7 +26,7 @@ from gepa.strategies.proposal_sampling import IndependentSampling
 
 from promptgraft.search import Plateau
 from reflectors.kinds import KINDS
-from reflectors.slots import SlotWorld
+from reflectors.slots import FORBIDS, SlotWorld
 from search import ours, peer
 from search.methods import BEST_SETTINGS, Search
 from search_bench import header
@@ -38,6 +38,12 @@ _BEST = {name: value for name, value in BEST_SETTINGS.items() if name != "cache_
 
 METHODS: Mapping[str, Search] = {
     "default": partial(ours.search, preset="lean", minibatch_size=6),
+    "with restart": partial(
+        ours.search,
+        preset="lean",
+        minibatch_size=6,
+        additions=["restart", "lines", "whole_prompt", "blame", "shorten"],
+    ),
     "paper": partial(ours.search, preset="paper", minibatch_size=3),
     "gepa defaults": peer.search,
     "gepa best settings": partial(peer.search, **_BEST),
@@ -57,6 +63,7 @@ class Outcome:
         length: characters of the winner.
         best_won: whether no candidate of the pool is better on the validation set.
         damaged: candidates that define a label twice, or where it does not belong.
+        escaped: whether the winner has lost a sentence that forbids what would help.
     """
 
     final: float
@@ -66,6 +73,7 @@ class Outcome:
     length: int
     best_won: bool
     damaged: int
+    escaped: bool
 
 
 def search_one(task: tuple[str, str, int, int]) -> Outcome:
@@ -85,6 +93,7 @@ def search_one(task: tuple[str, str, int, int]) -> Outcome:
         length=curve.length,
         best_won=world.expected(curve.winner, world.validation) >= max(means),
         damaged=damaged,
+        escaped=not any(FORBIDS in text for text in curve.winner.values()),
     )
 
 
@@ -100,7 +109,7 @@ def line_of(method: str, outcomes: Sequence[Outcome]) -> str:
     return (
         f"  {method:<20} {of('final'):.3f} ±{error / len(finals) ** 0.5:.3f} {of('calls'):6.0f} "
         f"{of('reflections'):6.1f} {cost:7.0f} {of('length'):7.0f} "
-        f"{of('best_won'):6.0%} {sum(one.damaged for one in outcomes):7}"
+        f"{of('best_won'):6.0%} {sum(one.damaged for one in outcomes):7} {of('escaped'):7.0%}"
     )
 
 
@@ -183,7 +192,7 @@ def main() -> int:
     print(f"{header()}; seeds {seeds[0]} to {seeds[-1]}; {options.calls} calls; {seconds:.0f} s")
     for kind in kinds:
         print(f"\n{kind}: {KINDS[kind].says}")
-        print(f"  {'':<20} final         calls  asked    cost  length   best damaged")
+        print(f"  {'':<20} final         calls  asked    cost  length   best damaged escaped")
         for method in methods:
             print(line_of(method, [next(outcomes) for _ in seeds]))
     return 0

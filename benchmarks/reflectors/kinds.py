@@ -79,7 +79,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "defective": Kind(
         says="definition lists below a sentence of the source that forbids to heed them",
-        make=_of_slots("defective", SlotHabits()),
+        make=_of_slots("defective", SlotHabits(defines=True)),
     ),
 }
 """The four kinds, one that reaches its plateau early, and one with a defective source text."""

@@ -60,6 +60,7 @@ class SlotHabits:
         drops: how often a definition is missing from its reply.
         pads: how often it adds words that tell nothing to a definition that it changes.
         doubts: how often it leaves out a sentence that forbids what would help.
+        defines: whether it writes definitions of labels that have none.
     """
 
     insight: float = 0.9
@@ -67,6 +68,7 @@ class SlotHabits:
     drops: float = 0.0
     pads: float = 0.5
     doubts: float = 0.005
+    defines: bool = False
 
 
 class SlotWriter:
@@ -99,6 +101,8 @@ class SlotWriter:
         for answer in shown.answers:
             if answer.is_wrong:
                 label = self._label_for(answer)
+                if self.habits.defines and not any(label in defined for defined in slots.values()):
+                    next(iter(slots.values()))[label] = ""
                 for name, defined in slots.items():
                     if label in defined:
                         defined[label] = self._better(
@@ -150,7 +154,7 @@ class SlotWriter:
         added += others[:needed]
         if self.draw.random() < self.habits.pads and not is_brief:
             added.append(self.draw.choice(_FILLER))
-        return ", ".join([said, *added])
+        return ", ".join(filter(None, [said, *added]))
 
     def _written(self, text: str, defined: Mapping[str, str]) -> str:
         lines: list[str] = []
@@ -161,6 +165,8 @@ class SlotWriter:
             if line == FORBIDS and self.draw.random() < self.habits.doubts:
                 continue
             lines.append(f"- {slot[1]}: {defined[slot[1]]}" if slot else line)
+        old = dict(SLOT.findall(text))
+        lines += [f"- {label}: {said}" for label, said in defined.items() if label not in old]
         return "\n".join(lines)
 
 
