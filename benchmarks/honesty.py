@@ -53,9 +53,8 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Rollouts, Together
 from promptgraft.search.held_out import measure as measure_held_out
 from promptgraft.search.ledger import Ledger, RolloutBudget
-from promptgraft.search.pass_rate import PassRules
 from promptgraft.search.scores import Scorer
-from promptgraft.search.verdict import RunVerdict, verdict_of
+from promptgraft.search.verdict import PassRules, RunVerdict, verdict_of
 from promptgraft.targets.types import Candidate, RolloutRecord
 
 VERDICTS = 400

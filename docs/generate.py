@@ -23,11 +23,11 @@ import griffe
 import promptgraft
 from promptgraft.cli.main import app
 from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.lazy import homes_of
 
 FOLDER = Path(__file__).parent / "reference"
 
-_NAMES: Mapping[str, str] = vars(promptgraft)["_NAMES"]
-_HOMES = {name: f"promptgraft.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = {name: home for name, (home, _) in homes_of("promptgraft").items()}
 _EXAMPLES = Path(__file__).with_name("entry_examples.txt").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"(?ms)^## (\w+)\n+(.*?)\n+(?=^## |\Z)", _EXAMPLES))
 _NOTE = "<!-- Written by `python docs/generate.py` of docstrings and entry_examples.txt. -->"

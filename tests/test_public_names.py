@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 import promptgraft
+from promptgraft.ground.lazy import homes_of
 
 HEAVY = ("anthropic", "cattrs", "click", "filelock", "jinja2", "openai", "rich", "yaml")
 
@@ -73,12 +74,7 @@ def test_every_offered_class_and_function_has_a_docstring_of_its_own(package: st
 
 def homes_in(package: str) -> dict[str, str]:
     """Return module and name there of each name that a package imports at its first use."""
-    names: dict[str, str] = import_(package)._NAMES
-    return {
-        name: f"promptgraft.{home}.{own or name}"
-        for home, given in names.items()
-        for name, _, own in (one.partition("=") for one in given.split())
-    }
+    return {name: f"{home}.{own}" for name, (home, own) in homes_of(package).items()}
 
 
 SPECIFIED = """
@@ -90,7 +86,7 @@ TaskExamplesSection TaskStep Tool ToolExample ToolExampleTarget default_example_
 default_trace_formatter hash_task_example hash_tool_example
 """
 """The names that the specification of GepaOptimizer imports from the package."""
-LAZY = [package for package in PACKAGES if hasattr(import_(package), "_NAMES")]
+LAZY = [package for package in PACKAGES if "__getattr__" in vars(import_(package))]
 
 
 def test_the_packages_of_which_others_need_a_part_import_their_names_late() -> None:

@@ -11,8 +11,8 @@ from types import ModuleType
 import attrs
 import pytest
 
-import promptgraft
 from promptgraft.evals.metrics import Registry
+from promptgraft.ground.lazy import homes_of
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MODULES = ("promptgraft.evals.metrics", "promptgraft.project", "promptgraft.runs")
@@ -48,7 +48,7 @@ def test_signatures_stay_when_the_types_of_fields_have_been_resolved(
 
 def test_every_public_name_is_in_the_reference(pages: dict[str, str]) -> None:
     named = set(re.findall(r"^\| \[`(\w+)`\]", pages["README.md"], re.MULTILINE))
-    wanted = {name for names in vars(promptgraft)["_NAMES"].values() for name in names.split()}
+    wanted = {*homes_of("promptgraft")}
     for module in MODULES:
         wanted |= set(importlib.import_module(module).__all__)
     assert wanted - named == set()

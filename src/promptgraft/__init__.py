@@ -8,6 +8,9 @@ from promptgraft.ground.lazy import lazy_exports
 
 TYPE_CHECKING = False  # type checkers know the name; the import of `typing` takes its time
 if TYPE_CHECKING:
+    # Imported when they are first used, so that the command line answers at once. Names that are
+    # not in `__all__` are at home in their packages; they can be imported from here too, as in the
+    # specification of GepaOptimizer and in earlier versions.
     from promptgraft.adapters.anthropic import AnthropicAdapter
     from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage as Usage
     from promptgraft.adapters.calling.gathering import BatchExecutor as BatchExecutor
@@ -154,58 +157,10 @@ __all__ = [
 
 __version__ = "0.2.0"
 
-# Imported when they are first used, so that the command line answers at once. Names that are not in
-# `__all__` are at home in their packages; they can be imported from here too, as in the
-# specification of GepaOptimizer and in earlier versions.
-_NAMES = {
-    "adapters.anthropic": "AnthropicAdapter",
-    "adapters.base": "PromptResponse ProviderAdapter Usage",
-    "adapters.calling.prices": "ModelPrice Prices",
-    "adapters.calling.retrying": "RetryPolicy",
-    "adapters.offline": "OfflineAdapter",
-    "adapters.calling.gathering": "BatchExecutor",
-    "adapters.openai": "OpenAIAdapter",
-    "adapters.scripted": "ScriptedAdapter",
-    "agents": "Agent AgentAnswer AgentCall BlackBox CommandAgent HttpAgent PythonAgent",
-    "algorithms.gepa": (
-        "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain Paired Racing "
-        "RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"
-    ),
-    "algorithms.gradient": "GradientConfig GradientOptimizer GradientResult",
-    "errors": "PromptEvaluationError PromptgraftError",
-    "evals.dataset": "Dataset",
-    "evals.evaluate": "Evaluation evaluate",
-    "evals.metrics": "load_metrics",
-    "evals.splits": "Splits",
-    "evals.types": "Case",
-    "ground.content": "File Image",
-    "journal": "FileJournal MemoryJournal",
-    "overrides": (
-        "InMemoryPromptOverridesStore LocalPromptOverridesStore OverlayPromptOverridesStore "
-        "PromptOverride SectionOverride"
-    ),
-    "project.optimizing": "OptimizeOptions aoptimize optimize",
-    "prompt": (
-        "Described MarkdownSection Prompt PromptTemplate RenderedPrompt SectionVisibility "
-        "TaskExample TaskExamplesSection TaskStep Tool ToolExample hash_task_example "
-        "hash_tool_example"
-    ),
-    "runtime": "Cancellation Deadline EventBus Session",
-    "search": (
-        "Data Guards Limits MaxCandidates MaxProposals NoImprovement Objectives "
-        "OptimizationContext OptimizationJob PersistenceScope RequiredObjectives RunState "
-        "StopFile StopReason Stopper TargetScore Targets Teacher"
-    ),
-    "targets.formatting": "default_example_formatter default_trace_formatter",
-    "targets.judging": "examples_from feedback_from",
-    "targets.texts": "Texts",
-    "targets.types": "Module",
-}
-
 _ABSENT = {
     "ExampleModule": "name examples as `target_tool_examples=[ToolExampleTarget(...)]` and "
     "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes",
 }
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES, _ABSENT)
+    __getattr__, __dir__ = lazy_exports(__name__, _ABSENT)

@@ -11,9 +11,12 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import tree_figures
 
-MOST_LINES = 62_600
+MOST_LINES = 57_000
 """Lines of the package that the program loads; may only fall."""
 NOT_NEEDED = (
+    "agents/adapter.py",
+    "agents/delivery.py",
+    "agents/writing.py",
     "bridges/",
     "cli/",
     "service/",
@@ -21,8 +24,11 @@ NOT_NEEDED = (
     "adapters/anthropic.py",
     "adapters/openai.py",
     "algorithms/gradient/search.py",
+    "evals/judges/panel.py",
     "evals/parquet.py",
+    "graphs/",
     "journal/file.py",
+    "project/markdown/writing.py",
     "prompt/jinja.py",
     "prompt/sandbox.py",
 )

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from promptgraft.agents.seals import seal_of
-from promptgraft.agents.writing import RECORD
+from promptgraft.agents.writing import RECORD, seal_of
 
 
 def leave_record(folder: Path, document: Mapping[str, Any]) -> Path:

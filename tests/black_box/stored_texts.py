@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.sources import FileSource, Sources, read_sources
+from promptgraft.agents.writing import CallbackSource
 from promptgraft.ground.files import write_atomically
 
 OLD = {"system": "Old system.", "skill": "Old skill.", "stored": "Old store."}

@@ -6,9 +6,11 @@ import asyncio
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import pytest
 
 from black_box.asking import TEXTS, asked, cases
@@ -172,6 +174,36 @@ def test_the_reflector_sees_400_characters_of_a_fault_and_no_names_of_files() ->
 def test_an_answer_of_another_type_is_a_fault_of_the_agent(found: object) -> None:
     with pytest.raises(AgentFaultError, match="an agent returns a value of JSON or an AgentAnswer"):
         asked(lambda query, call: found)
+
+
+@attrs.frozen
+class Shelf:
+    name: str
+    since: date = date(2026, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        (Shelf("travel"), {"name": "travel", "since": "2026-01-02"}),
+        ([Shelf("travel")], [{"name": "travel", "since": "2026-01-02"}]),
+        (date(2026, 1, 2), None),
+        ({"b", "a"}, ["a", "b"]),
+        (None, None),
+    ],
+)
+def test_data_of_classes_is_an_answer_like_plain_data(value: object, output: object) -> None:
+    assert asked(lambda query, call: value).output == output
+
+
+def test_a_fault_is_told_in_the_same_words_wherever_the_object_lies() -> None:
+    texts = set()
+    for _ in range(2):
+        with pytest.raises(AgentFaultError) as raised:
+            asked(lambda query, call: (letter for letter in "ab"))
+        texts.add(str(raised.value))
+    assert len(texts) == 1
+    assert " at 0x" not in texts.pop()
 
 
 @pytest.mark.parametrize("field", [{"text": 5}, {"tools": "x"}, {"cost": "x"}, {"usage": 3}])

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.agents.callbacks import CallbackSource
-from promptgraft.agents.sources import FileSource, Frozen, Source, read_file, read_sources
+from promptgraft.agents.sources import (
+    FileSource,
+    Frozen,
+    Source,
+    read_file,
+    read_sources,
+)
+from promptgraft.agents.writing import CallbackSource
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.targets.texts import Texts
 

@@ -12,7 +12,7 @@ from black_box.asking import asked
 from optimizers.worlds import PROMPT, answer, config, propose
 from promptgraft import GepaOptimizer, OptimizationContext, ScriptedAdapter, Session
 from promptgraft.adapters.base import evaluated
-from promptgraft.agents.callbacks import CallbackSource
+from promptgraft.agents.writing import CallbackSource
 from promptgraft.errors import PromptgraftError
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import raised

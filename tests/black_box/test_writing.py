@@ -13,9 +13,8 @@ import pytest
 from black_box.records import leave_record, seal_again
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import error_text, folder_in_memory
-from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.sources import FileSource, Sources, read_sources
-from promptgraft.agents.writing import RECORD
+from promptgraft.agents.writing import RECORD, CallbackSource
 from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
 
 DRIVER = Path(__file__).with_name("writing_crash_driver.py")

@@ -27,6 +27,7 @@ from pathlib import Path
 import attrs
 import click
 
+from promptgraft.cli.adding import LateCommand
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.project.adding import Tracker, Workers
 from promptgraft.project.imported import ImportedProject, Importer
@@ -108,20 +109,68 @@ class Desk(Workers):
 
 def open_box(url, folder):
     return LocalPromptOverridesStore(folder)
+
+
+# What a package may get wrong.
+
+LATE = LateCommand("card_box:shelve", "Shelve a book, later.")
+LATER = LateCommand("card_box:CARD", "Shelve nothing.")
+
+
+@attrs.frozen
+class Loose(Tracker):
+    """Reports nowhere."""
+
+    def reported(self, bus, *, key, folder):
+        return "nothing"
+
+
+@attrs.frozen
+class Stool(Workers):
+    """Threads that somebody else would have to start."""
+
+    @contextlib.contextmanager
+    def connected(self, *, code, at_once, say):
+        yield ThreadPoolExecutor(1)
+
+
+class Torn(Importer):
+    source = "a box of torn cards"
+
+    @classmethod
+    def recognizes(cls, path, value):
+        return 1 if isinstance(value, dict) and "torn" in value else 0
+
+    @classmethod
+    def convert(cls, path, options, notes):
+        raise ValueError("a card is torn")
+
+
+def open_bag(url, folder):
+    return {}
 '''
 POINTS = """
 [promptgraft.commands]
 shelve = card_box:shelve
 broken = card_box:not_there
+half = card_box_half:COMMAND
+late = card_box:LATE
+later = card_box:LATER
 [promptgraft.trackers]
 notebook = card_box:Notebook
+half = card_box_half:Tracker
+loose = card_box:Loose
 [promptgraft.importers]
 cards = card_box:Cards
+torn = card_box:Torn
 [promptgraft.executors]
 desk = card_box:Desk
+stool = card_box:Stool
 [promptgraft.stores]
 box = card_box:open_box
+bag = card_box:open_bag
 """
+HALF = "def unfinished(:\n"
 PROJECT = """
 version: 1
 prompts: {card: card.md}
@@ -139,6 +188,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = site / "card_box-1.0.dist-info"
     info.mkdir(parents=True)
     (site / "card_box.py").write_text(PACKAGE.replace("\\\\n", "\\n"), "utf-8")
+    (site / "card_box_half.py").write_text(HALF)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: card-box\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(POINTS)
     monkeypatch.syspath_prepend(str(site))
@@ -228,3 +278,44 @@ def test_a_wrong_name_or_setting_is_refused_in_its_line(
     with pytest.raises(DataFormatError) as caught:
         load_project(file)
     assert fault in str(caught.value)
+
+
+def test_a_package_that_cannot_be_imported_breaks_only_what_needs_it(console: Console) -> None:
+    assert "half" in console("--help").out
+    assert console("late", "Emma").out == "shelved Emma\n"
+    assert console("check", "--schema").code == 0
+    ended = console("half")
+    assert ended.code == 2
+    assert "'card_box_half:COMMAND' cannot be imported: SyntaxError" in ended.err
+    ended = console("later")
+    assert ended.code == 2
+    assert "'card_box:CARD': expected a click.Command, found" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("trackers: {loose: {}}", "card_box:Loose.reported: expected a context manager, returned"),
+        ("executor: {stool: {}}", "card_box:Stool.connected: expected a concurrent.futures"),
+        ("store: {url: 'bag://here'}", "'card_box:open_bag': expected to return a RevisionedStore"),
+        ("trackers: {half: {}}", "'card_box_half:Tracker' cannot be imported: SyntaxError"),
+    ],
+)
+def test_what_a_package_gets_wrong_is_said_of_it(
+    line: str, message: str, console: Console, box: Path
+) -> None:
+    console("import", str(box / "box.json"))
+    file = box / "promptgraft.yaml"
+    file.write_text(f"{PROJECT}{line}\n", "utf-8")
+    ended = console("optimize", "--project", str(file), "-q")
+    assert ended.code == 2
+    assert message in ended.err
+
+
+def test_an_exception_of_a_package_is_not_ours(console: Console, box: Path) -> None:
+    (box / "box.json").write_text(json.dumps({"torn": []}), "utf-8")
+    ended = console("import", str(box / "box.json"))
+    assert ended.code == 2
+    assert "raised ValueError: a card is torn" in ended.err
+    assert "card_box" in ended.err
+    assert "bug in promptgraft" not in ended.err

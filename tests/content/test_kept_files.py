@@ -11,7 +11,7 @@ import pytest
 from image_files import PDF, picture, png
 from promptgraft import File, FileJournal, Image, MemoryJournal
 from promptgraft.errors import DataFormatError, JournalWriteError
-from promptgraft.journal.kept_files import keep_files, kept_file
+from promptgraft.journal.file import keep_files, kept_file
 
 
 def test_each_content_is_kept_once_beside_the_journal(tmp_path: Path) -> None:

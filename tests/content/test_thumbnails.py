@@ -13,7 +13,7 @@ import pytest
 
 from image_files import PDF, png
 from promptgraft import File, Image
-from promptgraft.journal.kept_files import keep_files
+from promptgraft.journal.file import keep_files
 from promptgraft.runs.report.thumbnails import thumbnails
 
 

@@ -11,9 +11,16 @@ import pytest
 from image_files import PDF, picture, png
 from promptgraft import File, Image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
-from promptgraft.ground.content import Input, cut_at, files_in, from_data_url, named
+from promptgraft.ground.content import (
+    Input,
+    caption_of,
+    cut_at,
+    files_in,
+    from_data_url,
+    named,
+    size_of,
+)
 from promptgraft.ground.frozenmap import isolated
-from promptgraft.ground.image_headers import caption_of, size_of
 from promptgraft.ground.serde import canonical_json, digest
 
 

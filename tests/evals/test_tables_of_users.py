@@ -57,6 +57,21 @@ def test_the_rarer_form_is_at_fault_wherever_it_stands(tmp_path: Path) -> None:
         assert faults_of(path) == [f"{at + 1}: case `odd`: {said}"]
 
 
+# ---- line ends ----
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("name", ["cases.csv", "cases.jsonl"])
+def test_lines_may_end_as_on_any_machine(tmp_path: Path, end: str, name: str) -> None:
+    rows = ["input,expected", "maps,travel", '"a ""map""",travel']
+    if name.endswith("jsonl"):
+        rows = ['{"input": "maps", "expected": "travel"}', '{"input": "a \\"map\\""}']
+    path = written(tmp_path, end.join([*rows, ""]), name)
+    assert [case.input for case in Dataset.load(path)] == ["maps", 'a "map"']
+    path = written(tmp_path, end.join([*rows, "x,y,z"]), name)
+    assert faults_of(path)[0].startswith(f"{len(rows) + 1}: ")
+
+
 # ---- columns that are called like fields ----
 
 CELLS: Mapping[str, str] = {

@@ -12,6 +12,7 @@ import pytest
 
 from cli.console import Console
 from promptgraft import LocalPromptOverridesStore, OfflineAdapter
+from promptgraft.graphs import Graph
 from promptgraft.project import load_project
 
 ADDRESSES = [f"fernhill/reports/{node}" for node in ("area", "green", "homes", "streets")]
@@ -50,7 +51,7 @@ def test_the_winner_of_all_prompts_is_stored_and_answers(used: Path, console: Co
     store = LocalPromptOverridesStore(used)
     project = load_project(used / "promptgraft.yaml")
     graph = project.prompt().graph
-    assert graph is not None
+    assert isinstance(graph, Graph)
     assert {at for at, one in graph.by_address.items() if store.resolve(one.descriptor)} <= {
         *ADDRESSES
     }

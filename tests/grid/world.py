@@ -39,7 +39,7 @@ from promptgraft.evals.types import Answer
 from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.journal.base import Journal
-from promptgraft.project.given import metrics_of
+from promptgraft.project.optimizing import metrics_of
 from promptgraft.prompt import MarkdownSection
 from promptgraft.search import RunResult
 from promptgraft.targets.judging import examples_from, feedback_from

@@ -84,7 +84,8 @@ def test_a_winner_is_promoted_from_the_shell(
     assert f"promptgraft jobs apply {job[:8]}" in said(capsys, "jobs", "show", job)
     told = said(capsys, "jobs", "apply", job, "--json")
     (revision,) = json.loads(told)["revisions"].values()
-    assert revision[:8] in said(capsys, "history", "support/triage", "--tag", "night")
+    history = ("history", "support/triage", "--store", "sqlite:///jobs.db#support")
+    assert revision[:8] in said(capsys, *history, "--tag", "night")
     refused = said(capsys, "jobs", "apply", job, code=2)
     assert f"expected revision none, found {revision[:12]}" in refused
     assert "tag canary of support/triage points at" in said(
@@ -98,7 +99,7 @@ def test_a_winner_is_promoted_from_the_shell(
     told = said(capsys, *promote, "--expected", "support/triage=", "--json")
     (revision,) = json.loads(told)["revisions"].values()
     assert f"points at {revision[:12]}" in said(capsys, *promote)
-    assert revision[:8] in said(capsys, "history", "support/triage", "--tag", "prod")
+    assert revision[:8] in said(capsys, *history, "--tag", "prod")
 
 
 def test_values_that_are_nothing_are_values(capsys: pytest.CaptureFixture[str]) -> None:

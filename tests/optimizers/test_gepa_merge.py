@@ -49,7 +49,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search.scores import Score
-from promptgraft.targets.grafting import merged_entries
+from promptgraft.targets.prompt_target import merged_entries
 from promptgraft.targets.types import Candidate
 
 EMPTY = PromptOverride(ns="n", prompt_key="k", tag="t")

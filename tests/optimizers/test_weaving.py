@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.targets.merge3 import merge3_onto
+from promptgraft.targets.combining import merge3_onto
 
 texts = st.lists(st.sampled_from(["a", "b", "c", "d", "", "e"]), max_size=8).map("\n".join)
 RULES = "Rules:\n- be short\n- be kind\n\nAnswer with a word."

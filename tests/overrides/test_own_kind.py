@@ -34,9 +34,8 @@ from promptgraft.overrides.parts.entry import (
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.grafting import merged_entries
 from promptgraft.targets.part import PromptModule, View
-from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.prompt_target import PromptTarget, merged_entries
 from promptgraft.targets.types import Candidate, MetaPrompt, ModuleDescription
 
 

@@ -18,7 +18,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Rendered
 from promptgraft.runs import RunFolder, read_run, transcripts
 from promptgraft.runs.comparing import figure_rows, figures_json, incomparable
 from promptgraft.runs.report.page import comparison_page
-from promptgraft.search.pass_rate import PassRules
+from promptgraft.search.verdict import PassRules
 from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 from runs.toy_runs import kept_run

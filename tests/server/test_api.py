@@ -213,7 +213,7 @@ def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) 
     assert client.get(f"{tags}/night").status == 404
     candidate = f"candidate.{job[:12]}"
     (holds,) = client.get(f"{tags}/{candidate}").rows("prompts")
-    assert client.get(f"/jobs/{job}").at("status", "revision") == holds["id"]
+    assert client.get(f"/jobs/{job}").at("status", "revisions") == {"support/triage": holds["id"]}
     read = TokenStore(manager.database).create("read", ["read", "submit"])
     assert client.ask("POST", f"/api/v1/jobs/{job}/apply", token=read).status == 403
     applied = client.post(f"/jobs/{job}/apply", {"expected": {"support/triage": ""}})

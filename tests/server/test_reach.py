@@ -14,9 +14,8 @@ from jobs.job_world import work_off
 from promptgraft.algorithms import algorithm
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import PATH, TEXT, Kind, Reach
-from promptgraft.ground.strict.kinds import Key, either, listed, named, record
+from promptgraft.ground.strict.kinds import Key, either, listed, named, record, values_only
 from promptgraft.ground.strict.nodes import Source
-from promptgraft.ground.strict.reach import values_only
 from promptgraft.project.format_search import TUNING, settings_of
 from promptgraft.service.jobs import JobManager, JobState
 from promptgraft.service.server.api import ROUTES

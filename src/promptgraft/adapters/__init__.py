@@ -28,16 +28,5 @@ __all__ = [
     "Usage",
 ]
 
-_NAMES = {
-    "adapters.anthropic": "AnthropicAdapter",
-    "adapters.base": "PromptResponse ProviderAdapter Usage",
-    "adapters.calling.gathering": "BatchExecutor",
-    "adapters.calling.prices": "ModelPrice Prices",
-    "adapters.calling.retrying": "RetryPolicy",
-    "adapters.offline": "OfflineAdapter",
-    "adapters.openai": "OpenAIAdapter",
-    "adapters.scripted": "ScriptedAdapter",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -7,13 +7,18 @@ from promptgraft.ground.lazy import lazy_exports
 if TYPE_CHECKING:
     from promptgraft.agents.adapter import BlackBox
     from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
-    from promptgraft.agents.callbacks import CallbackSource
     from promptgraft.agents.command import CommandAgent
     from promptgraft.agents.delivery import FolderCopy, InCall
     from promptgraft.agents.http import HttpAgent
     from promptgraft.agents.live import LiveFiles
     from promptgraft.agents.python import PythonAgent
-    from promptgraft.agents.sources import FileSource, Sources, TextFile, read_sources
+    from promptgraft.agents.sources import (
+        FileSource,
+        Sources,
+        TextFile,
+        read_sources,
+    )
+    from promptgraft.agents.writing import CallbackSource
 
 __all__ = [
     "Agent",
@@ -35,17 +40,5 @@ __all__ = [
     "read_sources",
 ]
 
-_NAMES = {
-    "agents.adapter": "BlackBox",
-    "agents.call": "Agent AgentAnswer AgentCall Delivery PastTurn",
-    "agents.command": "CommandAgent",
-    "agents.delivery": "FolderCopy InCall",
-    "agents.http": "HttpAgent",
-    "agents.live": "LiveFiles",
-    "agents.python": "PythonAgent",
-    "agents.callbacks": "CallbackSource",
-    "agents.sources": "FileSource Sources TextFile read_sources",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

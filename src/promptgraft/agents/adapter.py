@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import attrs
 
@@ -24,7 +24,16 @@ from promptgraft.adapters.base import (
     check_opening,
     evaluated,
 )
-from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+from promptgraft.agents.call import (
+    AGENTS_NS,
+    DEFAULT_TURNS,
+    Agent,
+    AgentAnswer,
+    AgentCall,
+    Delivery,
+    OnAgentError,
+    PastTurn,
+)
 from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
 from promptgraft.agents.user import UserReply, asked_of_user, next_message
@@ -60,11 +69,8 @@ from promptgraft.targets.texts import as_texts
 
 OutputT = TypeVar("OutputT")
 
-DEFAULT_TURNS = 8
-"""Default limit on the turns of a conversation with a simulated user."""
-
-OnAgentError = Literal["zero", "unscored", "stop"]
-"""The effect of an agent's failure: the rollout scores 0 or stays unscored, or the run stops."""
+_MOST_CALLS = 3
+"""Most cases that a rehearsal tries."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,6 +99,16 @@ class AgentAdapter:
     max_turns: int = DEFAULT_TURNS
     question: Prompt[UserReply] = attrs.field(factory=asked_of_user)
     max_call_cost: Decimal | None = None
+
+    @property
+    def agent_name(self) -> str:
+        """The name under which the agent's calls are counted."""
+        return self.agent.name
+
+    @property
+    def own_functions(self) -> Mapping[str, object]:
+        """The agent, which a fingerprint identifies by its code."""
+        return {"agent": self.agent}
 
     @property
     def reports_tools(self) -> bool:
@@ -128,6 +144,49 @@ class AgentAdapter:
             f" {digest_text(self.question.with_placeholders().text)[:12]}" if is_stored else ""
         )
         return f"agent {self.agent.name}, user {adapter_identity(self.user)}{question_digest}"
+
+    @property
+    def first_call(self) -> str:
+        """What :meth:`rehearse` asks, for the plan of a run."""
+        return (
+            f"agent `{self.agent.name}` is asked the first turn of one case before the run, of "
+            f"{_MOST_CALLS} if it fails"
+        )
+
+    def rehearse(
+        self,
+        prompt: Prompt[object],
+        cases: Iterable[Case],
+        *,
+        watch: Watch,
+        deadline: Deadline | None,
+    ) -> tuple[Spending, ...]:
+        # With "zero", faults arrive here as AgentFaultError.
+        lenient = attrs.evolve(self, on_agent_error="zero", user=None)
+        spent: list[Spending] = []
+        error: AgentFaultError | ProviderError | None = None
+        for case in list(cases)[:_MOST_CALLS]:
+            turn = _first_turn(prompt, case)
+            tags = {"scope": "rehearsal", "example": case.id}
+            session = watch.session(tags=tags, deadline=deadline)
+            try:
+                watch.call(evaluated, lenient, turn, session=session, deadline=deadline)
+            # Another case would be refused as well.
+            except PermanentProviderError:
+                raise
+            except (AgentFaultError, ProviderError) as fault:
+                error, failed = fault, case
+            else:
+                error = None
+            spent += spent_on(Role.TASK, session.select_all(object), self.identity)
+            if error is None:
+                return tuple(spent)
+        if isinstance(error, AgentFaultError):
+            when = "on every case tried before the run, last on"
+            raise _failed(self, failed, error, when) from error
+        if error is not None:
+            raise error
+        return tuple(spent)
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run: see :meth:`Delivery.opened`."""
@@ -322,10 +381,6 @@ def _as_dollars(amount: Decimal | float | str | None) -> Decimal | None:
     return MAX_CALL_COST.or_none.fits(amount)
 
 
-AGENTS_NS = "agents"
-"""The default namespace of agents' prompts."""
-
-
 @attrs.frozen
 class BlackBox:
     """Named texts of an agent that can only be called.
@@ -438,51 +493,3 @@ def _failed(adapter: AgentAdapter, case: Case, error: AgentFaultError, when: str
         f"{where}agent `{adapter.agent.name}` failed {when} `{case.id}`: {error}{place}; "
         "fix it first"
     )
-
-
-MOST_CALLS = 3
-"""Most cases that a rehearsal tries."""
-
-
-def rehearse(
-    adapter: AgentAdapter,
-    prompt: Prompt[object],
-    cases: Iterable[Case],
-    *,
-    watch: Watch,
-    deadline: Deadline | None,
-) -> tuple[Spending, ...]:
-    """Ask an agent the first turn of a case, and of up to two others while it fails.
-
-    Returns the spending of the calls.
-
-    Raises:
-        CallerError: it failed every time; with file and line of the user's code.
-        ProviderError: it was unreachable every time.
-        LimitReachedError: time ran out.
-    """
-    # With "zero", faults arrive here as AgentFaultError.
-    lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
-    spent: list[Spending] = []
-    error: AgentFaultError | ProviderError | None = None
-    for case in list(cases)[:MOST_CALLS]:
-        first_turn = _first_turn(prompt, case)
-        session = watch.session(tags={"scope": "rehearsal", "example": case.id}, deadline=deadline)
-        try:
-            watch.call(evaluated, lenient, first_turn, session=session, deadline=deadline)
-        # Another case would be refused as well.
-        except PermanentProviderError:
-            raise
-        except (AgentFaultError, ProviderError) as first_fault:
-            error, failed = first_fault, case
-        else:
-            error = None
-        spent += spent_on(Role.TASK, session.select_all(object), adapter.identity)
-        if error is None:
-            return tuple(spent)
-    if isinstance(error, AgentFaultError):
-        when = "on every case tried before the run, last on"
-        raise _failed(adapter, failed, error, when) from error
-    if error is not None:
-        raise error
-    return tuple(spent)

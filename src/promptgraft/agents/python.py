@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import attrs
 
+from promptgraft.adapters.base import PromptResponse
 from promptgraft.agents.call import (
     Agent,
     AgentAnswer,
@@ -32,7 +33,6 @@ from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
 
-_PLAIN = (str, int, float, list, tuple, Mapping)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -45,7 +45,8 @@ def _reports_tools(agent: PythonAgent) -> bool:
 class PythonAgent:
     """An agent that is a function: ``(query)`` or ``(query, call)``, plain or ``async``.
 
-    It returns a text, other data that JSON can hold, or an ``AgentAnswer``. An exception is the
+    It returns a text, other data that JSON can hold (also of an attrs class, a dataclass or a
+    pydantic model), or an ``AgentAnswer``. An exception is the
     agent's fault and scores 0, except for connection errors, timeouts, and the statuses 429 and 5xx
     of an HTTP library. Picklable if the function is.
 
@@ -132,12 +133,13 @@ class PythonAgent:
 def _as_answer(value: object) -> AgentAnswer:
     """Return plain data that a function returned as an answer."""
     fault = f"the agent returned {shown(value)}; an agent returns a value of JSON or an AgentAnswer"
-    if value is not None and not isinstance(value, _PLAIN):
+    if isinstance(value, PromptResponse):  # whose text would be one field of many
         raise AgentFaultError(fault)
     try:
         return answer_of_data(unstructure(value))
     except DataFormatError as error:
-        raise AgentFaultError(f"{fault}: {error}") from None
+        where = "" if str(error).startswith("$: ") else f": {error}"
+        raise AgentFaultError(f"{fault}{where}") from None
 
 
 def as_agent(given: Agent | Callable[..., Any]) -> Agent:

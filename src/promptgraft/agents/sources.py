@@ -12,8 +12,13 @@ from typing import Literal
 
 import attrs
 
-from promptgraft.agents.callbacks import CallbackSource
-from promptgraft.agents.writing import SourceWriter, WrittenText, may_be_run, settle_left_over
+from promptgraft.agents.writing import (
+    CallbackSource,
+    SourceWriter,
+    WrittenText,
+    may_be_run,
+    settle_left_over,
+)
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,

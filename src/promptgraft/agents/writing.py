@@ -8,28 +8,40 @@ can kill the process at each of them.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import json
+import os
+import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
 import attrs
 
-from promptgraft.agents.callbacks import CallbackSource
-from promptgraft.agents.seals import is_sealed, seal_of
-from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.ground.files import (
     held_lock,
     is_held,
     make_folder,
     sweep,
     sync_folder,
+    write_all,
     write_atomically,
 )
-from promptgraft.ground.serde import Json, parse_json, shown, unstructure
+from promptgraft.ground.serde import (
+    Json,
+    canonical_json,
+    is_unicode,
+    parse_json,
+    shown,
+    unstructure,
+)
 from promptgraft.ground.strict import structure
+from promptgraft.ground.text import raised
+from promptgraft.runtime.event_loop import awaited
 
 RECORD = Path(".promptgraft", "sources.json")
 
@@ -397,3 +409,113 @@ def difference(expected: str, found: str) -> str:
             ]
             return f"{number}: expected {lines_shown[0]}, found {lines_shown[1]}"
     return ""
+
+
+_KEY_BYTES = 32
+_OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def seal_of(folder: Path, record: Mapping[str, Json]) -> str:
+    """Return the seal of a record for a folder; makes the key if there is none yet.
+
+    Raises:
+        ConfigError: the key can be neither read nor made.
+    """
+    # With the real path: a record must not be carried out in another checkout.
+    message = canonical_json([os.path.realpath(folder), dict(record)]).encode()
+    return hmac.new(_key(), message, hashlib.sha256).hexdigest()
+
+
+def is_sealed(folder: Path, record: Mapping[str, Json], seal: str) -> bool:
+    """Return whether ``seal`` is the seal of a record for a folder."""
+    return hmac.compare_digest(seal_of(folder, record).encode(), seal.encode())
+
+
+def _key() -> bytes:
+    base = os.environ.get("XDG_STATE_HOME") or str(Path("~", ".local", "state").expanduser())
+    path = Path(base, "promptgraft", "seal.key")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            return _complete(path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=_OWNER_ONLY_FOLDER)
+        _make(path)
+        return _complete(path)
+    except OSError as error:
+        raise ConfigError(
+            f"the key that signs records of writes cannot be kept in {path}: {error.strerror}; "
+            "name a folder that is yours with the variable XDG_STATE_HOME"
+        ) from None
+
+
+def _complete(path: Path) -> bytes:
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise OSError(0, f"expected {_KEY_BYTES} bytes, found {len(key)}; delete it")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Make the key, unless another process is first."""
+    temporary = f"{path}.{secrets.token_hex(4)}"
+    descriptor = os.open(temporary, _NEW, _OWNER_ONLY)
+    try:
+        try:
+            write_all(descriptor, secrets.token_bytes(_KEY_BYTES))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        with contextlib.suppress(FileExistsError):
+            # Unlike a rename, a link never replaces the key that another process has used already.
+            os.link(temporary, path)
+    finally:
+        os.unlink(temporary)  # noqa: PTH108
+    sync_folder(path.parent)
+
+
+@attrs.frozen
+class CallbackSource:
+    """One text that functions of the user read and write, plain or ``async``.
+
+    Attributes:
+        read: returns the text.
+        write: replaces the text.
+
+    Raises:
+        ConfigError: one of them is not a function.
+    """
+
+    read: Callable[[], str | Awaitable[str]]
+    write: Callable[[str], object]
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("read", "write"):
+            function: object = getattr(self, name)
+            if not callable(function):
+                raise ConfigError(f"{name}: expected a function, found {shown(function)}")
+
+    def text(self) -> str:
+        """Return the stored text.
+
+        Raises:
+            ConfigError: ``read`` raised an exception or did not return a text.
+        """
+        text_object: object = _called("read", self.read)
+        if not isinstance(text_object, str) or not is_unicode(text_object):
+            raise ConfigError(f"read: expected a text, found {shown(text_object)}")
+        return text_object
+
+    def put(self, text: str) -> None:
+        """Store a text.
+
+        Raises:
+            ConfigError: ``write`` raised an exception.
+        """
+        _called("write", self.write, text)
+
+
+def _called(name: str, function: Callable[..., object], *args: str) -> object:
+    try:
+        return awaited(function(*args))
+    except user_errors() as error:
+        raise ConfigError(f"{name} raised {' '.join(raised(error).split())}") from error

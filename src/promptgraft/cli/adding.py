@@ -27,15 +27,6 @@ class LateCommand(NamedTuple):
     target: str
     summary: str
 
-    def load(self) -> click.Command:
-        """Import the command."""
-        import importlib
-
-        module, _, name = self.target.partition(":")
-        command: object = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)  # noqa: S101 - what the package says it is
-        return command
-
 
 def added_names() -> tuple[str, ...]:
     """Return the names of added commands, without importing their packages."""
@@ -49,7 +40,14 @@ def added_command(name: str) -> click.Command:
         ConfigError: there is none, it cannot be imported, or it is no command.
     """
     command = _checked(entry_points.load(GROUP, name, noun="command"))
-    return command.load() if isinstance(command, LateCommand) else command
+    if not isinstance(command, LateCommand):
+        return command
+    from importlib.metadata import EntryPoint
+
+    offer = entry_points.imported(EntryPoint(name, command.target, GROUP), "command")
+    if isinstance(offer.value, click.Command):
+        return offer.value
+    raise offer.unfit("a click.Command")
 
 
 def added_summaries() -> dict[str, str]:

@@ -11,8 +11,7 @@ from pathlib import Path
 import attrs
 import click
 
-from promptgraft.agents.callbacks import CallbackSource
-from promptgraft.agents.writing import RECORD, SourceWriter, settle_left_over
+from promptgraft.agents.writing import RECORD, CallbackSource, SourceWriter, settle_left_over
 from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs, in_project, opened_project
 from promptgraft.cli.exits import ExitCode, complain

@@ -15,7 +15,7 @@ from promptgraft.cli.exits import cancelled_by_signals
 from promptgraft.cli.output import is_plain_terminal
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import CaseAttempt
-from promptgraft.evals.judges.panel import judges_of
+from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import digest
 from promptgraft.journal import FileJournal

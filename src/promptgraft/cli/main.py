@@ -191,7 +191,8 @@ def run(arguments: Sequence[str]) -> int:
         return _invoke(arguments)
     except EXPECTED as error:
         return conclude(error)
-    except Exception as error:  # noqa: BLE001 - the end of the process; 1 would mean "not improved"
+    # The end of the process, where 1 would mean "not improved".
+    except (Exception, GeneratorExit) as error:  # noqa: BLE001
         from promptgraft.ground.functions import place_of  # slow to import, and seldom needed
 
         if place := place_of(error, innermost=True):

@@ -13,6 +13,7 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.replaying import pack
 from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
+from promptgraft.graphs.graph import Graph
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import visible, visible_line
 from promptgraft.project.exporting import ENDING
@@ -243,7 +244,7 @@ def describe_command(*, graph: str | None, project: str | None, as_json: bool) -
     """
     with loaded_project(project) as opened:
         chosen = opened.prompt(graph)
-        if chosen.graph is None:
+        if not isinstance(chosen.graph, Graph):
             raise ConfigError(
                 f"`{chosen.name}` is a prompt, not a graph; `promptgraft export` prints it"
             )

@@ -17,12 +17,5 @@ __all__ = [
     "Splits",
 ]
 
-_NAMES = {
-    "evals.dataset": "Dataset",
-    "evals.evaluate": "Evaluation",
-    "evals.splits": "Splits",
-    "evals.types": "Case",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -9,8 +9,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.case_files import CaseFiles
-from promptgraft.evals.case_reader import CaseReader
+from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import (

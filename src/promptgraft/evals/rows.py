@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from promptgraft.ground.serde import (
 )
 from promptgraft.ground.strict.members import snake_case
 from promptgraft.ground.strict.nodes import decoded, read_text, wide
+from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import read_yaml
 
 DEEPEST = 100
@@ -62,11 +64,21 @@ def read_lines(path: Path, faults: CaseFaults, hint: str = "") -> Iterator[tuple
         faults.add(line, f"{fault}{hint if fault.startswith('expected UTF-8') else ''}")
 
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(_raw_lines(file), start=1):
             if (text := decoded(raw, number, note)) is not None:
                 yield number, text
             elif number == 1 and wide(raw):  # UTF-16: every line would be a fault
                 return
+
+
+def _raw_lines(file: BufferedReader) -> Iterator[bytes]:
+    r"""Yield the lines of a file; they end in ``\r`` if the file has nothing else to end them."""
+    first = file.readline()
+    if b"\r" in first.rstrip(b"\r\n") and not file.peek(1):
+        yield from first.splitlines(keepends=True)
+    elif first:
+        yield first
+        yield from file
 
 
 def _encoded_lines(path: Path, encoding: str, faults: CaseFaults) -> Iterator[tuple[int, str]]:
@@ -114,9 +126,15 @@ def unfit(value: Json) -> str:
 
 def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     """Yield the objects of a JSONL file, one for each line that is not blank."""
+    is_first = True
     for number, line in read_lines(path, faults):
         if not (text := line.strip()):
             continue
+        is_document = is_first and text[0] in "[{" and _is_document(path, text)
+        is_first = False
+        if is_document:
+            faults.add(number, "one JSON document, not an object per line; set `format: json`")
+            return
         try:
             value: Json = STRICT_JSON.decode(text)
         except (RecursionError, ValueError) as error:
@@ -128,6 +146,17 @@ def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
                 faults.add(number, reason)
             else:
                 yield Row(number, value)
+
+
+def _is_document(path: Path, first: str) -> bool:
+    """Return whether a file is one list, or one object that its first line only begins."""
+    if first[0] == "{" and first[-1] == "}":  # a whole object, as far as one can tell
+        return False
+    try:
+        json.loads(path.read_bytes())
+    except (OSError, RecursionError, ValueError):
+        return False
+    return True
 
 
 def json_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
@@ -266,7 +295,8 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iter
     elif {"conversation", "actualConversation", "actual_conversation"} & found.keys():
         yield Row(line, found, in_eval_set=True)
     else:
-        faults.add(line, "expected a list of cases or an EvalSet, found another object")
+        keys = f"the keys {listed(list(found)[:_MOST_UNKNOWN])}" if found else "no keys"
+        faults.add(line, f"expected a list of cases or an EvalSet, found an object with {keys}")
 
 
 def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:

@@ -12,12 +12,5 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncRun", "Graph", "Node", "Run", "Step", "step", "text"]
 
-_NAMES = {
-    "evals.types": "Step",
-    "graphs.flow": "AsyncRun",
-    "graphs.graph": "Graph Node step text",
-    "graphs.run": "Run",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

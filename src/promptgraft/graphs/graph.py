@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import attrs
 
@@ -25,20 +25,21 @@ from promptgraft.graphs.describing import (
 )
 from promptgraft.graphs.flow import GraphRunner
 from promptgraft.graphs.run import Opened, Run, under_way
-from promptgraft.ground.functions import function_name
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.functions import function_identity, function_name
+from promptgraft.ground.serde import Json, did_you_mean, digest, shown
 from promptgraft.ground.strict.checks import COUNT, integer
 from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import Placeholders, single_texts
+from promptgraft.prompt.texts import Placeholders, TextsPrompt, single_texts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.targets.part import PartOf, PromptPart, View, named_in
 from promptgraft.targets.part_kinds import SectionModule
-from promptgraft.targets.prompts import PromptSet, address_of, no_adapter, parts_of
+from promptgraft.targets.prompts import PromptSet, StandIn, address_of, no_adapter, parts_of
 from promptgraft.targets.texts import as_errors
 
 INSTRUCTION = "instruction"
@@ -300,6 +301,10 @@ class Graph(PromptSet):
             prompts, params, case=case, session=session, deadline=deadline
         )
 
+    def stand_in(self) -> GraphPrompt:
+        template = _texts_of(self, self.by_address).template
+        return GraphPrompt(template, takes_inputs=True, graph=self)
+
     def flow_on(self, adapter: ProviderAdapter | None) -> GraphRunner:
         nodes = {}
         for node in self.nodes:
@@ -447,3 +452,108 @@ def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
         if module not in changing and (text := module.text(view)):
             name = named_in(address, section_part(section.path))
             yield PartDescription(id=name, chars=len(text), may_change=False)
+
+
+@attrs.frozen
+class GraphPrompt(StandIn):
+    """Stands for the prompts of a graph: one prompt with the texts of all nodes.
+
+    It is bound to the input of a case.
+
+    Attributes:
+        graph: the graph.
+    """
+
+    graph: Graph = attrs.field(kw_only=True)
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt[object]]:
+        """The prompts of the graph with the overrides of this one, by ``namespace/key``."""
+        if self.overrides_store is None:
+            return self.graph.by_address
+        return {
+            at: attrs.evolve(
+                prompt, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
+            )
+            for at, prompt in self.graph.by_address.items()
+        }
+
+    def asked_on(self, adapter: ProviderAdapter | None) -> ProviderAdapter:
+        return GraphAdapter(self.graph, adapter)
+
+    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        return _texts_of(self.graph, self.prompts).render(session)
+
+    def with_placeholders(self) -> RenderedPrompt[object]:
+        return _texts_of(self.graph, self.prompts).with_placeholders()
+
+
+def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPrompt:
+    """Return the texts of a graph's nodes as one prompt; ``prompts`` are by their addresses."""
+    ns, _, key = graph.name.rpartition("/")
+    texts = {
+        node: prompts[address_of(source)].with_placeholders().text
+        for node, source in graph.prompts.items()
+    }
+    return TextsPrompt.of(texts, ns=ns or key, key=key)
+
+
+@attrs.frozen
+class GraphAdapter:
+    """Answers a :class:`GraphPrompt`; picklable if its flow and its adapters are.
+
+    Attributes:
+        graph: the graph.
+        adapter: answers the nodes that have no adapter of their own; None if all have one.
+    """
+
+    kept_whole: ClassVar[bool] = False
+
+    graph: Graph
+    adapter: ProviderAdapter | None
+    _flow: GraphRunner = attrs.field(init=False, repr=False, eq=False)
+
+    @_flow.default
+    def _flow_of_graph(self) -> GraphRunner:
+        return self.graph.flow_on(self.adapter)
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter of a node cannot answer its prompt."""
+        del rendered  # the texts of all nodes
+        self._flow.check_nodes(self.graph.by_address)
+
+    @property
+    def identity(self) -> str:
+        """The graph, with everything that determines its answers."""
+        models = [
+            adapter
+            for adapter in (self.adapter, *self.graph.adapters.values())
+            if adapter is not None
+        ]
+        names = ", ".join(dict.fromkeys(map(adapter_identity, models)))
+        graph_digest = digest([dict(self.graph.details), function_identity(self.graph.flow)])
+        return f"graph {self.graph.name} {graph_digest[:12]} on {names}"
+
+    def evaluate(
+        self,
+        prompt: Prompt[Any],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[Any]:
+        """Answer with the graph.
+
+        Raises:
+            ConfigError: ``prompt`` is not a :class:`GraphPrompt`.
+            FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
+        """
+        if not isinstance(prompt, GraphPrompt):
+            raise ConfigError(f"{self.identity}: expected a GraphPrompt, found {shown(prompt)}")
+        tags = session.tags
+        return self._flow.answer(
+            prompt.prompts,
+            prompt.params,
+            case=tags.get("case") or tags.get("example", ""),
+            session=session,
+            deadline=deadline,
+        )

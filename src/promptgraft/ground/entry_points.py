@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from promptgraft.errors import ConfigError
-from promptgraft.ground.text import listed
+from promptgraft.errors import ConfigError, user_errors
+from promptgraft.ground.text import listed, message_of, raised
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -106,5 +106,29 @@ def imported(point: EntryPoint, noun: str) -> Offer:
     where = f"{noun} `{point.name}`: the entry point {point.value!r}"
     try:
         return Offer(point.load(), where)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{where} cannot be imported: {error}") from error
+    except user_errors() as error:  # a module may fail in any way while it is imported
+        is_plain = isinstance(error, (ImportError, AttributeError))
+        reason = message_of(error) if is_plain else raised(error)
+        raise ConfigError(f"{where} cannot be imported: {reason}") from error
+
+
+def place_in_package(error: BaseException) -> str:
+    """Return where a package that adds to promptgraft raised an exception; empty if none did."""
+    from importlib import metadata
+
+    modules = {
+        point.module.partition(".")[0]
+        for distribution in metadata.distributions()
+        for point in distribution.entry_points
+        if point.group.startswith("promptgraft.")
+    } - {"promptgraft"}
+    place, frames = "", error.__traceback__
+    while frames is not None:
+        module = str(frames.tb_frame.f_globals.get("__name__", ""))
+        top = module.partition(".")[0]
+        if top in modules:
+            place = f"{module}:{frames.tb_lineno}"
+        elif top == "promptgraft":  # which it had called
+            place = ""
+        frames = frames.tb_next
+    return place

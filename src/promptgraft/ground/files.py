@@ -56,9 +56,9 @@ def nearest_folder(holding: Path) -> Path | None:
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all of ``data``, in as many calls as it takes."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
 
 
 def sync_folder(folder: Path) -> None:

@@ -27,6 +27,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground import python_code
+from promptgraft.ground.entry_points import place_in_package
 from promptgraft.ground.python_code import CodeSource, Import
 from promptgraft.ground.serde import digest, shown
 from promptgraft.ground.text import raised
@@ -135,7 +136,8 @@ def raised_at(error: BaseException) -> str:
 def place_of(error: BaseException, *, innermost: bool = False) -> str:
     """Return file and line of the user's code that raised an exception; empty if there is none.
 
-    With ``innermost``, also empty if that code had called promptgraft, which raised.
+    With ``innermost``, also empty if that code had called promptgraft, which raised; packages that
+    add to promptgraft count as the user's code then.
     """
     place, frames = "", error.__traceback__
     while frames is not None:
@@ -147,7 +149,7 @@ def place_of(error: BaseException, *, innermost: bool = False) -> str:
         elif innermost and Path(file).is_relative_to(_LIBRARIES[1]):
             place = ""
         frames = frames.tb_next
-    return place
+    return place or (place_in_package(error) if innermost else "")
 
 
 def code_digest(value: object) -> str:

@@ -164,7 +164,8 @@ def shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 63:
         return f"an integer of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
     try:
-        text = without_keys(repr(value))
+        # An address differs from process to process, and answers are compared.
+        text = _ADDRESS.sub("", without_keys(repr(value)))
     except (ValueError, RecursionError) as error:  # a huge integer inside, or deeply nested data
         text = f"<{type(value).__name__}: {error}>"
     except user_errors() as error:  # the class is the user's
@@ -172,6 +173,7 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MOST_LOOKED_AT, _MOST_COMPARED, _LONGEST_COMPARED = 10_000, 200, 200
 
 

@@ -11,11 +11,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "FileJournal", "Journal", "MemoryJournal", "Record"]
 
-_NAMES = {
-    "journal.base": "Answer Journal MemoryJournal",
-    "journal.file": "FileJournal",
-    "journal.records": "Record",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

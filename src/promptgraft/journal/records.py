@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Mapping
 
-import attrs
 import msgspec
 
 from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
@@ -45,14 +44,13 @@ _ANSWER = msgspec.json.Decoder()
 _WRITER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-@attrs.frozen
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """An answer and its kind, with the key and the digest of its question."""
 
     key: str
     digest: HexDigest
     kind: str
-    answer: Json = attrs.field(hash=False)
+    answer: Json
 
 
 def encode_record(record: Record) -> bytes:
@@ -73,7 +71,7 @@ def encode_record(record: Record) -> bytes:
     )
     line = _seal(text.encode("ascii"))
     try:
-        same = decode_record(line) == attrs.evolve(record, answer=answer)
+        same = decode_record(line) == msgspec.structs.replace(record, answer=answer)
     except JournalCorruptError as error:
         raise DataFormatError(f"{where}: it cannot be recorded: {error}") from None
     if not same:
@@ -83,25 +81,30 @@ def encode_record(record: Record) -> bytes:
 
 def _plain_line(record: Record) -> bytes | None:
     """Return the line of a record that plainly reads back equal; None if in doubt."""
+    fields: dict[str, Json] = {
+        "key": record.key,
+        "digest": record.digest,
+        "kind": record.kind,
+        "answer": record.answer,
+    }
     try:
-        answer = _plain_answer(record.answer)
-        named = map(msgspec.json.encode, (record.key, record.digest, record.kind))
-        head = b'{"key":%b,"digest":%b,"kind":%b,"answer":' % (*named,)
+        text = _plain_text(fields)
         # msgspec writes NaN as null, and enums and dates as text: comparing shows it.
-        same = _ANSWER.decode(answer) == record.answer
+        same = _ANSWER.decode(text) == fields
     except (msgspec.DecodeError, TypeError, OverflowError, ValueError, RecursionError):
         return None
-    # An upper bound of the depth: brackets in strings count too.
-    shallow = answer.count(b"{") + answer.count(b"[") <= MAX_DEPTH
+    head = _HEAD.match(text)
+    # An upper bound of the depth: brackets in strings count too, and the record itself.
+    shallow = text.count(b"{") + text.count(b"[") <= MAX_DEPTH
     # Without a backslash the strings of the head are what they look like.
-    if same and shallow and b"\\" not in head and _HEAD.fullmatch(head):
-        return _seal(head + answer)
+    if same and shallow and head is not None and b"\\" not in head[0]:
+        return _seal(text[:-1])
     return None
 
 
-def _plain_answer(answer: Json) -> bytes:
-    text = msgspec.json.encode(answer)
-    return text if text.isascii() else _WRITER.encode(answer).encode("ascii")
+def _plain_text(value: Json) -> bytes:
+    text = msgspec.json.encode(value)
+    return text if text.isascii() else _WRITER.encode(value).encode("ascii")
 
 
 def decode_record(line: bytes) -> Record:
@@ -275,7 +278,7 @@ def _loads_answer(text: bytes) -> Json:
     try:
         answer: Json = _ANSWER.decode(text)
         # msgspec keeps the last of duplicate keys; comparing with what we write rules that out.
-        if _plain_answer(answer) == text:
+        if _plain_text(answer) == text:
             return answer
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass

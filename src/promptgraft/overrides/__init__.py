@@ -83,27 +83,5 @@ __all__ = [
     "file_schema",
 ]
 
-_NAMES = {
-    "overrides.base_store": (
-        "BasePromptOverridesStore InMemoryPromptOverridesStore OverlayPromptOverridesStore "
-        "RevisionedStore"
-    ),
-    "overrides.codec": "file_schema",
-    "overrides.local_store": "LocalPromptOverridesStore",
-    "overrides.resolution": "PartDiff diff_bodies diff_override diff_revisions",
-    "overrides.store": "OverrideAddress PromptOverridesStore RevisionedPromptOverridesStore",
-    "overrides.types": "AppliedOverride PromptOverride Provenance Revision SkippedOverride",
-    "overrides.parts.added_example": "AddedTaskExample RemovedTaskExample",
-    "overrides.parts.descriptors": (
-        "PromptDescriptor PromptLike SectionDescriptor SectionPath SectionVisibility"
-    ),
-    "overrides.parts.entry": "SkipReason",
-    "overrides.parts.output_field": "OutputFieldOverride",
-    "overrides.parts.section": "SectionOverride SummaryOverride",
-    "overrides.parts.task_example": "TaskExampleOverride TaskStepOverride",
-    "overrides.parts.tool": "ToolExampleOverride ToolOverride",
-    "overrides.parts.visibility": "VisibilityOverride",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -206,6 +206,11 @@ class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
     def place(self) -> str:
         """Its location, as ``--store`` takes it: a folder, or a URL without user and password."""
 
+    @property
+    def is_of_machine(self) -> bool:
+        """Whether it is a file or a folder, which other machines do not see."""
+        return False
+
     def current_at(self, address: OverrideAddress) -> Revision | None:
         """Return the revision that an address points at, or None."""
         return self.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)

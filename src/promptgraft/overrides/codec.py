@@ -21,16 +21,18 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.documents import VERSION, check_version, document_class
 from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.entry import check_hash
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import (
+    VERSION,
     PromptOverride,
     Provenance,
     Revision,
     check_provenance,
+    check_version,
+    document_class,
     override_of,
 )
 

@@ -127,6 +127,10 @@ class LocalPromptOverridesStore(RevisionedStore):
     def place(self) -> str:
         return str(self._root)
 
+    @property
+    def is_of_machine(self) -> bool:
+        return True
+
     def looks(self) -> Sequence[Look]:
         return self._looks.looks()
 

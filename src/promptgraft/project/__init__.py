@@ -18,9 +18,8 @@ from promptgraft.project.files import (
 
 if TYPE_CHECKING:
     from promptgraft.project.format import project_schema
-    from promptgraft.project.loading import load_project
     from promptgraft.project.optimizing import OptimizeOptions, aoptimize, optimize
-    from promptgraft.project.project import Project, open_project
+    from promptgraft.project.project import Project, load_project, open_project
     from promptgraft.project.project_prompt import ProjectPrompt
 
 __all__ = [
@@ -39,13 +38,5 @@ __all__ = [
     "runs_folder_of",
 ]
 
-_NAMES = {
-    "project.optimizing": "OptimizeOptions aoptimize optimize",
-    "project.format": "project_schema",
-    "project.loading": "load_project",
-    "project.project_prompt": "ProjectPrompt",
-    "project.project": "Project open_project",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

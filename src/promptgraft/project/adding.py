@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.entry_points import Group
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import Kind, Reach, Schema
 from promptgraft.ground.strict.kinds import record_of
 from promptgraft.ground.strict.nodes import Node, Source
@@ -135,7 +135,11 @@ def definitions() -> dict[str, Json]:
 def _schema(group: Group[T]) -> Schema:
     members: dict[str, Json] = {}
     for name in group.names:
-        member = group.load(name)
+        try:
+            member = group.load(name)
+        except ConfigError as error:  # of one package, while the schema is that of all
+            members[name] = {"description": f"({error})"}
+            continue
         about = inspect.cleandoc(member.__doc__ or "").partition("\n")[0]
         members[name] = {"description": about, **member.kind().schema}
     return {"type": "object", "properties": members, "additionalProperties": False}
@@ -170,8 +174,19 @@ def tracking(
         if "opentelemetry" not in trackers:
             stack.enter_context(traced(bus))
         for tracker in trackers.values():
-            stack.enter_context(tracker.reported(bus, key=key, folder=folder))
+            reported: object = tracker.reported(bus, key=key, folder=folder)
+            if not isinstance(reported, AbstractContextManager):
+                raise _unfit(tracker, "reported", "a context manager", reported)
+            stack.enter_context(reported)
         yield
+
+
+def _unfit(setting: Setting, method: str, expected: str, value: object) -> ConfigError:
+    """Return the error for what a method of another package has returned."""
+    kind = type(setting)
+    return ConfigError(
+        f"{kind.__module__}:{kind.__name__}.{method}: expected {expected}, returned {shown(value)}"
+    )
 
 
 def traced(bus: EventBus) -> AbstractContextManager[None]:
@@ -204,7 +219,9 @@ def cluster(
     if workers is None:
         yield None
         return
-    executor = workers.connected(code=code, at_once=at_once, say=say)
+    executor: object = workers.connected(code=code, at_once=at_once, say=say)
+    if not isinstance(executor, Executor):
+        raise _unfit(workers, "connected", "a concurrent.futures.Executor", executor)
     try:
         yield executor
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -12,24 +11,24 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
-from promptgraft.agents.call import Delivery
-from promptgraft.agents.callbacks import CallbackSource
+from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.agents.call import AGENTS_NS, Delivery
 from promptgraft.agents.delivery import FolderCopy, InCall
+from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import FileSource, Source, Sources, read_sources
 from promptgraft.agents.user import simulated_user
-from promptgraft.agents.writing import WrittenText, difference
+from promptgraft.agents.writing import CallbackSource, WrittenText, difference
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
 from promptgraft.overrides.parts.descriptors import show_path
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project.format import ProjectConfig
-from promptgraft.project.format_agents import AgentConfig, DeliveryConfig, FileConfig, TextsConfig
+from promptgraft.project.format_agents import DeliveryConfig, FileConfig, TextsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import ObjectKind
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import with_stored_overrides
-from promptgraft.prompt.texts import TextsPrompt, takes_cases
+from promptgraft.prompt.texts import TextsPrompt
 
 
 @attrs.frozen
@@ -163,9 +162,6 @@ def delivery_of(
             f"expected `files` in `prompts.{prompt.name}`, found none to deliver; name them there",
         )
     if config == "live":
-        # Few agents cannot receive their texts in another way.
-        from promptgraft.agents.live import LiveFiles
-
         return LiveFiles(source.sources)
     with around.placed(("delivery",)):
         return FolderCopy(
@@ -175,20 +171,6 @@ def delivery_of(
 
 def _copied_folder(config: str | DeliveryConfig | None, around: Surroundings) -> Path:
     return around.folder / (config.folder if isinstance(config, DeliveryConfig) else ".")
-
-
-_MISFITS = {
-    False: "expected texts of the agent, found a prompt that a model answers; `promptgraft docs "
-    "specs/agents.md` says how texts are named",
-    True: "expected a prompt that a model answers, found texts of an agent; name the `agent`",
-}
-
-
-def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
-    """Raise a ``DataFormatError`` for texts without an agent, or an agent without texts."""
-    is_asked = takes_cases(found.prompt)
-    if not found.answers_itself and is_asked != (agent is not None):
-        raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
 
 
 def asking(
@@ -228,18 +210,3 @@ def asking(
         max_call_cost=config.max_call_cost,
         question=with_stored_overrides(simulated_user(), store),
     )
-
-
-def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterator[str]:
-    """Yield a line for each environment variable that the agent needs and does not get."""
-    settings = around.file.document.value
-    place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
-    for name in getattr(asking and asking.agent, "variables", ()):
-        if not os.environ.get(name):
-            message = f"the environment variable {name} is not set; a run needs it"
-            yield around.file.line((place,), message)
-    for name in getattr(asking and asking.agent, "withheld", ()):
-        message = (
-            f"the command does not get {name}, the key of a provider, unless the file names it"
-        )
-        yield around.file.line((place,), f'{message}: `env: {{{name}: "${{{name}}}"}}`')

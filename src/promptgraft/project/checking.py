@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import attrs
 
-from promptgraft.adapters.base import ForeseenAdapter
+from promptgraft.adapters.base import ForeseenAdapter, Usage
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.agents.adapter import AgentAdapter, probe
-from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.agents.command import CommandAgent
+from promptgraft.agents.http import HttpAgent
+from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
 from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.evaluate import check_served
+from promptgraft.evals.metrics.base import asks_models, verdict_on
+from promptgraft.evals.metrics.judging import can_judge
 from promptgraft.evals.metrics.reading import brief
-from promptgraft.evals.trial import Trial, tried_metrics
+from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.ground.text import counted
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
+from promptgraft.project.format_models import HOSTED, ModelConfig, hosted, named_host
 from promptgraft.project.format_search import FORMATTERS
-from promptgraft.project.loading import faults_of
-from promptgraft.project.project import Project, open_project
+from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
-from promptgraft.project.variables import sent_variables
 from promptgraft.search import RunPlan
 from promptgraft.targets.prompts import free_sections
 
@@ -299,3 +309,128 @@ def _unserved(project: Project, name: str) -> str:
     except ConfigError as error:
         return project.surroundings.file.line(prompt.place, str(error))
     return ""
+
+
+_USAGE = Usage(input_tokens=1, output_tokens=1)
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """What a trial of metrics has shown, one line each.
+
+    Attributes:
+        faults: metrics that fail on the expected answer, as on the empty one.
+        warnings: metrics that fail on one of both.
+        unchecked: metrics that were not tried, and why.
+    """
+
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+
+def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
+    """Call each metric on an empty answer and on the expected one of a case that it can judge.
+
+    Metrics that ask a model are not called.
+    """
+    chosen = tuple(cases)
+    faults, warnings, unchecked = list[str](), list[str](), list[str]()
+    for metric in metrics:
+        if asks_models(metric):
+            unchecked.append(f"metric `{metric.name}` asks a model")
+            continue
+        case = next((case for case in chosen if _is_plain(case) and can_judge(metric, case)), None)
+        if case is None:
+            unchecked.append(f"metric `{metric.name}`: no case shows its expected answer")
+            continue
+        empty = _fault(metric, case, "")
+        expected = _fault(metric, case, case.expected)
+        if empty and expected:
+            faults.append(expected)
+        elif empty or expected:
+            what = "an empty answer" if empty else "the expected answer"
+            warnings.append(f"fails on {what}, and such an answer ends a run: {empty or expected}")
+    return Trial(faults=tuple(faults), warnings=tuple(warnings), unchecked=tuple(unchecked))
+
+
+def _is_plain(case: Case) -> bool:
+    return case.expected is not None and not case.turns
+
+
+def _fault(metric: Metric, case: Case, said: object) -> str:
+    """Return how a metric fails on an answer; empty if it does not."""
+    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    answer = Answer(text=text, usage=_USAGE, cost=Decimal(0), seconds=0.0)
+    if not isinstance(said, str):
+        answer = attrs.evolve(answer, output=json.loads(text))
+    try:
+        verdict_on(metric, case, answer)
+    except CallerError as error:
+        return str(error)
+    except PromptgraftError:  # of what a metric calls, such as a server that is down
+        return ""
+    return ""
+
+
+def sent_variables(project: Project) -> Iterator[str]:
+    """Yield a line for each variable that a project sends, with its place and who gets it.
+
+    No value of a variable is in them, but the host in an address that the environment sets.
+    """
+    file = project.surroundings.file
+    for place, config in project.models().items():
+        recipient = _recipient(config)
+        for path, names in _names(config):
+            for name in names:
+                yield file.line((*place, *path), f"{name} goes to {recipient}")
+    try:
+        agent = project.asking.agent if project.asking is not None else None
+    except CallerError:  # a fault, or Python that was not run, which other lines name
+        agent = None
+    if isinstance(agent, CommandAgent):
+        for name in agent.variables:
+            yield file.line(("agent",), f"{name} goes to the command `{agent.name}`")
+    if isinstance(agent, HttpAgent):
+        for name in agent.variables:
+            yield file.line(("agent",), f"{name} goes to {urlsplit(agent.url).hostname}")
+    if (url := project.config.store.url) is not None:
+        host = named_host(url) or "the database that it names"
+        for name in Secret(url).names:
+            yield file.line(("store", "url"), f"{name} goes to {host}")
+
+
+def _names(config: ModelConfig) -> Iterator[tuple[YamlPath, tuple[str, ...]]]:
+    """Yield the variables of a model by the option that names them, and those that it reads."""
+    for name, option in config.options.items():
+        if isinstance(option, Secret):
+            yield (name,), option.names
+    for name, header in config.headers.items():
+        yield ("headers", name), header.names
+    if config.api_key is not None:
+        yield ("api_key",), config.api_key.names
+        return
+    usual = KNOWN[config.provider].keys if config.provider in KNOWN else ()
+    is_signed = any(name.lower() == "authorization" for name in config.headers)
+    if usual and not is_signed:
+        yield (), (next(filter(os.environ.get, usual), usual[0]),)
+
+
+def _recipient(config: ModelConfig) -> str:
+    """Return the host that a model is called at, as far as it can be told without a call."""
+    address = config.options.get("base_url")
+    if isinstance(address, Secret):
+        return named_host(address.written) or f"the host in {', '.join(address.names)}"
+    if address is None and config.provider in HOSTED:
+        variable = hosted(config.provider).service.address_variable
+        address = os.environ.get(variable)
+        if address:
+            return f"{urlsplit(address).hostname}, from {variable}"
+    if address is not None:
+        return named_host(address) or "no valid host"
+    provider = KNOWN.get(config.provider)
+    return (
+        provider.hosts[0]
+        if provider and provider.hosts
+        else f"a host that {config.provider} chooses"
+    )

@@ -19,7 +19,7 @@ from promptgraft.ground.archive import Archive, read_archive, write_archive
 from promptgraft.ground.folders import remove_tree, temporary_folder
 from promptgraft.ground.serde import Json, parse_json, shown
 from promptgraft.ground.work import WorkBudget
-from promptgraft.journal.kept_files import FOLDER
+from promptgraft.journal.file import FOLDER
 from promptgraft.journal.records import SENT, decode_record, header_contents
 from promptgraft.project.origins import Origin
 from promptgraft.project.project import open_project

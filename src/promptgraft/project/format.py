@@ -34,7 +34,6 @@ from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.project.adding import EXECUTOR, TRACKERS, Tracker, Workers, definitions
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (
-    AGENT,
     DELIVERY,
     NAME,
     TEXTS_OR_BAML,
@@ -165,7 +164,7 @@ def project_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "promptgraft.yaml",
         **PROJECT.schema,
-        "$defs": {"model": model_schema(), **definitions()},
+        "$defs": {"agent": _agent_kind().schema, "model": model_schema(), **definitions()},
     }
 
 
@@ -273,6 +272,17 @@ def _project(**given: Any) -> ProjectConfig:
     return config
 
 
+def _agent_kind() -> Kind[AgentConfig]:
+    # Most projects have none, and each kind of agent imports what it needs.
+    from promptgraft.project.format_agent_kinds import AGENT
+
+    return AGENT
+
+
+def _read_agent(node: Node) -> AgentConfig | None:
+    return _agent_kind().read(node)
+
+
 _OBJECT: Schema = {"type": "object"}
 _KEYS: Keys = keys_of(
     ProjectConfig,
@@ -285,7 +295,7 @@ _KEYS: Keys = keys_of(
         "metrics": METRICS,
         "aggregation": AGGREGATION,
         "models": MODELS,
-        "agent": AGENT,
+        "agent": Kind(_read_agent, {"$ref": "#/$defs/agent"}, reach=Reach.ADDRESS),
         "delivery": DELIVERY,
         "apply": one_of("to-source").reaching(Reach.FILE),
         "params": REFERENCE,

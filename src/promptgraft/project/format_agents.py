@@ -1,4 +1,4 @@
-"""The agent of a project file with its texts and their delivery, and BAML functions."""
+"""The agent of a project file, its texts and their delivery, and BAML functions."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import functools
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import attrs
 
-from promptgraft.agents.adapter import DEFAULT_TURNS, MAX_CALL_COST, OnAgentError
-from promptgraft.agents.call import Agent
-from promptgraft.agents.command import CommandAgent
-from promptgraft.agents.http import HttpAgent
-from promptgraft.agents.python import PythonAgent
+from promptgraft.agents.call import DEFAULT_TURNS, Agent, OnAgentError
 from promptgraft.errors import ConfigError
 from promptgraft.ground.strict.checks import (
-    ANYTHING,
-    COUNT,
-    ENVIRONMENT_NAME,
     PATH,
     TEXT,
     Kind,
@@ -27,18 +20,13 @@ from promptgraft.ground.strict.checks import (
     one_of,
 )
 from promptgraft.ground.strict.kinds import (
-    Key,
-    Keys,
     either,
-    keys_of,
     listed,
     named,
-    record,
     record_of,
 )
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.project.format_models import HEADER
 from promptgraft.project.python_source import FUNCTION, REFERENCE, PythonSource
 
 NAME = "^[a-z0-9][a-z0-9_-]{0,63}$"
@@ -176,195 +164,3 @@ class AgentConfig:
         if not self.python:
             return self.make(project=source.folder, copied=copied)
         return self.make(function=source.load(self.python, FUNCTION, "agent.python"))
-
-
-def _http(*, project: Path, copied: Path, **options: object) -> Agent:
-    del project, copied
-    make: Callable[..., Agent] = HttpAgent
-    return make(**options)
-
-
-@attrs.frozen(kw_only=True)
-class EnvConfig:
-    """The environment of a command.
-
-    Attributes:
-        only: names of the variables that it gets of those of promptgraft; None for all but keys.
-        variables: further variables with their values.
-    """
-
-    only: tuple[str, ...] | None = None
-    variables: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-
-
-_COPY = "{folder}"
-
-
-def _command(
-    *,
-    project: Path,
-    copied: Path,
-    env: EnvConfig | None = None,
-    cwd: str = "",
-    **options: object,
-) -> Agent:
-    make: Callable[..., Agent] = CommandAgent
-    env = env or EnvConfig()
-    is_copy = cwd == _COPY
-    folder = copied if is_copy else _inside(project, cwd)
-    return make(cwd=folder, in_copy=is_copy, env=dict(env.variables), only=env.only, **options)
-
-
-def _inside(project: Path, folder: str) -> Path:
-    """Return a folder of the project in which a command starts.
-
-    Raises:
-        ConfigError: it is not a folder, or outside of the project, also by a link.
-    """
-    path = project / folder
-    if not path.resolve().is_relative_to(project.resolve()):
-        raise ConfigError(
-            f"cwd: expected a folder in the project, found {folder}, which leads outside of it"
-        )
-    if not path.is_dir():
-        raise ConfigError(f"cwd: expected a folder in the project, found none at {path}")
-    return path
-
-
-# Kept as written: agents read the variables when they are called, not when the file is read.
-_TEXT_OF_SECRET: Kind[str] = Kind(
-    lambda node: None if (found := HEADER.read(node)) is None else found.written,
-    HEADER.schema,
-    reach=HEADER.reach,
-)
-
-
-def _config(
-    make: Callable[..., Agent],
-    *,
-    on_agent_error: OnAgentError = "zero",
-    max_turns: int = DEFAULT_TURNS,
-    max_call_cost: Decimal | None = None,
-    python: str = "",
-    http: Mapping[str, Any] | None = None,
-    **options: object,
-) -> AgentConfig:
-    return AgentConfig(
-        make=functools.partial(make, **options, **(http or {})),
-        python=python,
-        on_agent_error=on_agent_error,
-        max_turns=max_turns,
-        max_call_cost=max_call_cost,
-    )
-
-
-_COMMON: Keys = {
-    "max_call_cost": Key(
-        MAX_CALL_COST,
-        "The most US dollars that one call can cost: what a call counts whose answer is lost "
-        "because the run was killed.",
-    ),
-    "max_turns": Key(
-        COUNT, "The most turns of a conversation with a simulated user; 8 by default."
-    ),
-    "on_agent_error": Key(
-        one_of(*get_args(OnAgentError)),
-        "The result of a failed call of the agent; by default `zero`.",
-    ),
-}
-_PYTHON = {
-    "python": Key(REFERENCE, "A function `(query, call)`, plain or async.", required=True),
-    **keys_of(PythonAgent, skip=("function",)),
-}
-_HTTP = keys_of(
-    HttpAgent,
-    special={
-        "json": attrs.evolve(ANYTHING, reach=Reach.VARIABLE),
-        "headers": named(_TEXT_OF_SECRET),
-    },
-)
-_ADDRESS = _HTTP["url"].kind.reaching(Reach.ADDRESS)
-_COMMAND_TEXT = TEXT.reaching(Reach.COMMAND)
-_NAMES = listed(
-    ENVIRONMENT_NAME.reaching(Reach.VARIABLE), "a list of names of environment variables"
-)
-
-
-def _read_env(node: Node) -> EnvConfig | None:
-    if not isinstance(node.value, dict):
-        node.expected("variables by name, and in `only` the names of those to pass on")
-        return None
-    members = dict(node.members())
-    named_only = members.pop("only", None)
-    only = None if named_only is None else _NAMES.read(named_only)
-    variables = {name: _TEXT_OF_SECRET.read(member) for name, member in members.items()}
-    if not node.is_right():
-        return None
-    values = {name: value for name, value in variables.items() if value is not None}
-    return EnvConfig(only=None if only is None else tuple(only), variables=values)
-
-
-_ENV: Kind[EnvConfig] = Kind(
-    _read_env,
-    {
-        "type": "object",
-        "properties": {"only": _NAMES.schema},
-        "additionalProperties": _TEXT_OF_SECRET.schema,
-    },
-    reach=Reach.VARIABLE,
-)
-_CWD: Kind[str] = either(
-    '`{folder: PATH}`, a folder of the project, or the text "{folder}", the copy of the delivery',
-    (str, one_of(_COPY)),
-    (
-        dict,
-        record(
-            lambda *, folder: folder,
-            {"folder": Key(PATH, 'in quotes, "{folder}" is the copy', required=True)},
-        ),
-    ),
-)
-_COMMAND = {
-    **keys_of(
-        CommandAgent,
-        skip=("cwd", "in_copy", "only"),
-        special={"command": listed(_COMMAND_TEXT, "a list of texts"), "env": _ENV},
-    ),
-    "cwd": Key(_CWD, "Where the command starts; by default in the folder of the project."),
-}
-_AGENTS: Mapping[str, tuple[Callable[..., Agent], Keys]] = {
-    "python": (PythonAgent, _PYTHON),
-    "http": (
-        _http,
-        {
-            "http": Key(
-                record(dict, {**_HTTP, "url": attrs.evolve(_HTTP["url"], kind=_ADDRESS)}),
-                "A service.",
-                required=True,
-            )
-        },
-    ),
-    "command": (_command, _COMMAND),
-}
-_KINDS: Mapping[str, Kind[AgentConfig]] = {
-    name: record(functools.partial(_config, make), {**keys, **_COMMON})
-    for name, (make, keys) in _AGENTS.items()
-}
-
-
-def _read(node: Node) -> AgentConfig | None:
-    kinds = [name for name in _KINDS if name in node.members()]
-    if len(kinds) != 1:
-        node.expected("an object with one of `python`, `http` and `command`")
-        return None
-    return _KINDS[kinds[0]].read(node)
-
-
-AGENT: Kind[AgentConfig] = Kind(
-    _read,
-    {
-        "description": "What is asked where no model answers the prompts.",
-        "anyOf": [kind.schema for kind in _KINDS.values()],
-    },
-    reach=Reach.ADDRESS,
-)

@@ -28,10 +28,10 @@ from promptgraft.ground.strict.kinds import (
     named,
     record,
     record_of,
+    values_only,
     without_name,
 )
 from promptgraft.ground.strict.nodes import Node, Source
-from promptgraft.ground.strict.reach import values_only
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import BUDGET, RunConfig

@@ -15,8 +15,7 @@ from promptgraft.ground.strict.checks import STRING
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import project_around, project_path, runs_folder_of
-from promptgraft.project.loading import load_project
-from promptgraft.project.project import Project, open_project
+from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import (
     ObjectKind,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
+from promptgraft.agents.call import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
@@ -22,8 +23,6 @@ from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.types import Case, Metric, MetricKind
-from promptgraft.graphs.graph import Graph
-from promptgraft.graphs.standing import GraphPrompt
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
 from promptgraft.ground.strict.checks import Kind
@@ -32,17 +31,20 @@ from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed, raised
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.project.agents import load_texts
 from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format import ProjectConfig
-from promptgraft.project.format_agents import BamlConfig, TextsConfig
+from promptgraft.project.format_agents import AgentConfig, BamlConfig, TextsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.search.settings import Size
+from promptgraft.targets.prompts import PromptSet, StandIn
 from promptgraft.targets.texts import as_texts
+
+if TYPE_CHECKING:
+    from promptgraft.agents.adapter import AgentAdapter
 
 T = TypeVar("T")
 
@@ -168,12 +170,12 @@ def load_named(name: str, config: ProjectConfig, around: Surroundings) -> Projec
     return _load_prompt(name, config.prompts[name], around, ("prompts", name))
 
 
-def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
+def load_teacher(spec: str, around: Surroundings) -> Prompt[object]:
     """Load the prompt or graph that answers cases without ``expected``."""
     path = ("teacher",)
     if spec.endswith(".md"):
         return _load_prompt("teacher", spec, around, path).prompt
-    wanted_kind: ObjectKind[Prompt[object] | Graph] = ObjectKind(
+    wanted_kind: ObjectKind[Prompt[object]] = ObjectKind(
         expected="a PromptTemplate, a Prompt or a Graph",
         plural="prompts",
         read=_as_teacher,
@@ -181,9 +183,9 @@ def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
     return around.loaded(path, spec, wanted_kind)
 
 
-def _as_teacher(value: object) -> Prompt[object] | Graph | None:
-    if isinstance(value, Graph):
-        return value
+def _as_teacher(value: object) -> Prompt[object] | None:
+    if (stand_in := _as_graph(value)) is not None:
+        return stand_in
     return None if isinstance(value, Mapping) else _as_prompt("teacher", value)
 
 
@@ -194,6 +196,8 @@ def _load_prompt(
     if isinstance(spec, BamlConfig):
         return FORMATS.load("baml").loaded(name, spec, around)
     if isinstance(spec, TextsConfig):
+        from promptgraft.project.agents import load_texts
+
         return load_texts(name, spec, around)
     if spec.endswith(".md"):
         place = around.existing(path, spec)
@@ -209,13 +213,14 @@ def _load_prompt(
 
 
 def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    wanted_kind = ObjectKind(
-        expected="a Graph",
-        plural="graphs",
-        read=lambda value: value if isinstance(value, Graph) else None,
-    )
-    graph = around.loaded(("graphs", name), spec, wanted_kind)
-    return ProjectPrompt(name=name, prompt=GraphPrompt.standing_for(graph), graph=graph)
+    wanted_kind = ObjectKind(expected="a Graph", plural="graphs", read=_as_graph)
+    prompt = around.loaded(("graphs", name), spec, wanted_kind)
+    return ProjectPrompt(name=name, prompt=prompt, graph=prompt.graph)
+
+
+def _as_graph(value: object) -> StandIn | None:
+    """Return the prompt that stands for a graph; None for any other value."""
+    return value.stand_in() if isinstance(value, PromptSet) else None
 
 
 def _as_prompt(name: str, value: object) -> Prompt[object] | None:
@@ -325,3 +330,32 @@ _METRIC_CLASS: ObjectKind[type[Metric]] = ObjectKind(
     plural="classes",
     read=_as_metric_class,
 )
+
+
+_MISFITS = {
+    False: "expected texts of the agent, found a prompt that a model answers; `promptgraft docs "
+    "specs/agents.md` says how texts are named",
+    True: "expected a prompt that a model answers, found texts of an agent; name the `agent`",
+}
+
+
+def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
+    """Raise a ``DataFormatError`` for texts without an agent, or an agent without texts."""
+    is_asked = takes_cases(found.prompt)
+    if not found.answers_itself and is_asked != (agent is not None):
+        raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
+
+
+def unset_variables(agent: object, around: Surroundings) -> Iterator[str]:
+    """Yield a line for each environment variable that the agent needs and does not get."""
+    settings = around.file.document.value
+    place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
+    for name in getattr(agent, "variables", ()):
+        if not os.environ.get(name):
+            message = f"the environment variable {name} is not set; a run needs it"
+            yield around.file.line((place,), message)
+    for name in getattr(agent, "withheld", ()):
+        message = (
+            f"the command does not get {name}, the key of a provider, unless the file names it"
+        )
+        yield around.file.line((place,), f'{message}: `env: {{{name}: "${{{name}}}"}}`')

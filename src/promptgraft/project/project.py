@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptgraft import search  # whose names are imported at their first use
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
@@ -25,7 +25,6 @@ from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
-from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
@@ -33,11 +32,14 @@ from promptgraft.project.format_search import tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
+    check_fits,
     guarded,
     load_named,
     load_project_metrics,
     load_teacher,
     read_by,
+    twin_faults,
+    unset_variables,
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource
@@ -52,9 +54,8 @@ from promptgraft.project.settings import (
 from promptgraft.project.surroundings import Surroundings
 from promptgraft.search.config import RunConfig
 
-# What makes runs is imported by those who ask for a job: most commands open a project for less.
 if TYPE_CHECKING:
-    from promptgraft.search import OptimizationJob, Teacher
+    from promptgraft.agents.adapter import AgentAdapter
 
 
 class Project:
@@ -68,12 +69,16 @@ class Project:
         folder: its absolute folder; paths in the file are relative to it.
         config: the settings as values.
         surroundings: resolves names in the settings.
+        default_store: the store of winners unless the file names one; None for a folder.
     """
 
-    def __init__(self, file: Source, config: ProjectConfig) -> None:
+    def __init__(
+        self, file: Source, config: ProjectConfig, *, default_store: RevisionedStore | None = None
+    ) -> None:
         self.path = Path(file.name)
         self.folder = self.path.absolute().parent
         self.config = config
+        self.default_store = default_store
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
@@ -252,17 +257,17 @@ class Project:
         user = self.config.models.user
         model = None if user is None else self._late(("models", "user"), user)
         store = None if model is None else self.store()
+        from promptgraft.project.agents import asking
+
         return asking(self.config, self.prompt(), self.surroundings, user=model, store=store)
 
     @cached_property
-    def teacher(self) -> Teacher | None:
+    def teacher(self) -> search.Teacher | None:
         """Answers cases without ``expected``; None if no teacher is configured."""
         if self.config.teacher is None:
             return None
-        from promptgraft.search.teacher import Teacher
-
         subject = load_teacher(self.config.teacher, self.surroundings)
-        return Teacher(subject, self.adapter("teacher"), params=self.params)
+        return search.Teacher(subject, self.adapter("teacher"), params=self.params)
 
     def store(self) -> RevisionedStore:
         """Return the store of winners.
@@ -270,7 +275,21 @@ class Project:
         Raises:
             DataFormatError: its folder does not exist, or its URL is invalid.
         """
+        if self.default_store is not None and not self.names_store:
+            return self.default_store
         return project_store(self.config.store, self.folder, self.surroundings)
+
+    @property
+    def names_store(self) -> bool:
+        """Whether the file says where winners are, be it the default folder."""
+        document = self.surroundings.file.document.value
+        store = document.get("store") if isinstance(document, dict) else None
+        is_written = isinstance(store, dict) and "path" in store
+        return is_written or self.config.store.url is not None
+
+    def storing_in(self, store: RevisionedStore) -> Project:
+        """Return the project with another store, unless its file names one."""
+        return Project(self.surroundings.file, self.config, default_store=store)
 
     def run_config(self, name: str | None = None) -> RunConfig:
         """Return the run settings for a prompt, without making a model.
@@ -293,7 +312,7 @@ class Project:
             )
         return self._configs[prompt.name]
 
-    def job(self, name: str | None = None) -> OptimizationJob:
+    def job(self, name: str | None = None) -> search.OptimizationJob:
         """Return an optimization job for a prompt.
 
         It learns from the training set, compares on the validation set and holds out the test
@@ -304,17 +323,15 @@ class Project:
             ConfigError: as :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
-        from promptgraft.search import OptimizationContext, OptimizationJob
-
         config = self.run_config(name)
-        context = OptimizationContext(
+        context = search.OptimizationContext(
             adapter=self.adapter("task"),
             reflection_adapter=self.adapter("reflection"),
             overrides_store=self.store(),
             overrides_tag=self.tag,
             teacher=self.teacher,
         )
-        return OptimizationJob(self.prompt(name).subject, context, config)
+        return search.OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
         """Return the project with some keys of ``optimizer`` replaced by those of a caller.
@@ -335,7 +352,8 @@ class Project:
         if "targets" in settings and optimizer.targets is not None:
             missing = target_faults(optimizer.targets, self.descriptors)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
-        return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
+        config = attrs.evolve(self.config, optimizer=optimizer)
+        return Project(self.surroundings.file, config, default_store=self.default_store)
 
     @property
     def descriptors(self) -> tuple[PromptDescriptor, ...]:
@@ -374,7 +392,8 @@ class Project:
                 lacking.extend(around.file.line((*place, *at), text) for at, text in needed)
         if faults:
             raise DataFormatError.of(faults)
-        lacking.extend(unset_variables(self.asking, around))
+        if self.asking is not None:
+            lacking.extend(unset_variables(self.asking.agent, around))
         return lacking
 
     def described(self) -> dict[str, Json]:
@@ -411,3 +430,52 @@ def open_project(path: str | Path) -> Project:
         DataFormatError: all faults of the file, one line each.
     """
     return Project(*read_project(as_path(path)))
+
+
+def load_project(path: str | Path) -> Project:
+    """Read a project file and load all it names except models, so no secrets are needed.
+
+    Raises:
+        DataFormatError: the first 20 faults, one line each, and the number of the others.
+    """
+    project = open_project(path)
+    raise_lines(str(project.path), faults_of(project))
+    return project
+
+
+def faults_of(project: Project) -> Iterator[str]:
+    """Load everything but the models, and yield a line for each fault."""
+    around, config = project.surroundings, project.config
+    parts: list[Callable[[], object]] = [
+        *(partial(project.prompt, name) for name in project.names),
+        lambda: project.parts,
+        lambda: project.metrics,
+        lambda: project.params,
+        lambda: config.teacher and load_teacher(config.teacher, around),
+        lambda: project.asking,
+        project.store,
+    ]
+    lines = [line for part in parts for line in _lines(part)]
+    yield from lines
+    if lines:
+        return
+    yield from _lines(lambda: project.aggregation)
+    yield from twin_faults(map(project.prompt, project.names), around)
+    targets = config.optimizer.targets
+    missing = [] if targets is None else [*target_faults(targets, project.descriptors)]
+    if missing:
+        yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
+        return
+    check = project.check_cases if project.unsplit else project.run_config
+    for name in project.names:
+        yield from _lines(partial(check, name))
+
+
+def _lines(part: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        part()
+    except DataFormatError as error:
+        return error.faults
+    except CallerError as error:
+        return (str(error),)
+    return ()

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.graphs.graph import Graph
-from promptgraft.graphs.standing import GraphAdapter
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
@@ -16,7 +14,7 @@ from promptgraft.project.files import PromptSource
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
-from promptgraft.targets.prompts import name_of, prompts_of
+from promptgraft.targets.prompts import PromptSet, StandIn, name_of, prompts_of
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +32,7 @@ class ProjectPrompt:
     name: str
     prompt: Prompt[object]
     source: PromptSource | None = None
-    graph: Graph | None = None
+    graph: PromptSet | None = None
 
     @property
     def place(self) -> YamlPath:
@@ -42,7 +40,7 @@ class ProjectPrompt:
         return ("prompts" if self.graph is None else "graphs", self.name)
 
     @property
-    def subject(self) -> Prompt[object] | Graph:
+    def subject(self) -> Prompt[object] | PromptSet:
         """What a run improves."""
         return self.graph or self.prompt
 
@@ -63,7 +61,7 @@ class ProjectPrompt:
 
     def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
         """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""
-        return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
+        return self.prompt.asked_on(adapter) if isinstance(self.prompt, StandIn) else adapter
 
     @property
     def placeholders(self) -> frozenset[str]:

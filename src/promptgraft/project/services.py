@@ -10,6 +10,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.ground.entry_points import load
 from promptgraft.ground.environment import Secret
+from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import Check, Reach, check
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
@@ -45,7 +46,7 @@ class StoreConfig:
     """The store that winners are written to and searches start from.
 
     Attributes:
-        path: The folder that holds `.promptgraft`.
+        path: The folder that holds `.promptgraft`. If it is left out, jobs use their database.
         url: A database instead, such as `sqlite:///FILE` or `${DATABASE_URL}`.
         tag: The tag of winners.
     """
@@ -71,7 +72,9 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
         raise offer.unfit("a function that opens a store")
     store = offer.value(plain, folder)
     if not isinstance(store, RevisionedStore):
-        raise offer.unfit("a function that returns a RevisionedStore")
+        raise ConfigError(
+            f"{offer.where}: expected to return a RevisionedStore, found {shown(store)}"
+        )
     return store
 
 

@@ -49,6 +49,8 @@ class Surroundings:
     def existing(self, path: YamlPath, name: str) -> Path:
         """Return the existing file that ``path`` names."""
         place = self.folder / name
+        if place.is_dir():
+            raise self.refusal(path, f"expected a file, found a folder at {place}; name a file")
         if not is_file(place):
             raise self.refusal(
                 path,

@@ -52,19 +52,5 @@ __all__ = [
     "text_of_section",
 ]
 
-_NAMES = {
-    "ground.content": "File Image",
-    "prompt.describing": "hash_task_example hash_tool_example",
-    "prompt.fields": "Described",
-    "prompt.rendered": (
-        "PromptRendered RenderedPrompt RenderedSection RenderedTool Segment text_of_section"
-    ),
-    "overrides.parts.descriptors": "SectionVisibility",
-    "prompt.sections": (
-        "MarkdownSection TaskExample TaskExamplesSection TaskStep Tool ToolExample plain_section"
-    ),
-    "prompt.template": "Prompt PromptTemplate",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

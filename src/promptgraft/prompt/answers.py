@@ -18,8 +18,7 @@ from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.lenient_json import BOOL_WORDS, ReadData, data_in, fitted
-from promptgraft.prompt.schema import own_names
-from promptgraft.prompt.typed_text import bare_value, takes_bare_text
+from promptgraft.prompt.schema import bare_value, own_names, takes_bare_text
 
 T = TypeVar("T")
 
@@ -289,7 +288,11 @@ def _named(options: Sequence[str], text: str) -> set[str]:
     return named
 
 
-_NUMBER = re.compile(r"(?<![\w.,/])[-+−]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?(?![\w,/]|\.\d)")
+# Whatever may be a number, with its groups and fractions: one that is not understood counts too.
+_FIGURE = re.compile(
+    r"(?<![\w.,/])[-+−]?\.?\d(?:[eE][-+]\d|[\w.,/])*(?:[ \u00a0\u202f'’]\d[\w.,/]*)*"
+)
+_NUMBER = re.compile(r"[-+−]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
 
 
 def number_in(reply: str) -> int | float:
@@ -300,9 +303,9 @@ def number_in(reply: str) -> int | float:
     """
     text = answer_text(reply)
     for passage in (*_statements(text), text):
-        numbers = _NUMBER.findall(passage.strip(_WRAPPING))
-        if len(numbers) == 1 and not _REFUSAL.search(text):
-            number = numbers[0].replace("−", "-")
+        figures = [figure.rstrip("_.,") for figure in _FIGURE.findall(passage)]
+        if len(figures) == 1 and _NUMBER.fullmatch(figures[0]) and not _REFUSAL.search(text):
+            number = figures[0].replace("−", "-")
             try:
                 value = int(number) if number.lstrip("+-").isdigit() else float(number)
             except ValueError:  # an integer of absurd length

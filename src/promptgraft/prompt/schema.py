@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from itertools import repeat
-from types import GenericAlias, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 import attrs
@@ -31,7 +32,6 @@ from promptgraft.prompt.fields import (
     options_of,
     options_within,
 )
-from promptgraft.prompt.typed_text import members_of
 
 JsonObject = dict[str, Json]
 
@@ -390,3 +390,28 @@ def _option(data: Json, options: tuple[str, ...]) -> Json:
     # If several are written alike, none is guessed.
     near = [option for option in options if fold_name(option) == fold_name(data)]
     return near[0] if len(near) == 1 else data
+
+
+_WRAPPING = " \t\r\n`*\"'"
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type alone."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def takes_bare_text(kind: Any) -> bool:
+    """Return whether a text that is no JSON may be a value: a text, a date or a choice."""
+    return any(_is_text(member) for member in members_of(kind))
+
+
+def bare_value(kind: Any, text: str) -> str | None:
+    """Return a bare text as a value of a type that takes one; None where it stands for nothing."""
+    bare = text.strip(_WRAPPING)
+    is_nothing = bare.casefold().rstrip(".") in ("null", "none", "")
+    return None if is_nothing and NoneType in members_of(kind) else bare
+
+
+def _is_text(kind: Any) -> bool:
+    is_date = isinstance(kind, type) and issubclass(kind, date)
+    return kind is str or is_date or bool(options_of(kind))

@@ -27,7 +27,7 @@ from promptgraft.ground.folders import folder_opened, remove_tree
 from promptgraft.ground.serde import Json, digest_text, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Source
-from promptgraft.journal.kept_files import FOLDER
+from promptgraft.journal.file import FOLDER
 
 T = TypeVar("T")
 

@@ -123,30 +123,5 @@ __all__ = [
     "reflection_params",
 ]
 
-_NAMES = {
-    "search.algorithm": "BaseSearch Kit",
-    "search.asks": (
-        "AnyEnded Ask Asking Branch Checkpoint GiveUp Join Outlook Question Records Release "
-        "Reply Rollouts Standing Start Together"
-    ),
-    "search.config": "RunConfig",
-    "search.context": "BasePromptOptimizer OptimizationContext",
-    "search.verdict": "HeldOut RunVerdict",
-    "search.job": "OptimizationJob Optimizer",
-    "targets.part_questions": "PART_QUESTIONS meta_prompt",
-    "search.pipeline": "Pipeline Step Stepping",
-    "search.plan": "RolePlan RunPlan",
-    "search.reflection": "question_digest question_on reflection_params",
-    "search.result": "RunResult",
-    "search.settings": "Data Guards Limits Objectives PersistenceScope Settings Targets",
-    "search.stopping": (
-        "MaxCandidates MaxProposals NoImprovement Plateau RequiredObjectives RunState "
-        "RunStoppedError StopFile Stopper StopReason TargetScore"
-    ),
-    "search.teacher": "Teacher",
-    "targets.base": "InvalidProposalError RejectionReason",
-    "targets.replies": "parse_reply",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

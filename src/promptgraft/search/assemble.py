@@ -10,7 +10,6 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.calling.gathering import BatchExecutor
-from promptgraft.agents.adapter import AgentAdapter, rehearse
 from promptgraft.errors import CallerError, DataFormatError, JournalCorruptError, PromptgraftError
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.ground.content import files_in
@@ -28,19 +27,20 @@ from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
-from promptgraft.search.pass_rate import PassRules
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.population import Population
 from promptgraft.search.preflight import CheckedRun
+from promptgraft.search.reflection import ShownImages
 from promptgraft.search.result import RunResult
 from promptgraft.search.run_phases import Remarks, RunPhases
 from promptgraft.search.scores import Scorer
-from promptgraft.search.shown_images import ShownImages
 from promptgraft.search.stopping import StopReason
 from promptgraft.search.stops import Stops
+from promptgraft.search.verdict import PassRules
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.texts import PlayingAdapter
 
 _logger = logging.getLogger("promptgraft")
 
@@ -195,10 +195,10 @@ def assemble(begun: BegunRun) -> AssembledRun:
 
 
 def _probe_agent(begun: BegunRun) -> None:
-    """Call an agent once before the run, unless that is recorded; see :func:`rehearse`."""
+    """Call an agent once before the run, unless that is recorded; see ``PlayingAdapter``."""
     checked, answers = begun.checked, begun.answers
     adapter, target = checked.context.adapter, checked.target
-    if not isinstance(adapter, AgentAdapter) or not isinstance(target, PromptTarget):
+    if not isinstance(adapter, PlayingAdapter) or not isinstance(target, PromptTarget):
         return
     # Of whichever agent: one whose function has changed may answer the rest of a run.
     recorded = answers.journal.record(_PROBE)
@@ -208,7 +208,7 @@ def _probe_agent(begun: BegunRun) -> None:
     answers.journal.admit(_PROBE)
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     watch, deadline = begun.watch.at(_PROBE), checked.deadline
-    spent = rehearse(adapter, prompt, checked.config.cases, watch=watch, deadline=deadline)
+    spent = adapter.rehearse(prompt, checked.config.cases, watch=watch, deadline=deadline)
     begun.ledger.count(answers.paid(_PROBE, spent))
     question = digest([target.identity.digest])
     answers.journal.append(_PROBE, question, _PROBE, spent_to_json(spent))

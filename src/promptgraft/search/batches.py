@@ -49,8 +49,8 @@ from promptgraft.search.asks import Question, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.place import MINIBATCHES, Place
+from promptgraft.search.reflection import ShownImages
 from promptgraft.search.scores import Scorer
-from promptgraft.search.shown_images import ShownImages
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.types import RolloutRecord
 

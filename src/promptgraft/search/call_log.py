@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -107,6 +108,8 @@ class AnswerCalls:
 
     def find(self, place: str, question: HexDigest) -> Json | None:
         """Return the kept answer to a question, at its place or at any other."""
+        if not self._records:
+            return None
         with self._log.lock:
             record = self._records.get(place)
             if record is None or record.digest != question:
@@ -130,33 +133,21 @@ class AnswerCalls:
 
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
-        with self._log.lock:
-            self._in_flight.add(place)
-        spent = Spending(
-            role=Role.UNANSWERED,
-            model=bound.model,
-            input_tokens=bound.input_tokens,
-            output_tokens=bound.output_tokens,
-            cost=bound.cost,
-        )
-        self._log.note_sent(self, place, question, spent_to_json([spent]))
+        self._in_flight.add(place)
+        self._log.note_sent(self, place, question, _charge_of(bound))
 
     def settle(self, place: str) -> None:
         """Note durably that the request of a place has failed, so that it is not taken for lost."""
-        with self._log.lock:
-            self._in_flight.discard(place)
+        self._in_flight.discard(place)
         self._log.note_failed(self, place)
 
     def keep(self, place: str, answer: Callable[[], tuple[HexDigest, Json] | None]) -> None:
         """Keep the answer of a call, unless the whole answer is recorded soon."""
         self._log.wait_with(_WaitingRecord(self, place, answer))
+        self._in_flight.discard(place)
+        # What else is in flight may take long, so this one does not wait for the whole answer.
         if self._in_flight:
-            with self._log.lock:
-                self._in_flight.discard(place)
-                is_last = not self._in_flight
-            # What else is in flight may take long, so this one does not wait for the whole answer.
-            if not is_last:
-                self.begin()
+            self.begin()
 
 
 class CallLog:
@@ -345,14 +336,13 @@ class CallLog:
         number = 1
         while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
             number += 1
-        # Those too whose threads make the next calls before the run has recorded them.
-        slow_answers = [
-            answer_calls
-            for answer_calls in [*self._made.values()]
-            if answer_calls is not answer and answer_calls.waiting
-        ]
         record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
-        self.write([record], of=[answer, *slow_answers])
+        # Those too whose threads make the next calls before the run has recorded them.
+        waiting = [other for other in (answer, *[*self._made.values()]) if other.waiting]
+        if waiting or self.is_slow:
+            self.write([record], of=waiting)
+        else:
+            self._journal.append_all([record])
 
     def note_failed(self, answer: AnswerCalls, place: str) -> None:
         """Record that the latest request of a place has failed."""
@@ -488,6 +478,19 @@ class _Entry:
         for answer, record in self._kept:
             answer.kept += _spent_in(record)
         self.is_written = True
+
+
+@lru_cache(maxsize=1024)
+def _charge_of(bound: Bound) -> Json:
+    """Return what a request is charged whose answer is lost, as the journal records it."""
+    spent = Spending(
+        role=Role.UNANSWERED,
+        model=bound.model,
+        input_tokens=bound.input_tokens,
+        output_tokens=bound.output_tokens,
+        cost=bound.cost,
+    )
+    return spent_to_json([spent])
 
 
 def _place_of(key: str) -> str:

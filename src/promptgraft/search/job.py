@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.adapters.base import check_opening, is_in_batches
-from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
-from promptgraft.evals.judges.panel import judges_of
+from promptgraft.evals.metrics.base import judges_of
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.prompt.template import Prompt
@@ -25,7 +24,7 @@ from promptgraft.search.stopping import StopFile
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
-from promptgraft.targets.texts import TextsAdapter
+from promptgraft.targets.texts import OwnCodeAdapter
 
 
 class Optimizer(BasePromptOptimizer[RunResult]):
@@ -98,10 +97,6 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         if (journal := self._context.journal) is not None:
             checked.check_journal(journal)
         return checked.plan(seen)
-
-
-_AS_THEY_ARE = (TextsAdapter, AgentAdapter)
-"""Adapters that a dry run keeps, because they call the user's own code."""
 
 
 @attrs.frozen(init=False)
@@ -179,7 +174,7 @@ class OptimizationJob:
             subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,
             attrs.evolve(
                 self.context,
-                adapter=task if task is None or isinstance(task, _AS_THEY_ARE) else offline,
+                adapter=task if task is None or isinstance(task, OwnCodeAdapter) else offline,
                 reflection_adapter=offline,
                 journal=None,
                 remember_looks=False,

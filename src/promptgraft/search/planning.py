@@ -28,22 +28,17 @@ from promptgraft.adapters.base import (
     is_in_batches,
 )
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
-from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter
-from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric, judges_of, shown_to
-from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
-from promptgraft.evals.metrics.base import AllOf
+from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_of, questions_of
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
-from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.graphs.flow import GraphRunner
-from promptgraft.graphs.standing import GraphPrompt
+from promptgraft.evals.types import Answer, Case
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, SeenUse, Use
-from promptgraft.search.shown_images import ShownImages
+from promptgraft.search.reflection import ShownImages
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
@@ -59,7 +54,10 @@ from promptgraft.targets.estimating import (
 )
 from promptgraft.targets.formatting import default_example_formatter, show_value
 from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.prompt_rollout import NodeFlow
 from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.prompts import StandIn
+from promptgraft.targets.texts import PlayingAdapter
 from promptgraft.targets.types import GepaExample
 
 FEEDBACK_CHARS = 1_000
@@ -233,12 +231,6 @@ def plan_run(
         reflections=reflections,
         proposals=proposals.expected,
     )
-    first_call = ""
-    if isinstance(task, AgentAdapter):
-        first_call = (
-            f"agent `{task.agent.name}` is asked the first turn of one case before the run, of "
-            f"{MOST_CALLS} if it fails"
-        )
     return RunPlan(
         rollouts=budget,
         reflections=reflections,
@@ -248,7 +240,7 @@ def plan_run(
         max_tokens=limits.max_tokens,
         warnings=tuple(advice(config, outlook.models(), questions)),
         max_seconds=limits.timeout,
-        first_call=first_call,
+        first_call=task.first_call if isinstance(task, PlayingAdapter) else "",
         expected_rollouts=outlook.rollouts,
         answer_tokens=_tokens(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
@@ -316,10 +308,9 @@ class _Outlook:
         if self.teaching is None or not questions:
             return
         teacher, count = self.teaching.teacher, len(questions)
-        if isinstance(teacher.prompt, GraphPrompt):
-            graph = teacher.prompt.graph
+        graph = teacher.prompt.graph if isinstance(teacher.prompt, StandIn) else None
+        if graph is not None and (flow := _node_flow(graph.flow_on(teacher.adapter))) is not None:
             inputs = fmean(len(show_value(question.case.input)) for question in questions)
-            flow = graph.flow_on(teacher.adapter)
             nodes = _node_uses(flow, graph.by_address, inputs=inputs)
             yield from _node_rows(Role.TEACHER, flow, nodes, most=count, expected=count)
             return
@@ -338,7 +329,7 @@ class _Outlook:
         """Yield the rows of rollouts; at most with the maximum growth of all modules."""
         target, runs = self.target, self.config.objectives.num_runs
         most, expected = self.config.budget * runs, self.rollouts * runs
-        if isinstance(self.task, AgentAdapter):
+        if isinstance(self.task, PlayingAdapter):
             yield self._agent(self.task, most, expected)
         elif (flow := _graph_of(target)) is not None and isinstance(target, PromptTarget):
             examples = self.config.training_examples
@@ -365,16 +356,16 @@ class _Outlook:
             )
             yield grown.priced(self.seen)
 
-    def _agent(self, adapter: AgentAdapter, most: int, expected: int) -> RolePlan:
+    def _agent(self, adapter: PlayingAdapter, most: int, expected: int) -> RolePlan:
         """Return the row of an agent, whose cost is not known in advance."""
         turns = [adapter.most_turns(case) for case in self.config.cases] or [1]
         use = Use(calls=round(expected * fmean(turns)))
         # Its own name is what its calls are counted under.
-        seen_use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent.name)
+        seen_use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent_name)
         if seen_use is not None:
             use = seen_use.of_answers(expected)
         return RolePlan(
-            role=Role.TASK, model=adapter.identity, calls=most * max(turns), expected=use
+            role=Role.TASK, model=adapter_identity(adapter), calls=most * max(turns), expected=use
         )
 
     def _judges(self) -> Iterator[PlannedCalls]:
@@ -386,14 +377,14 @@ class _Outlook:
         # A sample that includes the longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         judged: Iterable[Case] = sample
-        if isinstance(self.task, AgentAdapter):  # which plays, and is judged by, turns
+        if isinstance(self.task, PlayingAdapter):  # which plays, and is judged by, turns
             judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
         answer = Answer(text="x" * round(self.estimate.answer_chars))
         rendered_by_judge = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](
             list
         )
         for case in judged:
-            for judge, prompt in _judge_questions(metrics, case, answer):
+            for judge, prompt in questions_of(metrics, case, answer):
                 rendered = judge, prompt.render()
                 rendered_by_judge.setdefault(adapter_identity(judge), []).append(rendered)
         runs = self.config.objectives.num_runs
@@ -408,7 +399,7 @@ class _Outlook:
             yield PlannedCalls(
                 role=Role.JUDGE,
                 adapter=judge,
-                most=ATTEMPTS * most,
+                most=MOST_ATTEMPTS * most,
                 longest=max(sent) - len(answer.text) + replies,
                 expected=round(self.rollouts * len(prompts) / len(sample) * runs),
                 sent=fmean(sent),
@@ -521,14 +512,17 @@ def _answers(
     )
 
 
-def _graph_of(target: Target) -> GraphRunner | None:
+def _graph_of(target: Target) -> NodeFlow | None:
     """Return the flow of a target that is a graph; None for any other target."""
-    flow = target.rollout.flow if isinstance(target, PromptTarget) else None
-    return flow if isinstance(flow, GraphRunner) else None
+    return _node_flow(target.rollout.flow) if isinstance(target, PromptTarget) else None
+
+
+def _node_flow(flow: object) -> NodeFlow | None:
+    return flow if isinstance(flow, NodeFlow) else None
 
 
 def _node_uses(
-    flow: GraphRunner,
+    flow: NodeFlow,
     prompts: Mapping[str, Prompt[object]],
     *,
     inputs: float,
@@ -554,7 +548,7 @@ def _node_uses(
 
 
 def _node_rows(
-    role: Role, flow: GraphRunner, nodes: Mapping[str, SeenUse], *, most: int, expected: int
+    role: Role, flow: NodeFlow, nodes: Mapping[str, SeenUse], *, most: int, expected: int
 ) -> Iterator[RolePlan]:
     """Yield the rows for answers of a graph, one for each model.
 
@@ -580,20 +574,6 @@ def _node_rows(
                 math.ceil(received / share),
             ),
         )
-
-
-def _judge_questions(
-    metrics: Iterable[Metric], case: Case, answer: Answer
-) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
-    """Yield the questions of judges about an answer, with the judge."""
-    for metric in metrics:
-        if isinstance(metric, AllOf):
-            yield from _judge_questions(metric.metrics, case, answer)
-        elif isinstance(metric, JudgeMetric):
-            first = metric.question(case, answer).bind(Refused())
-            for judge in metric.judges:
-                question = shown_to(judge, first, case)
-                yield from ((judge, question) for _ in range(metric.samples))
 
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:

@@ -8,7 +8,6 @@ probable, and the chance of more is averaged over them.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from statistics import NormalDist, fmean
 
@@ -68,7 +67,8 @@ def chance_of_more(leaders: Sequence[Leader], now: int, end: int, gain: float) -
         weights.append(evidence)
     most = max(weights)
     weights = [math.exp(weight - most) for weight in weights]
-    return sum(map(operator.mul, weights, chances)) / sum(weights)
+    pairs = zip(weights, chances, strict=True)
+    return sum(weight * chance for weight, chance in pairs) / sum(weights)
 
 
 def _to_come(time: float) -> float:

@@ -18,7 +18,6 @@ from promptgraft.search.frontier import (
     means_of,
 )
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.pass_rate import PassRules, Tally
 from promptgraft.search.scores import (
     UNSCORED,
     Objectives,
@@ -31,7 +30,7 @@ from promptgraft.search.scores import (
     paired_means,
     pick,
 )
-from promptgraft.search.verdict import Figures
+from promptgraft.search.verdict import Figures, PassRules, Tally
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 

@@ -17,7 +17,7 @@ from promptgraft.adapters.base import (
     is_nameless,
 )
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.judges.panel import judges_of
+from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case

@@ -1,24 +1,27 @@
-"""The question to the reflection model about one module and its rollouts."""
+"""The question to the reflection model about one module, its rollouts and their images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter, sees_images
 from promptgraft.evals.types import Step
+from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest
 from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
+from promptgraft.search.settings import Data
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.part_questions import ReflectionParams
-from promptgraft.targets.types import ModuleDescription, RolloutRecord
+from promptgraft.targets.types import GepaExample, ModuleDescription, RolloutRecord
 
 _MAX_PROBLEM_CHARS = 2_000
 _OWN_STEPS = 3
@@ -211,3 +214,42 @@ def with_answers(description: ModuleDescription) -> ModuleDescription:
     """Return a description with what the target knows of its answers as their expected form."""
     answers = description.answers
     return description if answers is None else attrs.evolve(description, output=answers)
+
+
+@attrs.frozen
+class ShownImages:
+    """Puts images into questions, in place of their names; digests keep the names.
+
+    Attributes:
+        images: those that may be shown, by name.
+        most: how many one question shows.
+    """
+
+    images: Mapping[str, Image] = attrs.field(repr=False)
+    most: int
+
+    @classmethod
+    def of(cls, examples: Iterable[GepaExample], data: Data, model: ProviderAdapter) -> Self | None:
+        """Return the images that are small enough; None without any, and for a model that is blind.
+
+        A model counts as blind unless it is known to see.
+        """
+        if not sees_images(model) or not data.shown_images:
+            return None
+        files = files_in([example.params for example in examples])
+        largest = data.shown_image_kb * 1024
+        images = {
+            str(file): file for file in files if isinstance(file, Image) and file.size <= largest
+        }
+        return cls(images, data.shown_images) if images else None
+
+    def of_example(self, example: GepaExample) -> list[Image]:
+        """Return the images of an example that a question shows."""
+        named = (self.images.get(str(file)) for file in files_in(example.params))
+        return [image for image in named if image is not None][: self.most]
+
+    def in_question(self, prompt: Prompt[object]) -> Prompt[object]:
+        """Return a question that shows the first images that it names."""
+        named = dict.fromkeys(names_in(prompt.render().text))
+        images = [self.images[name] for name in named if name in self.images]
+        return attrs.evolve(prompt, files=tuple(images[: self.most])) if images else prompt

@@ -8,7 +8,6 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
-from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.evals.metrics.base import node_of
 from promptgraft.evals.types import Case, Metric
@@ -57,7 +56,7 @@ from promptgraft.targets.prompts import (
     prompts_of,
     without_stores,
 )
-from promptgraft.targets.texts import TextsAdapter
+from promptgraft.targets.texts import OwnCodeAdapter
 from promptgraft.targets.types import GepaExample, Module
 from promptgraft.targets.visibility import VisibilityModule
 
@@ -227,10 +226,8 @@ def _functions(
     }
     if isinstance(subject, PromptSet):
         functions["run"] = subject.function
-    elif isinstance(adapter, TextsAdapter):
-        functions["run"] = adapter.run
-    elif isinstance(adapter, AgentAdapter):
-        functions["agent"] = adapter.agent
+    elif isinstance(adapter, OwnCodeAdapter):
+        functions |= adapter.own_functions
     for at, prompt in prompts.items():
         place = f" of {at}" if len(prompts) > 1 else ""
         for path, section in prompt.template.walked:

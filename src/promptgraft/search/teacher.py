@@ -32,8 +32,6 @@ from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase
-from promptgraft.graphs.graph import Graph
-from promptgraft.graphs.standing import GraphAdapter, GraphPrompt
 from promptgraft.ground.functions import function_identity
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.text import clip
@@ -49,12 +47,12 @@ from promptgraft.search.events import CaseTaught, Emit
 from promptgraft.search.place import Phase, named
 from promptgraft.targets.formatting import show_value
 from promptgraft.targets.judging import metrics_of
-from promptgraft.targets.prompts import address_of
+from promptgraft.targets.prompts import PromptSet, StandIn, address_of
 from promptgraft.targets.types import GepaExample
 
 
-def _as_prompt(given: Prompt[Any] | Graph) -> Prompt[Any]:
-    return GraphPrompt.standing_for(given) if isinstance(given, Graph) else given
+def _as_prompt(given: Prompt[Any] | PromptSet) -> Prompt[Any] | PromptSet:
+    return (isinstance(given, PromptSet) and given.stand_in()) or given
 
 
 @attrs.frozen
@@ -79,14 +77,14 @@ class Teacher:
         prompt: object = self.prompt
         if not isinstance(prompt, Prompt):
             raise ConfigError(f"teacher: expected a Prompt or a Graph, found {shown(prompt)}")
-        if self.adapter is not None or not isinstance(prompt, GraphPrompt):
+        if self.adapter is not None or not isinstance(prompt, StandIn):
             check_adapter(self.adapter, "teacher: adapter")
 
     @property
     def asked(self) -> ProviderAdapter:
         """The adapter that answers, or the graph on top of it."""
-        if isinstance(self.prompt, GraphPrompt):
-            return GraphAdapter(self.prompt.graph, self.adapter)
+        if isinstance(self.prompt, StandIn):
+            return self.prompt.asked_on(self.adapter)
         assert self.adapter is not None  # noqa: S101 - checked when it was made
         return self.adapter
 
@@ -94,14 +92,14 @@ class Teacher:
     def models(self) -> tuple[ProviderAdapter, ...]:
         """The adapters that it uses."""
         node_adapters = (
-            self.prompt.graph.adapters.values() if isinstance(self.prompt, GraphPrompt) else ()
+            self.prompt.graph.adapters.values() if isinstance(self.prompt, StandIn) else ()
         )
         return tuple(adapter for adapter in (self.adapter, *node_adapters) if adapter is not None)
 
     def answered_by(self, adapter: ProviderAdapter) -> Teacher:
         """Return the teacher with ``adapter`` in place of all its adapters."""
         prompt = self.prompt
-        if isinstance(prompt, GraphPrompt):
+        if isinstance(prompt, StandIn):
             prompt = attrs.evolve(prompt, graph=prompt.graph.answered_by(adapter))
         return attrs.evolve(self, prompt=prompt, adapter=adapter)
 
@@ -109,7 +107,7 @@ class Teacher:
     def name(self) -> str:
         """The prompt or graph and its adapter, as cases name their teacher."""
         teacher_identity = adapter_identity(self.asked)
-        is_graph = isinstance(self.prompt, GraphPrompt)
+        is_graph = isinstance(self.prompt, StandIn)
         return teacher_identity if is_graph else f"{address_of(self.prompt)} on {teacher_identity}"
 
     @property

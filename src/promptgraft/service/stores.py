@@ -14,9 +14,12 @@ _IN_MEMORY = ("sqlite://", _FILE, f"{_FILE}:memory:")
 def open_database(url: str, folder: Path | None) -> RevisionedStore:
     """Return the store in a database; a relative SQLite file is below ``folder``.
 
+    A URL that ends with ``#PROJECT`` is that of the winners of this project's jobs.
+
     Raises:
         ConfigError: the URL is invalid, the database is one in memory, or the extra is missing.
     """
+    url, _, project = url.partition("#")
     path = url.removeprefix(_FILE)
     if url in _IN_MEMORY:
         raise ConfigError(
@@ -32,4 +35,4 @@ def open_database(url: str, folder: Path | None) -> RevisionedStore:
         raise ConfigError(
             f'a store in a database needs {error.name}; run `pip install "promptgraft[server]"`'
         ) from None
-    return SqlPromptOverridesStore(url)
+    return SqlPromptOverridesStore(url, project=project)

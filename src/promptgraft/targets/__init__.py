@@ -77,23 +77,5 @@ __all__ = [
     "feedback_from",
 ]
 
-_NAMES = {
-    "targets.formatting": "default_example_formatter default_trace_formatter",
-    "targets.judging": "examples_from feedback_from",
-    "targets.texts": "Texts",
-    "targets.base": "Identity InvalidProposalError RejectionReason Subject Target TextTarget",
-    "targets.estimating": "Estimate",
-    "targets.part": "PartOf PromptModule PromptPart View",
-    "targets.part_kinds": (
-        "GenerationModule OutputFieldModule SectionModule SummaryModule TaskExampleModule "
-        "ToolExampleModule ToolModule"
-    ),
-    "targets.prompt_rollout": "Flow PromptRollout Scoring",
-    "targets.prompt_target": "PromptTarget",
-    "targets.prompts": "Ask Prompts",
-    "targets.types": "Candidate Change Module ModuleDescription RolloutRecord",
-    "targets.visibility": "VisibilityModule",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -116,6 +116,21 @@ class CheckedFlow(Protocol):
 
 
 @runtime_checkable
+class NodeFlow(Protocol):
+    """A flow of nodes that ask one prompt each."""
+
+    @property
+    def nodes(self) -> Mapping[str, tuple[str, ProviderAdapter]]:
+        """``namespace/key`` of the prompt, and the adapter, of each node by its name."""
+        ...
+
+    @property
+    def max_steps(self) -> int:
+        """Limit on the steps of an answer."""
+        ...
+
+
+@runtime_checkable
 class CheckedFunction(Protocol):
     """An adapter on a function, which can tell before a call whether it takes a bound prompt."""
 

@@ -22,6 +22,7 @@ from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
 from promptgraft.targets.base import Subject, Target
@@ -83,12 +84,34 @@ class PromptSet(ABC):
         del adapter
         return self
 
+    def stand_in(self) -> StandIn | None:
+        """Return the prompt that stands for a graph; None for other prompts."""
+        return None
+
     @abstractmethod
     def flow_on(self, adapter: ProviderAdapter | None) -> Flow:
         """Return the flow that answers with the prompts; ``adapter`` is that of the run.
 
         Raises:
             ConfigError: something has no adapter.
+        """
+
+
+@attrs.frozen
+class StandIn(TextsPrompt):
+    """Stands for the prompts of a graph where one prompt is expected; bound to the input of a case.
+
+    Attributes:
+        graph: the graph.
+    """
+
+    graph: PromptSet = attrs.field(kw_only=True)
+
+    @abstractmethod
+    def asked_on(self, adapter: ProviderAdapter | None) -> ProviderAdapter:
+        """Return the adapter that answers with the graph.
+
+        ``adapter`` answers the nodes that have none of their own; None if all have one.
         """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -17,6 +17,8 @@ from promptgraft.errors import (
     ProviderError,
     user_errors,
 )
+from promptgraft.evals.spending import Spending
+from promptgraft.evals.types import Case
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import canonical_json, shown
@@ -29,13 +31,61 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import SessionProtocol, Watch
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT")
 
 _UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
 """Values that would still have to be awaited, iterated over or decoded."""
+
+
+@runtime_checkable
+class OwnCodeAdapter(Protocol):
+    """An adapter that calls the user's own code, and so is kept by a dry run."""
+
+    @property
+    def own_functions(self) -> Mapping[str, object]:
+        """The functions that decide its answers, by the names that a fingerprint has for them."""
+        ...
+
+
+@runtime_checkable
+class PlayingAdapter(ProviderAdapter, Protocol):
+    """An adapter of an agent, which plays the turns of cases and is tried before a run."""
+
+    @property
+    def agent_name(self) -> str:
+        """The name under which the agent's calls are counted."""
+        ...
+
+    @property
+    def first_call(self) -> str:
+        """What :meth:`rehearse` asks, for the plan of a run."""
+        ...
+
+    def most_turns(self, case: Case) -> int:
+        """Return the largest number of turns that a case may take."""
+        ...
+
+    def rehearse(
+        self,
+        prompt: Prompt[object],
+        cases: Iterable[Case],
+        *,
+        watch: Watch,
+        deadline: Deadline | None,
+    ) -> tuple[Spending, ...]:
+        """Ask the agent the first turn of a case, and of others while it fails.
+
+        Returns the spending of the calls.
+
+        Raises:
+            CallerError: it failed every time; with file and line of the user's code.
+            ProviderError: it was unreachable every time.
+            LimitReachedError: time ran out.
+        """
+        ...
 
 
 def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[str, T]:
@@ -168,6 +218,11 @@ class TextsAdapter:
         return (
             run_identity if isinstance(run_identity, str) else f"function {function_name(self.run)}"
         )
+
+    @property
+    def own_functions(self) -> Mapping[str, object]:
+        """The function."""
+        return {"run": self.run}
 
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None

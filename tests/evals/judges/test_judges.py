@@ -32,7 +32,7 @@ from promptgraft.evals.judges import (
     Rubric,
 )
 from promptgraft.evals.judges.panel import LONGEST_JUDGE_REASON
-from promptgraft.evals.judges.prompts import LONGEST_SHOWN
+from promptgraft.evals.metrics.base import LONGEST_SHOWN
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt

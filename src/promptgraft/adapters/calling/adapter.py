@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Literal, TypeVar
 
 import attrs
@@ -132,11 +132,6 @@ _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, 
 
 def _share_of(cost: Decimal | None, share: Decimal) -> Decimal | None:
     return None if cost is None else cost * share
-
-
-@lru_cache(maxsize=1024)
-def _price_of(prices: Prices, seller: str | None, model: str, usage: Usage) -> Decimal | None:
-    return prices.of(usage, provider=seller, model=model)
 
 
 class _Line:
@@ -458,17 +453,23 @@ class ModelAdapter(ABC):
         return self.prices.cost(turn, provider=self._seller, model=self.model)
 
     def _kept_call(self, body: JsonObject, places: Places) -> KeptCall:
-        question = plain_json([self.identity, body])
+        question = plain_json([self._identity, body])
         # In whole hundreds, so that few prices are looked up.
         hundreds = len(read_text(question).encode()) // (100 * _FEWEST_BYTES_PER_TOKEN) + 1
-        sent, received = 100 * hundreds, self.longest_answer or _LONGEST_ANSWER
-        usage = Usage(input_tokens=sent, output_tokens=received)
-        cost = _price_of(self.prices, self._seller, self.model, usage)
-        return KeptCall(
-            places=places,
-            question=digest_text(question),
-            bound=Bound(model=self.model, input_tokens=sent, output_tokens=received, cost=cost),
-        )
+        bound = self._bounds.get(hundreds)
+        if bound is None:
+            bound = self._bounds[hundreds] = self._bound_of(100 * hundreds)
+        return KeptCall(places=places, question=digest_text(question), bound=bound)
+
+    @cached_property
+    def _bounds(self) -> dict[int, Bound]:
+        """The most that requests cost, by their hundreds of tokens."""
+        return {}
+
+    def _bound_of(self, sent: int) -> Bound:
+        received = self.longest_answer or _LONGEST_ANSWER
+        cost = self.price_of(Usage(input_tokens=sent, output_tokens=received))
+        return Bound(model=self.model, input_tokens=sent, output_tokens=received, cost=cost)
 
     def _expected(self, body: JsonObject, share: Decimal) -> Charge:
         """Return an estimate of the price of a request's input."""

@@ -91,41 +91,10 @@ __all__ = [
     "WholePrompt",
 ]
 
-_NAMES = {
-    "algorithms.gepa.additions.base": "Addition",
-    "algorithms.gepa.additions.blame": "Blame",
-    "algorithms.gepa.additions.history": "History",
-    "algorithms.gepa.additions.lines.addition": "Lines",
-    "algorithms.gepa.additions.restart": "Restart",
-    "algorithms.gepa.additions.shorten": "Shorten",
-    "algorithms.gepa.additions.whole_prompt": "WholePrompt",
-    "algorithms.gepa.attempt": "Attempt Changes Proposer",
-    "algorithms.gepa.config": "GepaConfig",
-    "algorithms.gepa.optimizer": "GepaOptimizer",
-    "algorithms.gepa.plan": "Strategy",
-    "search.acceptance": "AcceptancePolicy MinGain Paired Strict",
-    "search.events": (
-        "GepaCandidateAdded=CandidateAdded GepaCandidateScored=CandidateScored "
-        "GepaExampleGenerated=ExampleGenerated GepaMergeAccepted=MergeAccepted "
-        "GepaMergeAttempted=MergeAttempted GepaMergeRejected=MergeRejected "
-        "GepaMutationAccepted=MutationAccepted GepaMutationProposed=MutationProposed "
-        "GepaMutationRejected=MutationRejected GepaRolloutCompleted=RolloutCompleted "
-        "GepaOptimizationCompleted=RunEnded GepaOptimizationStarted=RunStarted"
-    ),
-    "search.notices": "GepaStopFileRemoved=StopFileRemoved GepaWorking=Working",
-    "search.result": "GeneratedTaskExample GepaResult=RunResult",
-    "search.settings": "ToolExampleTarget",
-    "search.validation": "Full Racing",
-    "targets.types": (
-        "Candidate ExampleFormatter FeedbackFn GepaExample RolloutFeedback RolloutRecord "
-        "TraceFormatter"
-    ),
-}
-
 _ABSENT = {
     "ExampleModule": "name examples as `target_tool_examples=[ToolExampleTarget(...)]` and "
     "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes",
 }
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES, _ABSENT)
+    __getattr__, __dir__ = lazy_exports(__name__, _ABSENT)

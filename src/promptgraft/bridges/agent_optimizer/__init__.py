@@ -25,13 +25,6 @@ __all__ = [
 ]
 
 # `promptgraft import` reads the configuration only.
-_NAMES = {
-    "bridges.agent_optimizer.evaluator": "AgentEvaluator",
-    "bridges.agent_optimizer.optimizer": "AgentOptimizer",
-    "bridges.agent_optimizer.registry": "OPTIMIZER_REGISTRY BaseOptimizer",
-    "bridges.agent_optimizer.result": "OptimizeResult RoundRecord",
-    "bridges.agent_optimizer.target": "TargetPrompt",
-}
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -118,22 +118,18 @@ class AgentOptimizer:
             )
         if not output_dir:
             raise ConfigError("output_dir: expected a folder, found an empty text")
-        if not target_prompt.names():
-            raise ConfigError("target_prompt: expected at least one text, found none")
-        data = Path(train_dataset_path), Path(validation_dataset_path)
-        if data[0].resolve() == data[1].resolve():
-            raise ConfigError(f"train and validation are the same file, {data[0]}; give two")
         settings = _GivenOptions(
             path=Path(config_path),
             agent=call_agent,
             target=target_prompt,
-            data=data,
+            data=(Path(train_dataset_path), Path(validation_dataset_path)),
             output=Path(output_dir),
             writes=update_source,
             verbose=verbose,
             stops=tuple(extra_stop_callbacks or ()),
             listeners=tuple(extra_gepa_callbacks or ()),
         )
+        settings.check()
         name = algorithm_name(config_path, OPTIMIZER_REGISTRY.names)
         if (registered := OPTIMIZER_REGISTRY.get(name)) is not None:
             return await settings.run_registered(registered, name)
@@ -185,13 +181,21 @@ class _GivenOptions:
     def names(self) -> ResultNames:
         return ResultNames({key: name for name, key in self.target.keys.items()})
 
+    def check(self) -> None:
+        """Raise a ``ConfigError`` unless there are texts and two sets of cases."""
+        if not self.target.names():
+            raise ConfigError("target_prompt: expected at least one text, found none")
+        train, validation = self.data
+        if train.resolve() == validation.resolve():
+            raise ConfigError(f"train and validation are the same file, {train}; give two")
+
     def optimize(self, stop: Cancellation) -> OptimizeResult:
+        """Run a search of ours, and write what it leaves; ``stop`` ends it early."""
         began = SystemClock().now()
         imported, sources = import_optimizer(self.path), self.target.sources()
         self._warn_of_merging(imported)
-        bus, error = EventBus(), ""
         with ThreadPoolExecutor(imported.workers) as executor:
-            reflection = imported.models["reflection"]
+            bus, reflection = EventBus(), imported.models["reflection"]
             context = OptimizationContext(
                 reflection_adapter=adapter_of(reflection, "reflection_lm", path=self.path),
                 executor=executor,
@@ -200,17 +204,7 @@ class _GivenOptions:
             )
             job = self._job(imported, sources, context)
             folder = self._begin(job, sources)
-            try:
-                with recorded(folder, job) as (recorded_job, _), self._listening(bus, folder):
-                    recorded_job.run()
-            except RunCancelledError:
-                pass  # the run directory says so, and the result too
-            except PromptgraftError as failure:
-                # An error with a result ends the run, but that optimizer reports it instead of
-                # raising.
-                if failure.result is None:
-                    raise
-                error = str(failure)
+            error = self._run(job, folder, bus)
         result = self._result(folder, job, sources, began=began, error=error)
         # After `recorded` has closed, so that the live delivery has restored the sources.
         if self.writes and result.status == "SUCCEEDED":
@@ -221,6 +215,20 @@ class _GivenOptions:
             outputs = json.dumps(best_outputs(read_run(folder)), indent=2, ensure_ascii=False)
             write_atomically(self.output / "best_outputs.json", f"{outputs}\n".encode())
         return result
+
+    def _run(self, job: OptimizationJob, folder: RunFolder, bus: EventBus) -> str:
+        """Run a job; return the error that ended it with a result, or an empty text."""
+        try:
+            with recorded(folder, job) as (recorded_job, _), self._listening(bus, folder):
+                recorded_job.run()
+        except RunCancelledError:
+            pass  # the run directory says so, and the result too
+        except PromptgraftError as failure:
+            # That optimizer reports an error that leaves a result instead of raising it.
+            if failure.result is None:
+                raise
+            return str(failure)
+        return ""
 
     async def run_registered(self, kind: type[BaseOptimizer], name: str) -> OptimizeResult:
         """Run an algorithm of the user; the sources hold their texts again when it has ended."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from promptgraft.agents.callbacks import CallbackSource
 from promptgraft.agents.sources import FileSource, Source, Sources, read_sources
+from promptgraft.agents.writing import CallbackSource
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
 from promptgraft.runtime.deadline import Cancellation

@@ -7,6 +7,10 @@ from promptgraft.ground.lazy import lazy_exports
 if TYPE_CHECKING:
     from promptgraft.evals.judges.kinds import (
         CATEGORY_SCORES,
+        FINAL_RESPONSE,
+        JUDGES_NS,
+        KNOWLEDGE_RECALL,
+        RUBRIC_RESPONSE,
         JudgeOf,
         LlmFinalResponse,
         LlmRubricKnowledgeRecall,
@@ -15,12 +19,6 @@ if TYPE_CHECKING:
     )
     from promptgraft.evals.judges.panel import JudgeMetric, Voting
     from promptgraft.evals.judges.registry import judge_kinds
-    from promptgraft.evals.judges.templates import (
-        FINAL_RESPONSE,
-        JUDGES_NS,
-        KNOWLEDGE_RECALL,
-        RUBRIC_RESPONSE,
-    )
 
 __all__ = [
     "CATEGORY_SCORES",
@@ -38,14 +36,5 @@ __all__ = [
     "judge_kinds",
 ]
 
-_NAMES = {
-    "evals.judges.kinds": (
-        "CATEGORY_SCORES JudgeOf LlmFinalResponse LlmRubricKnowledgeRecall LlmRubricResponse Rubric"
-    ),
-    "evals.judges.panel": "JudgeMetric Voting",
-    "evals.judges.registry": "judge_kinds",
-    "evals.judges.templates": "FINAL_RESPONSE JUDGES_NS KNOWLEDGE_RECALL RUBRIC_RESPONSE",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -25,9 +25,9 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.evals.attempt import AsideSession
-from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
-from promptgraft.evals.metrics.base import AllOf, BaseMetric
-from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.evals.judges.prompts import Refused, VoidReplyError
+from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, BaseMetric
+from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.content import Image, files_in
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, one_of
@@ -37,8 +37,6 @@ from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 
 ReplyT = TypeVar("ReplyT")
-ATTEMPTS = 2
-"""The maximum number of calls until a judge gives a usable reply."""
 LONGEST_JUDGE_REASON = 2_000
 """The maximum length of a judge's reason (for one rubric), in characters."""
 LONGEST_VERDICT_REASON = 40_000
@@ -225,6 +223,14 @@ class JudgeMetric(BaseMetric):
     def question(self, case: Case, answer: Answer) -> Prompt[Any]:
         """Return the prompt for each judge."""
 
+    def questions(
+        self, case: Case, answer: Answer
+    ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
+        first = self.question(case, answer).bind(Refused())
+        for judge in self.judges:
+            question = shown_to(judge, first, case)
+            yield from ((judge, question) for _ in range(self.samples))
+
     @abstractmethod
     def judgement(self, reply: Any) -> Judgement:
         """Return the judgement in a reply.
@@ -239,7 +245,7 @@ class JudgeMetric(BaseMetric):
         """Ask a judge; after a void reply, ask it once more and say what was wrong."""
         # Bound at the first attempt too: the section of the prompt needs its values.
         refused = Refused()
-        for _ in range(ATTEMPTS):
+        for _ in range(MOST_ATTEMPTS):
             aside = AsideSession(session, tags={"scope": "judge"})
             bound = question.bind(refused)
             try:
@@ -324,12 +330,3 @@ def _sampled(judgements: Sequence[Judgement]) -> Judgement:
     return Judgement(
         score=None, reason=f"{len(void)} of {len(judgements)} samples hold no judgement: {message}"
     )
-
-
-def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
-    """Yield the models that metrics ask."""
-    for metric in metrics:
-        if isinstance(metric, AllOf):
-            yield from judges_of(metric.metrics)
-        elif isinstance(metric, JudgeMetric):
-            yield from metric.judges

@@ -10,14 +10,12 @@ from typing import Annotated
 
 import attrs
 
+from promptgraft.evals.metrics.base import LONGEST_SHOWN
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.fields import Described
-
-LONGEST_SHOWN = 50_000
-"""The maximum length of a shown text, in characters; the middle of a longer text is left out."""
 
 
 class VoidReplyError(ValueError):

@@ -83,31 +83,5 @@ __all__ = [
     "record_of",
 ]
 
-_NAMES = {
-    "evals.metrics.base": "AllOf BaseMetric ByCase all_of=AllOf by_case=ByCase",
-    "evals.metrics.expressions": (
-        "Assertion Check Python assertion=Assertion check=Check python=Python"
-    ),
-    "evals.metrics.json_schemas": "JsonSchema json_schema=JsonSchema",
-    "evals.metrics.json_values": (
-        "JsonMatch JsonRules ToolRule ToolTrajectory json_match=JsonMatch "
-        "tool_trajectory=ToolTrajectory"
-    ),
-    "evals.metrics.judging": "check_cases check_metrics judge_case",
-    "evals.metrics.reading": "UnusableAnswerError",
-    "evals.metrics.registry": "METRICS MetricConfig Registry load_metric_config load_metrics",
-    "evals.metrics.text": (
-        "Contains EditSimilarity Exact Length Regex Rouge contains=Contains "
-        "edit_similarity=EditSimilarity exact=Exact length=Length regex=Regex rouge=Rouge"
-    ),
-    "evals.metrics.values": (
-        "Classification Cost Latency Number Tokens classification=Classification cost=Cost "
-        "latency=Latency number=Number tokens=Tokens"
-    ),
-    "evals.types": "MetricKind",
-    "ground.strict.kinds": "record_of",
-    "ground.strict.nodes": "Node",
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
@@ -30,11 +31,16 @@ from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import SHARE, STRING, TEXT, number, plain_score
 from promptgraft.ground.text import clip
+from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 LONGEST_REASON = 1000
+MOST_ATTEMPTS = 2
+"""The maximum number of calls until a judge gives a usable reply."""
+LONGEST_SHOWN = 50_000
+"""The maximum length of an answer, or of a refused reply, that a judge is shown, in characters."""
 
 
 def reason(text: str) -> str:
@@ -254,6 +260,38 @@ def ends_case(metric: Metric) -> bool:
     return bool(getattr(metric, "ends_case", False)) and not is_hidden(metric)
 
 
+@runtime_checkable
+class AskingMetric(Protocol):
+    """A metric that asks models, or combines such metrics with others."""
+
+    @property
+    def judges(self) -> tuple[ProviderAdapter, ...]:
+        """The models."""
+        ...
+
+    def questions(
+        self, case: Case, answer: Answer
+    ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
+        """Yield each question about an answer as it is asked at first, with the model."""
+        ...
+
+
+def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
+    """Yield the models that metrics ask."""
+    for metric in metrics:
+        if isinstance(metric, AskingMetric):
+            yield from metric.judges
+
+
+def questions_of(
+    metrics: Iterable[Metric], case: Case, answer: Answer
+) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
+    """Yield the questions that metrics ask models about an answer, with the model."""
+    for metric in metrics:
+        if isinstance(metric, AskingMetric):
+            yield from metric.questions(case, answer)
+
+
 def asks_models(metric: Metric) -> bool:
     """Return whether the metric calls models, so that verdicts on the same answer may differ."""
     return bool(getattr(metric, "asks_models", False))
@@ -344,6 +382,15 @@ class AllOf(BaseMetric):
     @property
     def asks_models(self) -> bool:
         return any(asks_models(metric) for metric in self.metrics)
+
+    @property
+    def judges(self) -> tuple[ProviderAdapter, ...]:
+        return tuple(judges_of(self.metrics))
+
+    def questions(
+        self, case: Case, answer: Answer
+    ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
+        return questions_of(self.metrics, case, answer)
 
     @property
     def wording(self) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ from promptgraft.ground.strict.checks import (
 )
 from promptgraft.ground.strict.members import known_members, snake_case
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.ground.strict.reach import Parts, around, closed, outside
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -178,31 +177,16 @@ def record(
             return None
         key_names = (*keys, *left_out)
         members = known_members(node, key_names, elsewhere=elsewhere, aliases=aliases)
-        values = {
-            name: keys[name].kind.read(value) for name, value in members.items() if name in keys
-        }
-        _note_missing(node, keys, values)
-        if not node.is_right():
-            return None
-        try:
-            return make(**values)
-        except ConfigError as error:
-            _place(str(error), node, members)
-            return None
+        return _built(make, keys, node, members)
 
     def rebuild(parts: Parts) -> Kind[T]:
         reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
         if needs := [reach for name, reach in reaches.items() if keys[name].required]:
             return closed(needs[0])
-        unchanged = {
-            name: attrs.evolve(keys[name], kind=part)
-            for name, part in parts.items()
-            if name not in reaches
-        }
         refused = {**(elsewhere or {}), **{name: outside(reach) for name, reach in reaches.items()}}
         return record(
             make,
-            unchanged,
+            _replaced(keys, parts, left_out=reaches),
             elsewhere=refused,
             aliases=aliases,
             left_out=left_out,
@@ -213,6 +197,28 @@ def record(
     described: Schema = {"description": about} if about else {}
     schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
     return Kind(read, schema, parts={name: key.kind for name, key in keys.items()}, rebuild=rebuild)
+
+
+def _built(make: Callable[..., T], keys: Keys, node: Node, members: Mapping[str, Node]) -> T | None:
+    """Return what ``make`` builds from the members of an object, or note faults."""
+    values = {name: keys[name].kind.read(value) for name, value in members.items() if name in keys}
+    _note_missing(node, keys, values)
+    if not node.is_right():
+        return None
+    try:
+        return make(**values)
+    except ConfigError as error:
+        _place(str(error), node, members)
+        return None
+
+
+def _replaced(keys: Keys, parts: Parts, *, left_out: Collection[str]) -> Keys:
+    """Return the keys with the kinds in ``parts`` for their own, without some of them."""
+    return {
+        name: attrs.evolve(keys[name], kind=part)
+        for name, part in parts.items()
+        if name not in left_out
+    }
 
 
 def _object_schema(keys: Keys) -> Schema:
@@ -395,3 +401,40 @@ def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
         return kind
     # Without an owner the message begins with the field's name, which is then removed.
     return checked(kind, functools.partial(validator, None, field))
+
+
+Parts: TypeAlias = "Mapping[str, Kind[Any]]"
+
+
+def values_only(kind: Kind[T]) -> Kind[T]:
+    """Return a kind without the settings that reach outside, to read what strangers send.
+
+    A key that reaches outside is refused without a look at its value. An object that needs such a
+    key, and a list or a choice of nothing else, are refused as a whole.
+    """
+    if kind.reach is not None:
+        return closed(kind.reach)
+    if kind.rebuild is None:
+        return kind
+    return kind.rebuild({place: values_only(part) for place, part in kind.parts.items()})
+
+
+def closed(reach: Reach) -> Kind[Any]:
+    """Return a kind that refuses every value, without showing it."""
+    return Kind(lambda node: node.fault(outside(reach)), {"not": {}}, reach=reach)
+
+
+def outside(reach: Reach) -> str:
+    """Return the message for a setting that only trusted files may give."""
+    return f"names {reach}, which only the project file may; set it there"
+
+
+def around(
+    part: Kind[Any], make: Callable[[Kind[Any]], Kind[Any]]
+) -> tuple[Parts, Callable[[Parts], Kind[Any]]]:
+    """Return parts and rebuilding of a kind around a single one, which it needs."""
+
+    def rebuild(parts: Parts) -> Kind[Any]:
+        return parts["*"] if parts["*"].reach is not None else make(parts["*"])
+
+    return {"*": part}, rebuild

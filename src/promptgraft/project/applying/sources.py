@@ -9,8 +9,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
-from promptgraft.agents.callbacks import CallbackSource
-from promptgraft.agents.writing import SourceWriter, WrittenText
+from promptgraft.agents.writing import CallbackSource, SourceWriter, WrittenText
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import (
     PartDiff,

@@ -6,6 +6,7 @@ Python apply to them too.
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -22,7 +23,6 @@ from promptgraft.ground.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.ground.strict.kinds import checked, either, listed, named, record_of
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.project.markdown.naming import camel, check_name, nested_name
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.prompt.fields import Described
@@ -389,3 +389,25 @@ def _steps(entry: _ExampleEntry, node: Node, tools: Mapping[str, AnyTool]) -> It
         else:
             example = _tool_example(call, tool.params_type, tool.result_type, here)
             yield TaskStep(tool_name=call.tool, example=example)
+
+
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+
+
+def check_name(name: str, node: Node) -> None:
+    """Note a fault at ``node`` unless ``name`` is a valid Python name."""
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name == "self":
+        node.fault(
+            "expected a name that Python can use: letters, digits and `_`, beginning with a "
+            f"letter, found {shown(name)}"
+        )
+
+
+def nested_name(owner: str, field: str) -> str:
+    """Return the default name of the class of a field."""
+    return f"{owner}{camel(field)}"
+
+
+def camel(name: str) -> str:
+    """Return a name in camel case: ``find_user`` becomes ``FindUser``."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^a-zA-Z0-9]+", name))

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from promptgraft.ground.content import names_in
-from promptgraft.ground.image_headers import IMAGE_TYPES, media_type_of, size_of
-from promptgraft.journal.kept_files import kept_file
+from promptgraft.ground.content import IMAGE_TYPES, media_type_of, names_in, size_of
+from promptgraft.journal.file import kept_file
 
 _SIDE = 160
 _SMALL = 4 * 1024

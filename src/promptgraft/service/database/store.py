@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, select, update
 
-from promptgraft.errors import RevisionNotFoundError
+from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError
 from promptgraft.overrides.base_store import (
     Changes,
     RevisionedStore,
@@ -16,9 +16,11 @@ from promptgraft.overrides.base_store import (
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.service.database.engine import Database
+from promptgraft.service.database.tables import MOST_NS_CHARS
 
 
 class SqlPromptOverridesStore(RevisionedStore):
@@ -29,18 +31,28 @@ class SqlPromptOverridesStore(RevisionedStore):
 
     Args:
         database: the database, or its URL.
+        project: a project whose prompts are apart from those of others with the same addresses;
+            empty for the prompts that all programs of the database share.
 
     Raises:
         ConfigError: the URL is not that of a supported database.
+        InvalidIdentifierError: the project is not the name of one.
     """
 
-    def __init__(self, database: Database | str) -> None:
+    def __init__(self, database: Database | str, *, project: str = "") -> None:
         self._database = database if isinstance(database, Database) else Database(database)
+        # No namespace has a colon, so that no project can reach the prompts of another.
+        self._scope = f"{check_key(project, 'name of a project')}:" if project else ""
+        self._project = project
         self._recent: dict[OverrideAddress, Revision] = {}
 
     @property
     def place(self) -> str:
-        return self._database.name
+        return f"{self._database.name}{self._project and f'#{self._project}'}"
+
+    @property
+    def is_of_machine(self) -> bool:
+        return self._database.dialect == "sqlite"
 
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
@@ -66,8 +78,15 @@ class SqlPromptOverridesStore(RevisionedStore):
         with self._database.reading() as connection:
             rows = connection.execute(
                 select(tags.c.ns, tags.c.prompt_key, tags.c.tag).where(tags.c.revision.is_not(None))
+            ).all()
+        scoped_rows = [(*row.ns.rpartition(":"), row.prompt_key, row.tag) for row in rows]
+        return tuple(
+            sorted(
+                OverrideAddress(ns, key, tag)
+                for project, _, ns, key, tag in scoped_rows
+                if project == self._project
             )
-            return tuple(sorted(OverrideAddress(*row) for row in rows))
+        )
 
     def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
         with self._database.reading() as connection:
@@ -130,7 +149,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         for address, revision in zip(changed, written, strict=True):
             connection.execute(
                 insert(self._database.tables.revisions).values(
-                    **_columns(address),
+                    **self._columns(address),
                     number=revision.number,
                     id=revision.id,
                     document=encode_revision(revision),
@@ -146,16 +165,18 @@ class SqlPromptOverridesStore(RevisionedStore):
         tags = self._database.tables.tags
         # All writers lock in the same order, which rules out deadlocks between them.
         for address in sorted(addresses):
-            lock = select(tags.c.tag).where(_at(tags, address)).with_for_update()
+            lock = select(tags.c.tag).where(self._at(tags, address)).with_for_update()
             if connection.scalar(lock) is None:
                 # A row that does not exist cannot be locked.
-                self._database.insert_missing(connection, tags, **_columns(address), revision=None)
+                self._database.insert_missing(
+                    connection, tags, **self._columns(address), revision=None
+                )
                 connection.execute(lock)
         return {address: self._present(connection, address) for address in addresses}
 
     def _present(self, connection: Connection, address: OverrideAddress) -> Revision | None:
         tags, revisions = self._database.tables.tags, self._database.tables.revisions
-        revision_id = connection.scalar(select(tags.c.revision).where(_at(tags, address)))
+        revision_id = connection.scalar(select(tags.c.revision).where(self._at(tags, address)))
         if revision_id is None:
             return None
         recent = self._recent.get(address)
@@ -164,7 +185,7 @@ class SqlPromptOverridesStore(RevisionedStore):
             return recent
         document = connection.scalar(
             select(revisions.c.document).where(
-                _at(revisions, address), revisions.c.id == revision_id
+                self._at(revisions, address), revisions.c.id == revision_id
             )
         )
         revision = decode_revision(document or b"", address, where=self._where(address))
@@ -176,7 +197,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         revisions = self._database.tables.revisions
         rows = connection.execute(
             select(revisions.c.id, revisions.c.document)
-            .where(_at(revisions, address))
+            .where(self._at(revisions, address))
             .order_by(revisions.c.number)
         )
         where = self._where(address)
@@ -184,7 +205,7 @@ class SqlPromptOverridesStore(RevisionedStore):
 
     def _latest(self, connection: Connection, address: OverrideAddress) -> int:
         revisions = self._database.tables.revisions
-        latest = select(func.max(revisions.c.number)).where(_at(revisions, address))
+        latest = select(func.max(revisions.c.number)).where(self._at(revisions, address))
         return connection.scalar(latest) or 0
 
     def _point(
@@ -192,16 +213,20 @@ class SqlPromptOverridesStore(RevisionedStore):
     ) -> None:
         at = None if revision is None else revision.id
         tags = self._database.tables.tags
-        connection.execute(update(tags).where(_at(tags, address)).values(revision=at))
+        connection.execute(update(tags).where(self._at(tags, address)).values(revision=at))
 
     def _where(self, address: OverrideAddress) -> str:
         at = f"{address.ns}/{address.prompt_key}/{address.tag}"
-        return f"database {self._database.name}, overrides of `{at}`"
+        return f"database {self.place}, overrides of `{at}`"
 
+    def _columns(self, address: OverrideAddress) -> dict[str, str]:
+        ns = f"{self._scope}{address.ns}"
+        if len(ns) > MOST_NS_CHARS:
+            raise InvalidIdentifierError(
+                f"ns: expected at most {MOST_NS_CHARS - len(self._scope)} characters in the store "
+                f"of project `{self._project}`, found {len(address.ns)}; shorten the namespace"
+            )
+        return {"ns": ns, "prompt_key": address.prompt_key, "tag": address.tag}
 
-def _columns(address: OverrideAddress) -> dict[str, str]:
-    return {"ns": address.ns, "prompt_key": address.prompt_key, "tag": address.tag}
-
-
-def _at(table: Table, address: OverrideAddress) -> ColumnElement[bool]:
-    return and_(*(table.c[name] == value for name, value in _columns(address).items()))
+    def _at(self, table: Table, address: OverrideAddress) -> ColumnElement[bool]:
+        return and_(*(table.c[name] == value for name, value in self._columns(address).items()))

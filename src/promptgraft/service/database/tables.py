@@ -24,6 +24,9 @@ from sqlalchemy.schema import SchemaItem
 SCHEMA_VERSION = 2
 """Version of the tables below; every change of them needs a new one, and a migration to it."""
 
+MOST_NS_CHARS = 200
+"""Characters of a namespace, with the project that it belongs to."""
+
 _DIGEST = 64
 _ADDRESS = ("ns", "prompt_key", "tag")
 
@@ -218,7 +221,7 @@ def _outbox() -> list[SchemaItem]:
 
 
 def _address() -> list[Column[str]]:
-    lengths = zip(_ADDRESS, (200, 64, 64), strict=True)
+    lengths = zip(_ADDRESS, (MOST_NS_CHARS, 64, 64), strict=True)
     return [Column(name, _name(length), primary_key=True) for name, length in lengths]
 
 

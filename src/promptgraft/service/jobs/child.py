@@ -12,7 +12,7 @@ from promptgraft.errors import CallerError
 from promptgraft.project import Project, open_project
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.logs import told, writing_logs
-from promptgraft.service.jobs.preparing import submitted_digest
+from promptgraft.service.jobs.preparing import in_database, submitted_digest
 from promptgraft.service.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
 from promptgraft.service.jobs.types import Job
@@ -36,7 +36,7 @@ def _carry_out(task: dict[str, Any]) -> None:
         job = rows.load(connection, task["job"])
     claim = Claim(job=job, fence=task["fence"])
     try:
-        project = _as_submitted(Path(task["project"]), job)
+        project = in_database(_as_submitted(Path(task["project"]), job), job.project, database)
         lacking = carry_out(database, claim, project, calls=task["calls"])
     except DatabaseError as error:
         told(_logger, logging.ERROR, "database_lost", str(error), job=job.id)

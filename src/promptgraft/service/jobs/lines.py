@@ -150,21 +150,23 @@ class JobLines:
         )
         return [(row.number, row.line) for row in rows]
 
-    def submitters(self, connection: Connection, numbers: Collection[int]) -> dict[int, str]:
-        """Return who submitted each of some jobs; empty if nobody was named."""
+    def submissions(
+        self, connection: Connection, numbers: Collection[int]
+    ) -> dict[int, Mapping[str, Json]]:
+        """Return the event that queued each of some jobs; empty for one that is damaged."""
         events = self._database.tables.events
         # The first event of a job is the one that queued it.
         query = select(events.c.job, events.c.line).where(
             events.c.job.in_(sorted(numbers)), events.c.number == 1
         )
-        names_by_job = {}
+        events_by_job: dict[int, Mapping[str, Json]] = {}
         for row in connection.execute(query):
             try:
                 event = json.loads(row.line)
             except ValueError:  # a damaged event must not hide the jobs of a list
                 event = None
-            names_by_job[row.job] = str(event.get("by") or "") if isinstance(event, dict) else ""
-        return names_by_job
+            events_by_job[row.job] = event if isinstance(event, dict) else {}
+        return events_by_job
 
     def all_events(
         self, connection: Connection, number: int, *, after: int

@@ -22,6 +22,7 @@ from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Change
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
+    in_database,
     merged_changes,
     planned,
     read_changes,
@@ -83,7 +84,11 @@ class JobManager(Jobs):
             check_key(name, "name of a project")
         self.database = database if isinstance(database, Database) else Database(database)
         self.projects: Mapping[str, Project] = {
-            name: project if isinstance(project, Project) else load_project(project)
+            name: in_database(
+                project if isinstance(project, Project) else load_project(project),
+                name,
+                self.database,
+            )
             for name, project in (projects or {}).items()
         }
         self._by, self._most_queued = by, most_queued
@@ -130,8 +135,8 @@ class JobManager(Jobs):
     def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
         """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
         with self.database.reading() as connection:
-            names_by_job = self._rows.submitters(connection, [job.number for job in jobs])
-        return {job.id: names_by_job.get(job.number, "") for job in jobs}
+            events = self._rows.submissions(connection, [job.number for job in jobs])
+        return {job.id: str(events.get(job.number, {}).get("by") or "") for job in jobs}
 
     def workers(self, *, projects: Collection[str] | None = None) -> Sequence[WorkerRow]:
         """Return the workers by name; ``projects`` restricts them, and what they say, to these."""

@@ -14,7 +14,7 @@ from promptgraft.ground.content import files_in
 from promptgraft.ground.folders import remove_tree
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.strict import structure
-from promptgraft.journal.kept_files import keep_files
+from promptgraft.journal.file import keep_files
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside

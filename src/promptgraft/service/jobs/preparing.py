@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.ground.serde import Json, did_you_mean, digest_json, shown
 from promptgraft.ground.strict.nodes import Source
@@ -17,6 +18,7 @@ from promptgraft.project.running import Changes as RunChanges
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.service.database import Database, SqlPromptOverridesStore
 from promptgraft.service.jobs.interface import Changes
 from promptgraft.service.jobs.types import JOB_CHANGES, Job, JobChanges
 
@@ -131,6 +133,32 @@ def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
     with beside(project.folder):
         project.stand_in()
         return prepared(project, name, changes).plan()
+
+
+def in_database(project: Project, name: str, database: Database) -> Project:
+    """Return a project with its winners in the database of its jobs, unless its file names a place.
+
+    The folder of a project is that of one machine; server and workers may be on several. Other
+    projects may have prompts of the same addresses, so that each has its winners apart.
+    """
+    if project.default_store is not None or project.names_store:
+        return project
+    return project.storing_in(SqlPromptOverridesStore(database, project=name))
+
+
+def check_reach(project: Project, host: str) -> None:
+    """Refuse a store that the machine where a job was submitted, ``host``, does not see.
+
+    Raises:
+        MissingHereError: naming the store and both machines.
+    """
+    store, here = project.store(), socket.gethostname()
+    # A machine that has the SQLite file of the jobs has the tables in it, too.
+    if store.is_of_machine and store is not project.default_store and host not in ("", here):
+        raise MissingHereError(
+            f"store: {store.place} is on {here}, and the job was submitted on {host}, which does "
+            "not see it; leave `store` out, so that winners are in the database of the jobs"
+        )
 
 
 def submitted_digest(project: Project, name: str) -> str:

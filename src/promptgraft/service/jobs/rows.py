@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Collection
 from decimal import Decimal
 
@@ -24,7 +25,6 @@ from sqlalchemy import (
 
 from promptgraft.errors import LeaseLostError
 from promptgraft.ground.serde import canonical_json, parse_json
-from promptgraft.ground.strict import structure
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.lines import MILLION, JobLines, encoded_plain
 from promptgraft.service.jobs.preparing import read_changes, written_changes
@@ -248,7 +248,8 @@ class JobRows(JobLines):
         )
         assert inserted.inserted_primary_key is not None  # noqa: S101 - an insert has one
         number = int(inserted.inserted_primary_key[0])
-        self.publish(connection, number, "job_queued", by=by)
+        host = socket.gethostname()
+        self.publish(connection, number, "job_queued", by=by, host=host)
         return self.load(connection, number)
 
     def delete(self, connection: Connection, number: int) -> None:
@@ -454,5 +455,5 @@ def _job(row: Row[object]) -> Job:
         state=JobState(row.state),
         wish=Wish(row.wish),
         reason=row.reason.decode(),
-        status=structure(status, Status, where=f"job {row.id}: status"),
+        status=Status.of(status, tag=row.tag, where=f"job {row.id}: status"),
     )

@@ -37,7 +37,7 @@ from promptgraft.search.stopping import StopReason, stop_detail
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
 from promptgraft.service.jobs.mirror import name_of
-from promptgraft.service.jobs.preparing import planned, prepared, run_changes_of
+from promptgraft.service.jobs.preparing import check_reach, planned, prepared, run_changes_of
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
 from promptgraft.service.jobs.rows import Claim, JobRows
 from promptgraft.service.jobs.types import Job, JobChanges, JobState, Status, Wish
@@ -77,6 +77,9 @@ def carry_out(
         attempt = _Attempt(database, claim, project, heartbeat, events)
         job: OptimizationJob | None = None
         try:
+            with database.reading() as connection:
+                submissions = JobRows(database).submissions(connection, [claim.job.number])
+            check_reach(project, str(submissions.get(claim.job.number, {}).get("host") or ""))
             job = prepared(project, claim.job.prompt, claim.job.changes)
             attempt.store_config(job)
             end = attempt.run(job, calls=calls)
@@ -302,7 +305,6 @@ def _final_status(end: _End, changes: JobChanges, status: Status) -> Status:
     gain = result.held_out.gain if result.held_out else None
     return attrs.evolve(
         status,
-        revision=next(iter(end.revisions.values())) if len(end.revisions) == 1 else None,
         revisions=end.revisions,
         replaces=end.replaces,
         verdict=str(result.verdict),

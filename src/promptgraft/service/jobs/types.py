@@ -15,6 +15,7 @@ from promptgraft.errors import (
     StoreError,
 )
 from promptgraft.ground.serde import Json
+from promptgraft.ground.strict import structure
 from promptgraft.ground.strict.checks import (
     COUNT,
     FINITE,
@@ -212,8 +213,6 @@ class Status:
         reflections: reflections used.
         tokens: tokens used.
         cost: US dollars used, a decimal number as text; None if a price is unknown.
-        revision: id of the only revision that holds the winner; None if there is none, or there
-            are several.
         revisions: ids of the revisions that hold the winner, by the address of their prompt.
         replaces: the revisions that the tag of the job pointed at when the winner was stored, by
             the address of their prompt; an empty one for none.
@@ -235,7 +234,6 @@ class Status:
     reflections: int = 0
     tokens: int = 0
     cost: str | None = None
-    revision: str | None = None
     revisions: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     replaces: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     unstored: str = ""
@@ -244,6 +242,24 @@ class Status:
     gain_low: float | None = None
     gain_high: float | None = None
     held_out: int = 0
+
+    @classmethod
+    def of(cls, plain: Json, *, tag: str, where: str) -> Status:
+        """Read the status of a job from plain data; ``tag`` is the job's.
+
+        Raises:
+            DataFormatError: a line for each fault, beginning with ``where``.
+        """
+        revision = None
+        if isinstance(plain, dict):
+            # Earlier versions had one revision, and the first stored it under the tag itself.
+            revision = plain.get("revision")
+            plain = {name: value for name, value in plain.items() if name != "revision"}
+        status = structure(plain, cls, where=where)
+        if not revision or status.revisions:
+            return status
+        why = f"an earlier version of promptgraft stored the winner under tag `{tag}` itself"
+        return attrs.evolve(status, unstored=why)
 
     @property
     def gained(self) -> str:
@@ -378,7 +394,5 @@ def check_applicable(job: Job) -> None:
     """
     check_allowed(job, "apply")
     if not job.status.revisions:
-        status = job.status
-        stored = f"an earlier version of promptgraft stored it under tag `{job.tag}` itself"
-        why = status.unstored or (stored if status.revision else "nothing beat the baseline")
+        why = job.status.unstored or "nothing beat the baseline"
         raise JobConflictError(f"job {job.id} has no winner to apply: {why}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from promptgraft.graphs.describing import (
@@ -9,7 +11,8 @@ from promptgraft.graphs.describing import (
     NodeDescription,
     PartDescription,
 )
-from promptgraft.ground.serde import Json
+from promptgraft.graphs.graph import Graph
+from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
@@ -36,7 +39,7 @@ class _Promotion:
 
 @attrs.frozen(kw_only=True)
 class _Rollback:
-    revision: str | None = None
+    revisions: Mapping[str, str] | None = None
 
 
 PROMOTION: Kind[_Promotion] = record(
@@ -47,7 +50,8 @@ PROMOTION: Kind[_Promotion] = record(
     },
 )
 ROLLBACK: Kind[_Rollback] = record(
-    _Rollback, {"revision": Key(STRING, "Its id; by default the parent of the current one.")}
+    _Rollback,
+    {"revisions": Key(named(STRING), "Ids by prompt; by default the parents of the current ones.")},
 )
 
 
@@ -96,9 +100,8 @@ def list_projects(call: ApiCall) -> ApiReply:
 def show_structure(call: ApiCall) -> ApiReply:
     """Return the structure of a prompt or graph: nodes, edges, and parts."""
     prompt_shown = prompt_of(call)
-    described = (
-        _alone(prompt_shown) if prompt_shown.graph is None else prompt_shown.graph.describe()
-    )
+    graph = prompt_shown.graph
+    described = graph.describe() if isinstance(graph, Graph) else _alone(prompt_shown)
     prompts: dict[str, Json] = {
         address_of(prompt): {
             "tools": [tool.name for tool in prompt.descriptor.tools],
@@ -183,25 +186,28 @@ def promote_to(call: ApiCall, to: str, expected: Expected | None = None) -> ApiR
 
 
 def roll_back(call: ApiCall) -> ApiReply:
-    """Point a tag at an earlier revision."""
-    return roll_back_to(call, call.read(ROLLBACK).revision)
+    """Point a tag at earlier revisions."""
+    return roll_back_to(call, call.read(ROLLBACK).revisions)
 
 
-def roll_back_to(call: ApiCall, revision: str | None) -> ApiReply:
-    """Point a tag at a revision, by default at the parent of the current one.
+def roll_back_to(call: ApiCall, revisions: Mapping[str, str] | None = None) -> ApiReply:
+    """Point a tag at revisions of prompts; others stay.
 
-    In a graph, every prompt that the tag holds goes back to its own parent.
+    By default, every prompt that the tag holds goes back to the parent of its revision.
     """
     store, rows = _tagged(call)
-    if revision is not None and len(rows) > 1:
-        # A revision belongs to one prompt; what is meant for the others would be a guess.
-        raise ApiProblem(422, "revision: a graph has one for each prompt; leave it out")
-    tag = call.path["tag"]
-    for row in rows:
-        at = address(row.prompt, tag)
+    tag, rows_by_name = call.path["tag"], {row.name: row for row in rows}
+    for name in revisions or {}:
+        if name not in rows_by_name:
+            near = did_you_mean(name, list(rows_by_name))
+            there = ", ".join(rows_by_name)
+            raise ApiProblem(422, f"revisions: no prompt `{name}`{near}; there: {there}")
+    moved = rows if revisions is None else [rows_by_name[name] for name in revisions]
+    for row in moved:
+        at, revision = address(row.prompt, tag), (revisions or {}).get(row.name)
         store.rollback(ns=at.ns, prompt_key=at.prompt_key, tag=tag, revision=revision)
     names = {"project": call.path["project"], "prompt": call.path["prompt"], "tag": tag}
-    call.manager.record_move(rows, "rollback", **names)
+    call.manager.record_move(moved, "rollback", **names)
     return _now(call, tag)
 
 

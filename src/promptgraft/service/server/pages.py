@@ -353,7 +353,8 @@ def move_tag(call: ApiCall) -> ApiReply:
     if form.get("what") == "promote":
         api_projects.promote_to(tag_call, form.get("to", ""))
     elif form.get("what") == "rollback":
-        api_projects.roll_back_to(tag_call, form.get("revision") or None)
+        name, revision = form.get("name", ""), form.get("revision")
+        api_projects.roll_back_to(tag_call, {name: revision} if revision else None)
     else:
         raise ApiProblem(422, "what: expected promote or rollback")
     return redirect(call, "/tags")
