@@ -352,13 +352,23 @@ def test_files_elsewhere_are_not_read_for_a_stranger(console: Console, made: Pro
     assert "expected the names of files in it, found '../private.jsonl'" in ended.err
 
 
-def test_jobs_of_a_queue_are_replayed_from_their_mirrors(console: Console, made: Project) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["--set", "patience=2", "--set", 'tag="other"'],
+        ["--set", "max_iterations=2", "--set", "target_score=0.5"],
+        ["--set", 'tuning={"minibatch_size": 2}', "--set", 'model="task"'],
+        ["--dry-run", "--set", "store=false", "--seed", "7"],
+    ],
+    ids=["patience", "ends", "tuning", "dry"],
+)
+def test_jobs_of_a_queue_are_replayed_from_their_mirrors(
+    changes: list[str], console: Console, made: Project
+) -> None:
     folder = made("classify")
     shutil.rmtree(folder / "runs")
     queue = ("--jobs", f"sqlite:///{folder}/jobs.db")
-    submitted = console(
-        "jobs", "submit", "triage", "--budget", "300", "--set", "patience=2", *queue
-    )
+    submitted = console("jobs", "submit", "triage", "--budget", "300", *changes, *queue)
     assert submitted.code == 0, submitted.err
     assert console("worker", "--until-idle", *queue).code == 0
     assert console("jobs", "export", submitted.out.split()[1], *queue).code == 0

@@ -1,4 +1,4 @@
-"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers."""
+"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers; outcomes."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs.converters import optional
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
 from promptgraft.ground.clock import SystemClock
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict import structure
 from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
+from promptgraft.overrides import OverrideAddress, PartDiff, Revision, RevisionedStore
 from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
-from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.project.sources import keep_sources
 from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
+from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
@@ -41,6 +44,94 @@ from promptgraft.search.notices import Working
 from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
+from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+
+
+@attrs.frozen(kw_only=True)
+class RunOutcome:
+    """A job that was run.
+
+    Attributes:
+        job: the job.
+        dry: whether it ran on the embedded offline model, unrecorded.
+        error: the error that ended the run or prevented storing its winner, if any.
+        folder: the run directory; None for a dry run.
+        failure: why files of the folder are missing; empty if none are.
+        seconds: wall time of this process; 0 if it was not measured.
+    """
+
+    job: OptimizationJob
+    dry: bool = False
+    result: RunResult
+    error: PromptgraftError | None = None
+    folder: RunFolder | None = None
+    failure: str = ""
+    seconds: float = 0.0
+
+    @property
+    def address(self) -> OverrideAddress | None:
+        """The prompt and tag; None unless the job has exactly one prompt."""
+        if len(self.job.prompts) != 1:
+            return None
+        descriptor = self.job.prompt.descriptor
+        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
+
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """The differences between the winner and the source."""
+        result = self.result
+        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Doubts about the run and its winner, one line each."""
+        return warnings_of(self.result.remarks, self.job.prompts, self.parts)
+
+    @property
+    def store(self) -> RevisionedStore | None:
+        """The store that holds the winner, if there is one and it keeps revisions."""
+        store = self.job.context.overrides_store
+        if isinstance(store, RevisionedStore) and self.result.persisted:
+            return store
+        return None
+
+    @property
+    def revision(self) -> Revision | None:
+        """The stored revision of the winner; None unless there is exactly one."""
+        store, address = self.store, self.address
+        return None if store is None or address is None else store.current_at(address)
+
+    @property
+    def unstored(self) -> str:
+        """Why no winner was stored; empty if one was."""
+        if self.result.persisted:
+            return ""
+        if not self.result.found_better:
+            return "nothing beat the baseline"
+        if self.dry:
+            return "a dry run stores nothing"
+        if not (self.result.improved or self.job.config.keep_anyway):
+            return f"it is {self.result.verdict}; with `keep_anyway` it is stored anyway"
+        if self.error is not None:
+            return str(self.error)
+        if not self.job.config.persist:
+            return "the job has `persist=False`"
+        return "the job has no `overrides_store`"
+
+    def document(self) -> dict[str, Json]:
+        """Return the contents of ``result.json``, without whole prompts."""
+        result = self.result
+        return result_document(
+            result.ended,
+            self.job.name,
+            result.best.changes,
+            self.parts,
+            warnings=self.warnings,
+            seed=self.job.config.seed,
+            budget=self.job.config.budget,
+            examples=len(result.pareto_ids),
+        )
+
 
 _MOST_LOOKED_AT = 500
 """The most rollouts of an earlier run that a plan counts steps in."""
@@ -48,6 +139,21 @@ _MOST_LOOKED_AT = 500
 
 def _is_given(_: object, value: object) -> bool:
     return value is not None
+
+
+def _given(changes: Changes, *names: str) -> dict[str, Any]:
+    values = ((name, getattr(changes, name)) for name in names)
+    return {name: value for name, value in values if value is not None}
+
+
+def _model(project: Project, name: str) -> ProviderAdapter:
+    places = {str(place[-1]): place for place in project.models()}
+    if name not in places:
+        raise ConfigError(
+            f"model: the project has no model `{name}`{did_you_mean(name, list(places))}; there: "
+            f"{', '.join(places)}"
+        )
+    return project.model(places[name])
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +168,13 @@ class Changes:
         max_cost: US dollars, as decimal text.
         max_tokens: total tokens, sent and received.
         timeout: seconds for the current process; not recorded.
+        algorithm: the search algorithm.
+        tuning: other settings of the search, by their names in the project file.
+        max_iterations: proposals after which it ends.
+        patience: steps without a better candidate after which it ends.
+        target_score: mean on the validation set at which it ends.
+        model: the model of the project that answers and reflects.
+        dry_run: whether the embedded offline model answers everything, and nothing is stored.
     """
 
     tag: str | None = None
@@ -71,28 +184,52 @@ class Changes:
     max_cost: str | None = attrs.field(default=None, converter=optional(str))
     max_tokens: int | None = None
     timeout: float | None = None
+    algorithm: str | None = None
+    tuning: Mapping[str, Any] | None = None  # any JSON, read by the project
+    max_iterations: int | None = None
+    patience: int | None = None
+    target_score: float | None = None
+    model: str | None = None
+    dry_run: bool | None = None
 
-    def applied(self, job: OptimizationJob) -> OptimizationJob:
-        """Return the changed job.
+    def tuned(self, project: Project) -> Project:
+        """Return the project with the changed settings of the search; raises as it does."""
+        algorithm = {} if self.algorithm is None else {"algorithm": self.algorithm}
+        return project.tuned({**(self.tuning or {}), **algorithm})
+
+    def applied(self, job: OptimizationJob, project: Project | None = None) -> OptimizationJob:
+        """Return the changed job of a project, which is tuned already, or of Python.
 
         Raises:
             ConfigError: a change does not suit the job.
         """
-        changed_settings = attrs.asdict(self, filter=_is_given)
-        tag, pick = (changed_settings.pop(name, None) for name in ("tag", "pick"))
-        settings_names = {"budget": "rollout_budget", "seed": "seed"}
-        settings = {
-            settings_names[name]: changed_settings.pop(name)
-            for name in settings_names
-            if name in changed_settings
-        }
-        limits = attrs.evolve(job.config.limits, **changed_settings)
+        limit_changes = _given(self, "max_cost", "max_tokens", "timeout")
+        stoppers = [*job.config.limits.stoppers, *self._stoppers]
+        limits = attrs.evolve(job.config.limits, **limit_changes, stoppers=stoppers)
+        settings = _given(self, "seed")
+        if self.budget is not None:
+            settings["rollout_budget"] = self.budget
         config = attrs.evolve(job.config, limits=limits, **settings)
-        if pick is not None:
-            objectives = attrs.evolve(config.objectives, pick=weights_of(pick, "pick"))
+        if self.pick is not None:
+            objectives = attrs.evolve(config.objectives, pick=weights_of(self.pick, "pick"))
             config = attrs.evolve(config, objectives=objectives)
-        context = job.context if tag is None else attrs.evolve(job.context, overrides_tag=tag)
-        return OptimizationJob(job.subject, context, config)
+        context = job.context
+        if self.tag is not None:
+            context = attrs.evolve(context, overrides_tag=self.tag)
+        if self.model is not None and project is not None:
+            model = _model(project, self.model)
+            context = attrs.evolve(context, adapter=model, reflection_adapter=model)
+        changed_job = OptimizationJob(job.subject, context, config)
+        return changed_job.dry() if self.dry_run else changed_job
+
+    @property
+    def _stoppers(self) -> Iterator[Stopper]:
+        if self.max_iterations is not None:
+            yield MaxProposals(self.max_iterations)
+        if self.patience is not None:
+            yield NoImprovement(self.patience)
+        if self.target_score is not None:
+            yield TargetScore(self.target_score)
 
     def and_then(self, more: Changes) -> Changes:
         """Return these changes, with those of ``more`` taking precedence."""
@@ -163,8 +300,17 @@ class Runnable:
         )
 
     def changed(self, changes: Changes) -> Runnable:
-        """Return the same with ``changes`` applied to the job."""
-        return attrs.evolve(self, job=changes.applied(self.job), changes=changes)
+        """Return the same with ``changes`` applied to the job.
+
+        Raises:
+            ConfigError, DataFormatError: a change does not suit the job.
+        """
+        job, project = self.job, self.project
+        if project is None and changes.tuning:
+            raise ConfigError(f"--part: {self.name} is a job and says itself what may change")
+        if project is not None and (tuned := changes.tuned(project)) is not project:
+            job, project = tuned.job(self.name), tuned
+        return attrs.evolve(self, job=changes.applied(job, project), changes=changes)
 
     @property
     def config(self) -> dict[str, Json]:

@@ -7,17 +7,15 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.evals.dataset import cases_digest
-from promptgraft.ground.serde import Json, did_you_mean, digest_json, shown
+from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes as RunChanges
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.plan import RunPlan
-from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
 from promptgraft.service.database import Database, SqlPromptOverridesStore
 from promptgraft.service.jobs.interface import Changes
 from promptgraft.service.jobs.types import JOB_CHANGES, Job, JobChanges
@@ -193,26 +191,15 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
             "apply: `to-source` is for `promptgraft optimize` and `resume`, and a job writes no "
             "source: its winner goes to the store; leave it out of the project file"
         )
-    tuned = project.tuned(
-        {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
-    )
-    job = run_changes_of(changes).applied(tuned.job(name))
-    context, config = job.context, job.config
-    stoppers = [*config.limits.stoppers, *_stoppers(changes)]
-    config = attrs.evolve(
-        config,
-        limits=attrs.evolve(config.limits, stoppers=stoppers),
-        persist=changes.store and not changes.dry_run,
-    )
-    if changes.model is not None:
-        model = _model(tuned, changes.model)
-        context = attrs.evolve(context, adapter=model, reflection_adapter=model)
-    changed = OptimizationJob(job.subject, context, config)
-    return changed.dry() if changes.dry_run else changed
+    run_changes = run_changes_of(changes)
+    tuned = run_changes.tuned(project)
+    job = run_changes.applied(tuned.job(name), tuned)
+    stores = changes.store and not changes.dry_run
+    return OptimizationJob(job.subject, job.context, attrs.evolve(job.config, persist=stores))
 
 
 def run_changes_of(changes: JobChanges) -> RunChanges:
-    """Return the changes of a job that every run may have, as its ``config.json`` records them."""
+    """Return the changes of a job as the ``config.json`` of its run records them."""
     return RunChanges(
         tag=changes.tag or None,
         seed=changes.seed,
@@ -220,25 +207,11 @@ def run_changes_of(changes: JobChanges) -> RunChanges:
         max_cost=changes.max_cost,
         max_tokens=changes.max_tokens,
         timeout=changes.timeout,
+        algorithm=changes.algorithm,
+        tuning=dict(changes.tuning) or None,
+        max_iterations=changes.max_iterations,
+        patience=changes.patience,
+        target_score=changes.target_score,
+        model=changes.model,
+        dry_run=changes.dry_run or None,
     )
-
-
-def _stoppers(changes: JobChanges) -> list[Stopper]:
-    stoppers: list[Stopper] = []
-    if changes.max_iterations is not None:
-        stoppers.append(MaxProposals(changes.max_iterations))
-    if changes.patience is not None:
-        stoppers.append(NoImprovement(changes.patience))
-    if changes.target_score is not None:
-        stoppers.append(TargetScore(changes.target_score))
-    return stoppers
-
-
-def _model(project: Project, name: str) -> ProviderAdapter:
-    places = {str(place[-1]): place for place in project.models()}
-    if name not in places:
-        raise ConfigError(
-            f"model: the project has no model `{name}`{did_you_mean(name, list(places))}; there: "
-            f"{', '.join(places)}"
-        )
-    return project.model(places[name])
