@@ -39,14 +39,20 @@ def run_of(
         max_failed_reflections=50,
         **at_once,
     )
-    surroundings = {"event_bus": event_bus} if event_bus else {}
-    return Run(settings, reflection=writes_anew, journal=journal, executor=executor, **surroundings)
+    return Run(
+        settings,
+        reflection=writes_anew,
+        journal=journal,
+        executor=executor,
+        event_bus=event_bus or EventBus(),
+    )
 
 
 def test_it_begins_anew_after_some_steps_without_a_gain_and_shows_all_known_failures() -> None:
-    bus, events = EventBus(), list[GepaMutationAccepted | GepaMutationProposed]()
-    for kind in (GepaMutationAccepted, GepaMutationProposed):
-        bus.subscribe(kind, events.append)
+    bus = EventBus()
+    accepted, proposed = list[GepaMutationAccepted](), list[GepaMutationProposed]()
+    bus.subscribe(GepaMutationAccepted, accepted.append)
+    bus.subscribe(GepaMutationProposed, proposed.append)
     run = run_of(MemoryJournal(), event_bus=bus)
     result = run.start()
     questions = [
@@ -57,9 +63,8 @@ def test_it_begins_anew_after_some_steps_without_a_gain_and_shows_all_known_fail
     assert first >= 2
     assert questions[first][1].count("missing ") > questions[0][1].count("missing ") == 2
     assert result.accepted_mutations > 0
-    step = next(event.step for event in events if isinstance(event, GepaMutationAccepted))
-    [proposed] = [e for e in events if isinstance(e, GepaMutationProposed) and e.step == step]
-    assert proposed.before.startswith("Known words:")
+    [first_accepted] = [event for event in proposed if event.step == accepted[0].step]
+    assert first_accepted.before.startswith("Known words:")
 
 
 def test_a_search_that_gains_never_begins_anew() -> None:
