@@ -26,7 +26,7 @@ from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.line_edits import LONG_CHARS, edited
+from promptgraft.targets.text_lines import LONG_CHARS, edited
 
 FILLER = "\n".join(f"Policy {number}: always stay polite and brief." for number in range(100))
 assert len(FILLER) > LONG_CHARS

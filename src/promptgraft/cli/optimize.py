@@ -21,9 +21,8 @@ from promptgraft.cli.outcome import MODEL, Runner, conclude_run
 from promptgraft.cli.progress import Progress
 from promptgraft.project.adding import cluster, executor_named
 from promptgraft.project.files import ProjectFile
-from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.parts import DEFAULT_REFLECTION, FORMATS, FormatOptions, named_options
-from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
+from promptgraft.project.running import Changes, Runnable, RunOutcome, loaded, loaded_again, run_dry
 from promptgraft.runs import RunFolder
 from promptgraft.search.settings import Size
 
@@ -41,6 +40,7 @@ class _OptimizeOptions(LimitOptions, FormatOptions):
     """The options of ``optimize`` that are passed on together."""
 
     auto: Size | None
+    parts: tuple[str, ...]
 
 
 limit_options = options.together(
@@ -137,6 +137,7 @@ def _keep(file: ProjectFile) -> None:
     help="The tag that the search starts from and that the winner is stored under; by default that "
     "of the project or job.",
 )
+@options.part_option
 @click.option(
     "--pick",
     metavar="WEIGHTS",
@@ -192,6 +193,7 @@ def optimize_command(
         max_cost=given["max_cost"],
         max_tokens=given["max_tokens"],
         timeout=given["timeout"],
+        tuning={"targets": {"parts": list(given["parts"])}} if given["parts"] else None,
     )
     run = partial(
         _optimized,

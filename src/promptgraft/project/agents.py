@@ -25,8 +25,7 @@ from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import DeliveryConfig, FileConfig, TextsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
-from promptgraft.project.python_source import ObjectKind
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import ObjectKind, Surroundings
 from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.prompt.texts import TextsPrompt
 

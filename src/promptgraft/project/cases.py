@@ -16,7 +16,7 @@ from promptgraft.evals.splits import Splits, question_digest
 from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import Surroundings
 
 _OF_A_LINE = re.compile(r".*?:[0-9]+: ")
 

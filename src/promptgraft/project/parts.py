@@ -35,8 +35,7 @@ from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import AgentConfig, BamlConfig, TextsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
-from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource, Surroundings
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.search.settings import Size

@@ -1,4 +1,4 @@
-"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers."""
+"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers; outcomes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict import structure
 from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
+from promptgraft.overrides import OverrideAddress, PartDiff, Revision, RevisionedStore
 from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
-from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.project.sources import keep_sources
 from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
+from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
@@ -44,6 +45,93 @@ from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+
+
+@attrs.frozen(kw_only=True)
+class RunOutcome:
+    """A job that was run.
+
+    Attributes:
+        job: the job.
+        dry: whether it ran on the embedded offline model, unrecorded.
+        error: the error that ended the run or prevented storing its winner, if any.
+        folder: the run directory; None for a dry run.
+        failure: why files of the folder are missing; empty if none are.
+        seconds: wall time of this process; 0 if it was not measured.
+    """
+
+    job: OptimizationJob
+    dry: bool = False
+    result: RunResult
+    error: PromptgraftError | None = None
+    folder: RunFolder | None = None
+    failure: str = ""
+    seconds: float = 0.0
+
+    @property
+    def address(self) -> OverrideAddress | None:
+        """The prompt and tag; None unless the job has exactly one prompt."""
+        if len(self.job.prompts) != 1:
+            return None
+        descriptor = self.job.prompt.descriptor
+        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
+
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """The differences between the winner and the source."""
+        result = self.result
+        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Doubts about the run and its winner, one line each."""
+        return warnings_of(self.result.remarks, self.job.prompts, self.parts)
+
+    @property
+    def store(self) -> RevisionedStore | None:
+        """The store that holds the winner, if there is one and it keeps revisions."""
+        store = self.job.context.overrides_store
+        if isinstance(store, RevisionedStore) and self.result.persisted:
+            return store
+        return None
+
+    @property
+    def revision(self) -> Revision | None:
+        """The stored revision of the winner; None unless there is exactly one."""
+        store, address = self.store, self.address
+        return None if store is None or address is None else store.current_at(address)
+
+    @property
+    def unstored(self) -> str:
+        """Why no winner was stored; empty if one was."""
+        if self.result.persisted:
+            return ""
+        if not self.result.found_better:
+            return "nothing beat the baseline"
+        if self.dry:
+            return "a dry run stores nothing"
+        if not (self.result.improved or self.job.config.keep_anyway):
+            return f"it is {self.result.verdict}; with `keep_anyway` it is stored anyway"
+        if self.error is not None:
+            return str(self.error)
+        if not self.job.config.persist:
+            return "the job has `persist=False`"
+        return "the job has no `overrides_store`"
+
+    def document(self) -> dict[str, Json]:
+        """Return the contents of ``result.json``, without whole prompts."""
+        result = self.result
+        return result_document(
+            result.ended,
+            self.job.name,
+            result.best.changes,
+            self.parts,
+            warnings=self.warnings,
+            seed=self.job.config.seed,
+            budget=self.job.config.budget,
+            examples=len(result.pareto_ids),
+        )
+
 
 _MOST_LOOKED_AT = 500
 """The most rollouts of an earlier run that a plan counts steps in."""
@@ -212,8 +300,14 @@ class Runnable:
         )
 
     def changed(self, changes: Changes) -> Runnable:
-        """Return the same with ``changes`` applied to the job."""
+        """Return the same with ``changes`` applied to the job.
+
+        Raises:
+            ConfigError, DataFormatError: a change does not suit the job.
+        """
         job, project = self.job, self.project
+        if project is None and changes.tuning:
+            raise ConfigError(f"--part: {self.name} is a job and says itself what may change")
         if project is not None and (tuned := changes.tuned(project)) is not project:
             job, project = tuned.job(self.name), tuned
         return attrs.evolve(self, job=changes.applied(job, project), changes=changes)

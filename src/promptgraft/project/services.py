@@ -16,7 +16,7 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import Surroundings
 
 # A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -14,22 +14,33 @@ from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case
+from promptgraft.ground.functions import without_address
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.ground.text import listed
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Contents
 from promptgraft.overrides.looks import record_of
-from promptgraft.prompt.template import Prompt, with_stored_overrides
+from promptgraft.overrides.parts.descriptors import show_path
+from promptgraft.prompt.fields import options_of
+from promptgraft.prompt.rendering import values_of
+from promptgraft.prompt.schema import schema_of
+from promptgraft.prompt.template import Prompt, PromptTemplate, with_stored_overrides
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Budget, Watch
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.contents import contents_of
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
 from promptgraft.search.scores import AMOUNTS, SCORE
-from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
+from promptgraft.search.targets import (
+    example_digest,
+    fingerprint_of,
+    meta_prompt_digest,
+    plain_or_repr,
+    target_for,
+    targeted,
+)
 from promptgraft.search.teacher import Teaching
 from promptgraft.search.wear import Wear, wear_of
 from promptgraft.targets.base import Target
@@ -301,3 +312,67 @@ def question_of(example: GepaExample) -> HexDigest | None:
         return asked_digest([unstructure(param) for param in example.params])
     except DataFormatError:
         return None
+
+
+_SHORT = 8
+
+
+def contents_of(
+    prompts: Mapping[str, Prompt[object]],
+    config: RunConfig,
+    *,
+    examples: Mapping[str, HexDigest],
+    questions: Questions,
+) -> Contents:
+    """Return a short digest of each item by its name, for each digest of a fingerprint."""
+    contents_by_kind: dict[str, dict[str, str]] = {
+        "dataset": {
+            f"example `{example.id}`": examples[example.id][:_SHORT]
+            for example in config.training_examples
+        },
+        "meta_prompts": {
+            f"meta-prompt `{key}`": meta_prompt_digest(prompt)[:_SHORT]
+            for key, prompt in questions.items()
+        },
+        "metrics": {
+            f"metric `{metric.name}`": _short(without_address(repr(metric)))
+            for metric in metrics_of(config.feedback_fn)
+        },
+    }
+    for group, make in (("prompt", _parts_of), ("bound", _values_of)):
+        contents_by_kind[group] = {}
+        for address, prompt in prompts.items():
+            place = f" of {address}" if len(prompts) > 1 else ""
+            contents_by_kind[group] |= {f"{name}{place}": value for name, value in make(prompt)}
+    return {name: items for name, items in contents_by_kind.items() if items}
+
+
+def _parts_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:
+    """Yield what ``template_digest`` covers, item by item."""
+    template: PromptTemplate[object] = prompt.template
+    descriptor, kind = template.descriptor, template.output_type
+    for (path, section), part in zip(template.walked, descriptor.sections, strict=True):
+        section_shown = [part.content_hash, section.title, section.summary]
+        yield f"section `{show_path(path)}`", _short(section_shown)
+    for tool in descriptor.tools:
+        yield f"tool `{tool.name}`", tool.content_hash[:_SHORT]
+        for number, call in enumerate(tool.examples, 1):
+            yield f"example {number} of tool `{tool.name}`", call.content_hash[:_SHORT]
+    for task in descriptor.task_examples:
+        yield f"task example `{show_path(task.path)}`", task.content_hash[:_SHORT]
+    for field in descriptor.output_fields:
+        yield f"output field `{field.field}`", field.content_hash[:_SHORT]
+    typed = None if kind in (None, str) else [options_of(kind), schema_of(kind)]
+    yield "the output type", _short(typed)
+    yield "a type of tools or answer", descriptor.interface_hash[:_SHORT]
+    yield "the setting `repair`", str(template.repair)
+
+
+def _values_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:
+    for param in prompt.params:
+        for name, value in values_of(param).items():
+            yield f"the value of `{name}`", _short(plain_or_repr(value))
+
+
+def _short(value: object) -> str:
+    return digest(value)[:_SHORT]

@@ -20,8 +20,8 @@ from promptgraft.search.asks import Question
 from promptgraft.search.settings import Data
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.part_questions import ReflectionParams
+from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.types import GepaExample, ModuleDescription, RolloutRecord
 
 _MAX_PROBLEM_CHARS = 2_000

@@ -32,9 +32,8 @@ from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
-from promptgraft.targets.base import Identity, Target
+from promptgraft.targets.base import Identity, OwnTarget, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
-from promptgraft.targets.own import OwnTarget
 from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.part_kinds import (
     GenerationModule,

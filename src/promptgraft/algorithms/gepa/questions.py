@@ -14,8 +14,8 @@ from promptgraft.search.asks import Question, Reply
 from promptgraft.search.reflection import NOT_REFUSED, MetaPrompts, Refusal, question_on
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.line_edits import SEARCH, edited
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
+from promptgraft.targets.text_lines import SEARCH, edited
 from promptgraft.targets.types import (
     Candidate,
     MetaPrompt,

@@ -30,7 +30,7 @@ from promptgraft.project.files import FileChange, ProjectFile
 from promptgraft.project.format_agents import BamlConfig
 from promptgraft.project.parts import ForeignSource, Format, FormatOptions
 from promptgraft.project.project_prompt import ProjectPrompt
-from promptgraft.project.surroundings import Surroundings
+from promptgraft.project.python_source import Surroundings
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate

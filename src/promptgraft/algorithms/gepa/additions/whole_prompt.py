@@ -38,7 +38,7 @@ from promptgraft.targets.evidence import (
     tried_before,
 )
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
+from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
 
 T = TypeVar("T")
