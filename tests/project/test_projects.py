@@ -18,7 +18,8 @@ import pytest
 
 import promptgraft.project.format
 from promptgraft import OptimizationJob
-from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity
+from promptgraft.adapters.abilities import MeteredAdapter
+from promptgraft.adapters.base import Usage, adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.agents import CommandAgent, PythonAgent
 from promptgraft.algorithms.gepa import (
