@@ -24,6 +24,7 @@ CHROMIUM = "/usr/bin/chromium"
 WIDTHS = (390, 768, 1440)
 COLUMNS = (80, 120)
 LINES = 50
+TABS = ("candidates", "cases", "rounds", "texts", "cost", "events")
 COMMANDS: Mapping[str, Sequence[str]] = {
     "check": ("check",),
     "plan": ("plan",),
@@ -132,9 +133,10 @@ def finished_pages(page: Page) -> Mapping[str, str]:
         "jobs": "/",
         "new": "/new",
         "job": first,
+        **{f"job-{tab}": f"{first}/{tab}" for tab in TABS},
         "candidate": f"{first}/candidates/1",
         "job-report": f"{first}/report",
-        "compare": "/compare?first={}&second={}".format(*numbers),
+        "compare": "/compare?job={}&job={}".format(*numbers),
         "tags": "/tags",
         "workers": "/workers",
         "problem": "/jobs/none",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import attrs
@@ -13,6 +12,8 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
+from promptgraft.runs.rounds import RoundSummary
+from promptgraft.search.round_events import Blame, Severity
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 
@@ -41,12 +42,13 @@ def test_the_report_draws_the_nodes_with_what_was_found_out_of_them(improved: Pa
     page = render(data)
     assert '<section id="graph"' in page
     assert page.count("<rect class=") == 4
-    assert re.search(r"<h5>2 \w+ <span class=\"quiet\">after 1</span></h5>", page)
+    assert re.search(r"<h5>2 \w+ <span class=\"quiet\">after 1</span>", page)
 
 
 def test_what_models_blamed_is_counted_by_node(improved: Path) -> None:
-    blame = Counter({"fernhill/reports/area#instruction": 3})
-    view = graph_view(attrs.evolve(data_of(improved), blame=blame))
+    blame = Blame(to="fernhill/reports/area#instruction", severity=Severity.P1, text="vague")
+    rounds = (RoundSummary(number=1, blamed=((("a", blame),) * 3)),)
+    view = graph_view(attrs.evolve(data_of(improved), rounds=rounds))
     assert view is not None
     assert {node.name: node.blamed for node in view.nodes}["area"] == 3
     assert sum(node.blamed or 0 for node in view.nodes) == 3

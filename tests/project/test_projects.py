@@ -40,6 +40,7 @@ from promptgraft.project import (
     project_schema,
     runs_folder_of,
 )
+from promptgraft.project.describing import describe
 from promptgraft.project.format import PROJECT
 from promptgraft.project.format_search import ELSEWHERE
 from promptgraft.runtime import EventBus
@@ -194,6 +195,18 @@ def test_a_prompt_changes_only_in_the_targets_that_it_has(folder: Path) -> None:
     assert project.run_config("triage").target_task_examples == (("guide", "one"),)
     assert project.run_config("short").target_section_paths == (("rules", "tone"),)
     assert project.run_config("short").target_task_examples == ()
+
+
+def test_parts_are_named_by_the_ids_that_describe_prints(folder: Path) -> None:
+    listed = "section rules/tone, task example guide/one"
+    project = project_of(folder, start=f"{LEAST}optimizer: {{targets: {{parts: [{listed}]}}}}\n")
+    config = project.run_config()
+    assert config.target_section_paths == (("rules", "tone"),)
+    assert config.target_task_examples == (("guide", "one"),)
+    ids = [part.id for part in describe(project.prompt()).nodes[0].parts if part.may_change]
+    assert {"section rules/tone", "task example guide/one"} < set(ids)
+    whole = f"{LEAST}optimizer: {{targets: {{parts: {json.dumps(ids)}}}}}\n"
+    assert project_of(folder, start=whole).run_config().names_targets
 
 
 def test_settings_reach_the_run_as_they_are_written() -> None:

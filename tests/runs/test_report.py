@@ -99,6 +99,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
         "score",
         "family",
         "frontier",
+        "rounds",
         "every",
         "rejected",
     ]
@@ -253,9 +254,8 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     assert "The reply had no usable text." in rejected
     assert "Rejected merges" in rejected
     answers = section(page, "answers")
-    assert (
-        "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 answer" in answers
-    )
+    case = "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 0.0 s, $0.0"
+    assert case in answers
     assert "promptgraft show 20260101-000000-triage --case ID" in answers
     assert "task some-model 60 1 1,200 0 300 $0.40 12.5" in section(page, "ledger")
     assert "t-2 question 2 0 0.5 0.5 0.5" in section(page, "cases")

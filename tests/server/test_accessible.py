@@ -21,6 +21,7 @@ from server.serving import Client
 browser = browser_of_reports
 
 WIDTHS = (390, 768, 1440)
+TABS = ("candidates", "cases", "rounds", "texts", "cost", "events")
 CLIPPED = """() => [...document.querySelectorAll('table, pre, svg')]
     .filter(found => found.getClientRects().length && !found.closest('.scroll, .hidden'))
     .filter(found => found.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
@@ -55,8 +56,11 @@ def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
         "new": "/new",
         "ended": f"/jobs/{job.id}",
         "waiting": f"/jobs/{waiting.id}",
+        **{f"ended, {tab}": f"/jobs/{job.id}/{tab}" for tab in TABS},
+        **{f"waiting, {tab}": f"/jobs/{waiting.id}/{tab}" for tab in TABS},
+        "case": f"/jobs/{job.id}/case?id=l11",
         "candidate": f"/jobs/{job.id}/candidates/1",
-        "compare": f"/compare?first={job.id}&second={job.id}",
+        "compare": f"/compare?job={job.id}&job={job.id}",
         "tags": "/tags",
         "account": "/account",
         "sign in": "/login",

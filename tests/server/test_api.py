@@ -149,7 +149,7 @@ def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: 
         (one["event"], one.get("what"), one.get("by")) for one in cancelled
     ]
     with closing(client.browser()) as browser:
-        page = re.sub("<[^>]+>", "", browser.get(f"/jobs/{job}").text)
+        page = re.sub("<[^>]+>", "", browser.get(f"/jobs/{job}/events").text)
     for line in (
         "submitted by tests",
         "asked to pause by ci",
@@ -177,6 +177,13 @@ def test_pages_of_jobs_have_a_cursor(client: Client) -> None:
     assert third.at("next") is None
 
 
+QUEUE = {
+    "id": "output field Queue",
+    "type": "output field",
+    "text": '{\n  "description": "",\n  "value billing": "",\n  "value login": ""\n}',
+}
+
+
 def test_projects_structures_and_plans(client: Client) -> None:
     assert client.get("/projects").document == {
         "projects": [{"name": "support", "prompts": ["triage", "other"]}]
@@ -185,10 +192,14 @@ def test_projects_structures_and_plans(client: Client) -> None:
     (node,) = structure.rows("nodes")
     assert (node["id"], node["kind"]) == ("support/triage", "prompt")
     assert node["parts"] == [
-        {"id": "section rules", "chars": 15, "may_change": True},
-        {"id": "section ticket", "chars": 5, "may_change": False},
+        {"id": "section rules", "type": "section", "text": "Choose a queue.", "may_change": True},
+        {**QUEUE, "may_change": True},
+        {"id": "section ticket", "type": "section", "text": "$text", "may_change": False},
     ]
-    assert structure.at("edges") == []
+    assert (structure.at("edges"), structure.at("entry")) == ([], ["support/triage"])
+    again = client.get("/projects/support/prompts/triage/structure")
+    other = client.get("/projects/support/prompts/other/structure")
+    assert again.at("structure_id") == structure.at("structure_id") != other.at("structure_id")
     plan = client.post("/plans", {"project": "support", "prompt": "triage"}).document
     assert "150" in str(plan["line"])
     assert plan["rollouts"]

@@ -124,7 +124,9 @@ PAGES = ("/", "/new", "/tags", "/workers", "/compare", "/live/table", "/jobs/{jo
 @given(
     page=st.sampled_from(PAGES),
     method=st.sampled_from(["GET", "POST"]),
-    fields=st.dictionaries(st.sampled_from([*FIELDS, "cursor", "state", "text", "first"]), VALUES),
+    fields=st.dictionaries(
+        st.sampled_from([*FIELDS, "cursor", "state", "text", "job", "sort", "offset"]), VALUES
+    ),
 )
 def test_no_form_is_a_fault(
     asked: tuple[Client, list[str]], page: str, method: str, fields: dict[str, str]

@@ -315,7 +315,8 @@ def test_mounted_in_another_application_every_link_form_and_stream_works(
             path = (to_see - seen).pop()
             seen.add(path)
             with browser.stream("GET", f"{client.url}{path}") as answer:
-                assert answer.status_code in (200, 405), path  # 405: where a form is sent to
+                # 405: where a form is sent to; 422: a comparison of no jobs.
+                assert answer.status_code in (200, 422 if "compare" in path else 405), path
                 if "text/html" in answer.headers["content-type"] and "report" not in path:
                     found = LINK.findall(answer.read().decode())
                     links = {urljoin(path, unescape(link)) for link in found}
@@ -357,11 +358,12 @@ def test_no_page_gauge_or_count_tells_of_a_project_that_a_token_may_not_see(
             for prefix, table in tables:
                 paths += [f"{prefix}{route.path}" for route in table if route.method == "GET"]
             values = {"job": own.id, "project": "support", "prompt": "triage"}
-            values |= {"number": "0", "tag": "latest", "part": "table"}
+            values |= {"number": "0", "tag": "latest", "part": "table", "tab": "cases"}
             for template in paths:
                 mine = template.format(**values)
+                mine += "?id=l11" if template.endswith("/case") else ""
                 if template.endswith("compare"):
-                    mine += f"?first={own.id}&second={own.id}"
+                    mine += f"?job={own.id}&job={own.id}"
                 answer = client.ask("GET", mine, token=token)
                 # The tag holds nothing: a job leaves its winner under a tag of its own.
                 assert answer.status == (404 if mine.endswith("/latest") else 200), mine

@@ -54,11 +54,11 @@ def use_everything(client: Client, manager: JobManager, folder: Path) -> None:
     expire(manager)
     work_off(manager)
     values = {"job": job.id[:8], "project": "support", "prompt": "triage", "number": "0"}
-    values |= {"tag": "latest", "part": "table"}
+    values |= {"tag": "latest", "part": "table", "tab": "cases"}
     for prefix, table in (("/api/v1", ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES)):
         for route in table:
             if route.method == "GET":
-                path = f"{prefix}{route.path.format(**values)}?first={job.id}&second={job.id}"
+                path = f"{prefix}{route.path.format(**values)}?job={job.id}&job={job.id}&id=l11"
                 assert client.ask("GET", path).status in (200, 404), path
     for path in ("/metrics", "/readyz"):
         assert client.ask("GET", path).status == 200

@@ -87,15 +87,17 @@ class Incomparable:
         return tuple(dict.fromkeys((*self.pareto, *self.held_out)))
 
 
-def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
-    """Return why scores of two runs cannot be compared.
+def incomparable(
+    first: RunRecord, second: RunRecord, *, labels: tuple[str, str] = ("A", "B")
+) -> Incomparable:
+    """Return why scores of two runs, which messages call by ``labels``, cannot be compared.
 
     Data and metrics are taken from the headers of the journals. Held-out examples are compared
     by their ids, because nothing else about them is recorded.
     """
     first_print, second_print = fingerprint_of(first), fingerprint_of(second)
-    judged = tuple(_judged_differently(first, second, first_print, second_print))
-    pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids)
+    judged = tuple(_judged_differently(first, second, (first_print, second_print), labels))
+    pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids, labels)
     # The digest covers training and validation cases; ids alone cannot show changed contents.
     same_data = (
         first_print is None
@@ -104,8 +106,10 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     )
     if not same_data and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)
-    ids = (record.held_out.ids if record.held_out else () for record in (first, second))
-    held_out = _other_cases("held-out", *ids)
+    first_ids, second_ids = (
+        record.held_out.ids if record.held_out else () for record in (first, second)
+    )
+    held_out = _other_cases("held-out", first_ids, second_ids, labels)
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 
@@ -229,12 +233,13 @@ def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
 def _judged_differently(
     first: RunRecord,
     second: RunRecord,
-    one: Mapping[str, Json] | None,
-    other: Mapping[str, Json] | None,
+    prints: tuple[Mapping[str, Json] | None, Mapping[str, Json] | None],
+    labels: tuple[str, str],
 ) -> Iterator[str]:
+    (one, other), (a, b) = prints, labels
     if first.prompt != second.prompt:
-        yield f"the prompts differ: {first.prompt} in A, {second.prompt} in B"
-    for name, print_of_side in (("A", one), ("B", other)):
+        yield f"the prompts differ: {first.prompt} in {a}, {second.prompt} in {b}"
+    for name, print_of_side in ((a, one), (b, other)):
         if print_of_side is None:
             yield f"the data and metrics of {name} are unknown: its journal has no header"
     if one is None or other is None:
@@ -243,7 +248,7 @@ def _judged_differently(
     for what in {**first_judges, **second_judges}:
         here, there = first_judges.get(what), second_judges.get(what)
         if here != there:
-            yield f"the {what} differ: {shown(here)} in A, {shown(there)} in B"
+            yield f"the {what} differ: {shown(here)} in {a}, {shown(there)} in {b}"
 
 
 def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:
@@ -256,8 +261,11 @@ def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-def _other_cases(name: str, first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+def _other_cases(
+    name: str, first: Sequence[str], second: Sequence[str], labels: tuple[str, str]
+) -> tuple[str, ...]:
     if not first or not second or {*first} == {*second}:
         return ()
-    sizes = f"{len(first)} in A, {len(second)} in B, {len({*first} & {*second})} in both"
+    a, b = labels
+    sizes = f"{len(first)} in {a}, {len(second)} in {b}, {len({*first} & {*second})} in both"
     return (f"the examples of the {name} set differ: {sizes}",)

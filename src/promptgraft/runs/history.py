@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.text import score
+from promptgraft.runs.rounds import OfRound, RoundSummary
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
@@ -101,6 +102,7 @@ class RunHistory:
         wait: the latest wait of a call; None once an answer has arrived.
         tried: the candidates that were evaluated in each step.
         taught: cases whose ``expected`` came from a teacher, by id.
+        rounds: its rounds or steps, by number.
     """
 
     started: RunStarted | None = None
@@ -126,6 +128,7 @@ class RunHistory:
     wait: CallWaits | None = None
     tried: dict[int, StepCandidates] = attrs.field(factory=dict)
     taught: dict[str, CaseTaught] = attrs.field(factory=dict)
+    rounds: dict[int, RoundSummary] = attrs.field(factory=dict)
     _position: str = ""
     _number: int = 0
     _is_cut: bool = False
@@ -141,6 +144,9 @@ class RunHistory:
             # A resumed run may truncate its file and write other events under the same numbers.
             self._is_cut = self._is_cut or event.number <= self._number
             self._number = event.number
+        if isinstance(event, OfRound):
+            before = self.rounds.get(event.step, RoundSummary(number=event.step))
+            self.rounds[event.step] = before.after(event)
         match event:
             case RolloutCompleted():
                 # Published one by one after the batch is complete, so the count must not drop.
@@ -166,7 +172,7 @@ class RunHistory:
         # A resumed run repeats all events from the start, except for the plan, which follows.
         self.started, self.ended, self.wait, self.place = event, None, None, None
         self.candidates, self.rejections, self.merges, self.curve = [], [], [], []
-        self.tried, self.taught = {}, {}
+        self.tried, self.taught, self.rounds = {}, {}, {}
         self.best = self.accepted = self.merged = self.steps = self.done = self.total = 0
         self.rollouts = self.reflections = self.tokens = 0
         self._position, self._paced = "", None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
@@ -82,6 +82,14 @@ class PromptSet(ABC):
     def answered_by(self, adapter: ProviderAdapter) -> Self:
         """Return a copy with ``adapter`` in place of all its own adapters."""
         del adapter
+        return self
+
+    def opening(self, parts: Collection[str]) -> PromptSet:
+        """Return a copy with only those of the parts open that it has; all if it has none.
+
+        Targets of a project also name parts of its other prompts.
+        """
+        del parts
         return self
 
     def stand_in(self) -> StandIn | None:

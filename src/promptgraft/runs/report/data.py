@@ -15,17 +15,16 @@ from promptgraft.ground.text import moment
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
-from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import RunFolder, read_document
 from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import RunRecord, read_run
 from promptgraft.runs.report.thumbnails import thumbnails
+from promptgraft.runs.rounds import RoundSummary
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.place import Phase
-from promptgraft.search.round_events import StepBlamed
 from promptgraft.search.verdict import NO_SIDES, HeldOut, PassingSides, RunVerdict
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
@@ -68,7 +67,7 @@ class ReportData:
         perfect: the best possible score.
         answers: the rollouts of baseline and winner on the validation set.
         unseen: their rollouts on the held-out cases.
-        blame: how often models blamed each part, by name.
+        rounds: its rounds or steps.
         taught: cases whose ``expected`` came from a teacher, by id.
         thumbnails: those of the images that inputs name, by name.
     """
@@ -99,7 +98,7 @@ class ReportData:
     perfect: float = 1.0
     answers: Answers = attrs.field(factory=dict)
     unseen: Answers = attrs.field(factory=dict)
-    blame: Counter[str] = attrs.field(factory=Counter)
+    rounds: tuple[RoundSummary, ...] = ()
     taught: Mapping[str, CaseTaught] = attrs.field(factory=dict)
     thumbnails: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
@@ -124,6 +123,11 @@ class ReportData:
     def tokens(self) -> int:
         """Tokens of all calls."""
         return sum(row.usage.input_tokens + row.usage.output_tokens for row in self.ledger)
+
+    @property
+    def blame(self) -> Counter[str]:
+        """How often models blamed each part, by name."""
+        return Counter(blame.to for round_ in self.rounds for _, blame in round_.blamed)
 
     @property
     def leaders(self) -> list[int]:
@@ -169,6 +173,7 @@ def gather(folder: RunFolder) -> ReportData:
         rollout_budget=record.budget,
         reflections=record.reflections,
         taught=record.taught,
+        rounds=tuple(record.rounds.values()),
     )
     if ended is not None:
         data = attrs.evolve(
@@ -188,18 +193,11 @@ def gather(folder: RunFolder) -> ReportData:
     perfect = (fingerprint_of(record) or {}).get("objectives.perfect_score")
     if isinstance(perfect, int | float):
         data = attrs.evolve(data, perfect=float(perfect))
-    blame = Counter[str]()
-    # Only runs on graphs have steps; for others the file of events is not read again.
-    if any(answer.steps for answer in answers.values()):
-        events = (event for _, event in read_lines(record.folder.events))
-        blamed = (event.blamed for event in events if isinstance(event, StepBlamed))
-        blame.update(blame.to for blames in blamed for blame in blames)
     inputs = [answer.inputs_repr for side in (unseen, answers) for answer in side.values()]
     return attrs.evolve(
         data,
         answers=answers,
         unseen=unseen,
-        blame=blame,
         thumbnails=thumbnails(folder.files, inputs),
     )
 

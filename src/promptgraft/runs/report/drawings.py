@@ -10,6 +10,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.graphs.describing import edges_of
+from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 from promptgraft.targets.types import RolloutRecord
@@ -85,6 +86,53 @@ def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
         drawn = _chart(data, "tokens", tokens, total=most, label=_count)
         return drawn, f"{why}, so the drawing is against tokens."
     return None, f"{why}, so there is no drawing against money."
+
+
+@attrs.frozen(kw_only=True)
+class Curves:
+    """The best means so far of several runs against rollouts.
+
+    Attributes:
+        x_ticks: positions and labels of the horizontal axis; ``y_ticks`` of the vertical one.
+        lines: label and data of the SVG path of each run, and where its label stands.
+    """
+
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    lines: tuple[tuple[str, str, _Point], ...]
+    left: float = _LEFT
+    right: float = _RIGHT
+    bottom: float = _BOTTOM
+
+
+def curves_chart(runs: Sequence[RunHistory], labels: Sequence[str]) -> Curves | None:
+    """Return the curves of several runs; None if one of them has no score yet."""
+    paths = [tuple(steps_of(run.candidates, run.best)) for run in runs]
+    if not all(paths):
+        return None
+    means = [step.mean or 0.0 for path in paths for step in path]
+    end = float(max(1, *(run.rollouts for run in runs)))
+    x_marks, y_marks = _marks(0, end), _marks(min(means), max(means))
+
+    def across(value: float) -> float:
+        return round(_LEFT + value / max(end, x_marks[-1]) * (_RIGHT - _LEFT), 1)
+
+    def up(value: float) -> float:
+        share = (value - y_marks[0]) / (y_marks[-1] - y_marks[0])
+        return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
+
+    lines = []
+    for run, path, label in zip(runs, paths, labels, strict=True):
+        points = [(across(step.rollouts), up(step.mean or 0.0)) for step in path]
+        drawn = "".join(f"H{x:g}V{y:g}" for x, y in points)
+        stop = across(run.rollouts)
+        start = f"M{points[0][0]:g} {points[0][1]:g}"
+        lines.append((label, f"{start}{drawn}H{stop:g}", (stop, points[-1][1])))
+    return Curves(
+        x_ticks=tuple((across(mark), _count(mark, end)) for mark in x_marks),
+        y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
+        lines=tuple(lines),
+    )
 
 
 def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[CandidateAdded]:
@@ -340,7 +388,7 @@ def graph_view(data: ReportData) -> GraphView | None:
     rejected = Counter(
         part for rejection in data.rejections for part in rejection.module.split(", ")
     )
-    parts: dict[str, set[str]] = {}
+    blame, parts = data.blame, dict[str, set[str]]()
     for step in (step for steps in traces for step in steps):
         parts.setdefault(step.node, set()).update(step.parts)
     return GraphView(
@@ -353,7 +401,7 @@ def graph_view(data: ReportData) -> GraphView | None:
                 y=places[name][1],
                 taken=(_through(name, sides[0]), _through(name, sides[1])),
                 failed=(_failed(name, sides[0], data), _failed(name, sides[1], data)),
-                blamed=sum(data.blame[part] for part in parts[name]) if data.blame else None,
+                blamed=sum(blame[part] for part in parts[name]) if blame else None,
                 accepted=sum(accepted[part] for part in parts[name]),
                 rejected=sum(rejected[part] for part in parts[name]),
             )

@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import attrs
 
 from promptgraft import __version__
+from promptgraft.evals.spending import Spending
 from promptgraft.ground.text import counted, dollars, score, visible
 from promptgraft.runs.comparing import (
     Incomparable,
@@ -26,6 +31,7 @@ from promptgraft.runs.reading import RunRecord, RunSummary
 from promptgraft.runs.report import texts
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import (
+    curves_chart,
     family_tree,
     graph_view,
     rollouts_chart,
@@ -38,6 +44,7 @@ from promptgraft.runs.report.tables import (
     breakdown,
     frontier_rows,
     heat_map,
+    mean_interval,
     reach_of,
     whole_prompts,
 )
@@ -47,9 +54,29 @@ from promptgraft.search.verdict import RunVerdict
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+
+@attrs.frozen(kw_only=True)
+class Links:
+    """Where links of sections lead: to other parts of the file, or to other pages of a server.
+
+    Attributes:
+        candidates: address of the page with all candidates; empty for the same page.
+        cases: address of the page with all cases.
+        case: address of the page of a case, to which its id is added; empty for none.
+    """
+
+    candidates: str = ""
+    cases: str = ""
+    case: str = ""
+
+
+NO_LINKS = Links()
+
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_OBJECTIVES = 10
 _MOST_CASES = 3_000
+LABELS = "ABCDEFGH"
+"""What compared runs are called; no more are compared at a time."""
 _MOST_RUNS = 2_000
 
 
@@ -64,17 +91,40 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     return target
 
 
-def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
+def render(data: ReportData, most: int = texts.TOTAL_BYTES, *, address: str = "") -> str:
     """Return the page in at most ``most`` bytes of UTF-8, by showing less of a long run.
 
-    The fixed parts of a page take about 100 kB.
+    The fixed parts of a page take about 100 kB. It links to the ``address`` of its job on a server.
     """
-    limits = texts.PageLimits()
-    page = _filled(data, limits)
+
+    def make(limits: texts.PageLimits) -> str:
+        values = section_values(data, tuple(_VALUES), limits)
+        fixed = {"data": data, "verdict": verdict_of(data), "links": NO_LINKS, "address": address}
+        return filled("page.html", **fixed, **values)
+
+    return _within(most, make, texts.PageLimits())
+
+
+def sections(data: ReportData, names: Sequence[str], links: Links, most: int) -> str:
+    """Return sections of the page, the templates of ``names``, in at most ``most`` bytes."""
+
+    def make(limits: texts.PageLimits) -> str:
+        values = section_values(data, names, limits)
+        return (
+            make_environment()
+            .get_template("sections.html")
+            .render(names=names, data=data, verdict=verdict_of(data), links=links, **values)
+        )
+
+    return _within(most, make, texts.PageLimits().halved())
+
+
+def _within(most: int, make: Callable[[texts.PageLimits], str], limits: texts.PageLimits) -> str:
+    page = make(limits)
     # Sizes of texts are estimates, so that the finished page decides; 0 ends the loop.
     while len(page.encode()) > most and limits.listed:
         limits = limits.halved()
-        page = _filled(data, limits)
+        page = make(limits)
     return page
 
 
@@ -93,36 +143,67 @@ def filled(template: str, **values: object) -> str:
     )
 
 
-def _filled(data: ReportData, limits: texts.PageLimits) -> str:
-    return filled(
-        "page.html",
-        data=data,
-        verdict=_verdict(data),
-        held_out=data.held_out.gain,
-        rollouts_chart=rollouts_chart(data),
-        spending=spending_chart(data),
-        steps=tuple(steps_of(data.candidates, data.winner))[:200],
-        tree=family_tree(data),
-        graph=graph_view(data),
-        objectives=_objectives(data),
-        frontier=frontier_rows(data),
-        heat=heat_map(data),
-        winner_changes=texts.winner_changes(data),
-        candidates=texts.candidate_views(data, limits),
-        line=data.line_of(data.winner) if data.candidates else (),
-        rejections=tuple(texts.rejection_views(data, limits)),
-        reasons=sorted(
-            Counter(rejection.reason for rejection in data.rejections).items(),
-            key=lambda item: (-item[1], item[0]),
-        ),
-        whole=tuple(whole_prompts(data)),
-        amounts=tuple(amounts(data)),
-        transcripts=tuple(texts.transcripts_of(data, limits)),
-        breakdown=breakdown(data),
-    )
+def section_values(
+    data: ReportData, names: Sequence[str], limits: texts.PageLimits
+) -> dict[str, object]:
+    """Return what the templates of ``names`` show of a run."""
+    return {
+        name: value
+        for section in names
+        for name, value in _VALUES.get(section, _nothing)(data, limits).items()
+    }
 
 
-def _verdict(data: ReportData) -> dict[str, str]:
+def _nothing(_data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
+    return {}
+
+
+def _candidates(data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
+    return {
+        "tree": family_tree(data),
+        "frontier": frontier_rows(data),
+        "objectives": _objectives(data),
+    }
+
+
+def _every(data: ReportData, limits: texts.PageLimits) -> dict[str, object]:
+    reasons = Counter(rejection.reason for rejection in data.rejections)
+    return {
+        "candidates": texts.candidate_views(data, limits),
+        "line": data.line_of(data.winner) if data.candidates else (),
+        "rejections": tuple(texts.rejection_views(data, limits)),
+        "reasons": sorted(reasons.items(), key=lambda item: (-item[1], item[0])),
+    }
+
+
+def _progress(data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
+    return {
+        "rollouts_chart": rollouts_chart(data),
+        "spending": spending_chart(data),
+        "steps": tuple(steps_of(data.candidates, data.winner))[:200],
+    }
+
+
+_VALUES: Mapping[str, Callable[[ReportData, texts.PageLimits], dict[str, object]]] = {
+    "result.html": lambda data, _: {"held_out": data.held_out.gain},
+    "changes.html": lambda data, _: {"winner_changes": texts.winner_changes(data)},
+    "whole.html": lambda data, _: {
+        "whole": tuple(whole_prompts(data)),
+        "amounts": tuple(amounts(data)),
+    },
+    "scores.html": lambda data, _: {"breakdown": breakdown(data)},
+    "cases.html": lambda data, _: {"heat": heat_map(data)},
+    "answers.html": lambda data, limits: {"transcripts": tuple(texts.transcripts_of(data, limits))},
+    "progress.html": _progress,
+    "candidates.html": _candidates,
+    "graph.html": lambda data, _: {"graph": graph_view(data)},
+    "rounds.html": lambda data, limits: {"rounds": tuple(texts.round_views(data, limits))},
+    "every.html": _every,
+}
+"""What each section shows of a run, by its template; others need only the data."""
+
+
+def verdict_of(data: ReportData) -> dict[str, str]:
     """Return the verdict on the run: a word with its style and sign, and a sentence."""
     if data.state == "running":
         mark_parts = "mark", "…", "running", "The run was in progress when this report was written."
@@ -197,9 +278,19 @@ def make_environment(*folders: Path) -> Environment:
         "name": texts.short_name,
         "across": across,
         "reach": lambda gain: reach_of([gain]),
+        "span": mean_interval,
+        "query": lambda text: quote(text, safe="", errors="replace"),
+        "spending": _spending,
         "sentence": _sentence,
     }
     return environment
+
+
+def _spending(spent: Sequence[Spending]) -> str:
+    seconds = sum(spending.microseconds for spending in spent) / 1_000_000
+    costs = [spending.cost for spending in spent]
+    known = None if None in costs else sum((cost for cost in costs if cost), Decimal(0))
+    return f"{seconds:.1f} s, {dollars(known)}"
 
 
 def _sentence(text: str) -> str:
@@ -208,21 +299,53 @@ def _sentence(text: str) -> str:
     return closed[:1].upper() + closed[1:]
 
 
-def comparison_page(first: RunRecord, second: RunRecord) -> str:
-    """Return the page that compares two runs: figures, texts, scores case by case."""
-    differing, sides = incomparable(first, second), (first, second)
+def comparison_page(*sides: RunRecord) -> str:
+    """Return the page that compares two runs or more: figures, texts, scores case by case."""
+    return filled("compare.html", **comparison(sides))
+
+
+def comparison(sides: Sequence[RunRecord]) -> dict[str, object]:
+    """Return what pages show of two runs or more side by side; the first is compared with each."""
+    first, *others = sides
+    labels = LABELS[: len(sides)]
+    pairs = [
+        (label, other, incomparable(first, other, labels=(labels[0], label)))
+        for label, other in zip(labels[1:], others, strict=True)
+    ]
     winners = [record.sides[1].texts if record.sides else {} for record in sides]
-    cases = tuple(_cases(first, second, differing))
-    return filled(
-        "compare.html",
-        sides=sides,
-        reasons=differing.reasons,
-        rows=figure_rows(*sides, differing),
-        gain=gain_between(first, second, differing),
-        changes=tuple(texts.changes_between(*winners)),
-        cases=cases[:_MOST_CASES],
-        left_out=len(cases[_MOST_CASES:]),
-    )
+    cases = tuple(_differing_cases(sides))
+    return {
+        "sides": sides,
+        "labels": labels,
+        "reasons": list(dict.fromkeys(why for *_, differing in pairs for why in differing.reasons)),
+        "rows": _columns(first, [(other, differing) for _, other, differing in pairs]),
+        "gains": [
+            (label, gain_between(first, other, differing)) for label, other, differing in pairs
+        ],
+        "changes": [
+            (label, tuple(texts.changes_between(winners[0], winner)))
+            for label, winner in zip(labels[1:], winners[1:], strict=True)
+        ],
+        "curves": curves_chart(sides, labels),
+        "cases": cases[:_MOST_CASES],
+        "left_out": len(cases[_MOST_CASES:]),
+    }
+
+
+def _columns(
+    first: RunRecord, others: Sequence[tuple[RunRecord, Incomparable]]
+) -> list[tuple[str, ...]]:
+    """Return rows of figures, a column for each run; of two runs also with their difference."""
+    pairs = [
+        {row[0]: row[1:] for row in figure_rows(first, other, differing)}
+        for other, differing in others
+    ]
+    names = dict.fromkeys(name for rows in pairs for name in rows)
+    if len(pairs) == 1:
+        return [(name, *pairs[0][name]) for name in names]
+    firsts = {name: row[0] for rows in pairs for name, row in rows.items()}
+    empty = ("", "", "")
+    return [(name, firsts[name], *(rows.get(name, empty)[1] for rows in pairs)) for name in names]
 
 
 def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
@@ -237,15 +360,18 @@ def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
     )
 
 
-def _cases(
-    first: RunRecord, second: RunRecord, differing: Incomparable
-) -> Iterator[tuple[str, str, Score, Score, str]]:
-    """Yield set, case, the scores of the two best candidates, and how they compare."""
-    for name, reasons, first_scores, second_scores in (
-        ("held out", differing.held_out, unseen_scores(first), unseen_scores(second)),
-        ("validation", differing.pareto, seen_scores(first), seen_scores(second)),
-    ):
-        for case in first_scores if not reasons else ():
-            if case in second_scores:
-                before, after = first_scores[case], second_scores[case]
-                yield name, case, before, after, texts.outcome(before, after)
+def _differing_cases(
+    sides: Sequence[RunRecord],
+) -> Iterator[tuple[str, str, tuple[Score, ...], str]]:
+    """Yield set, case, the score of each run, and how the last compares with the first.
+
+    Held-out cases come first; cases that only one run has are left out.
+    """
+    for name, scores_of in (("held out", unseen_scores), ("validation", seen_scores)):
+        scores = [scores_of(record) for record in sides]
+        for case in dict.fromkeys(case for by_case in scores for case in by_case):
+            if sum(case in by_case for by_case in scores) > 1:
+                row = tuple(by_case.get(case) for by_case in scores)
+                known = {score for score in row if score is not None}
+                differs = "changed" if len(known) > 1 else "same"
+                yield name, case, row, texts.outcome(*row) if len(row) == 2 else differs

@@ -13,12 +13,14 @@ import attrs
 from promptgraft.evals.gains import Gain
 from promptgraft.evals.metrics.values import labels_in
 from promptgraft.evals.spending import Role
+from promptgraft.evals.statistics import interval
 from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.texts import brief, cropped, outcome
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.scores import Score, mean_score, packed
+from promptgraft.search.verdict import LEVEL
 from promptgraft.targets.types import RolloutRecord
 
 Cell = tuple[int, str]
@@ -48,7 +50,7 @@ def across(value: float, reach: float, width: int) -> float:
 
 
 def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
-    """Return the frontier by descending mean, at most 100 candidates.
+    """Return the frontier, at most 100 candidates: by descending mean, estimates last.
 
     Each comes with the number of cases on which no other candidate scores higher, and the number
     of those on which none scores as high.
@@ -60,11 +62,26 @@ def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
         for case in compress(range(len(highest)), map(eq, packed(row), highest)):
             holders[case] += 1
     rows = []
-    for number in data.leaders[:_MOST_ROWS]:
+    # Means of all cases come before estimates, which are the higher the fewer cases they are of.
+    leaders = sorted(data.leaders, key=lambda number: data.candidates[number].estimated)
+    for number in leaders[:_MOST_ROWS]:
         candidate_record = data.candidates[number]
         led = [*compress(holders, map(eq, packed(candidate_record.scores), highest))]
         rows.append((candidate_record, len(led), led.count(1)))
     return rows
+
+
+def mean_interval(one: CandidateAdded, perfect: float) -> tuple[float, float] | None:
+    """Return the 95 % interval of a candidate's mean as shares of a perfect score.
+
+    None without a score, and for scores outside of 0 to ``perfect``.
+    """
+    # Rounded: the interval takes time for every different score, and it is only drawn.
+    shares = [round(score / perfect, 2) for score in one.scores if score is not None]
+    if not shares or min(shares) < 0 or max(shares) > 1:
+        return None
+    low, high = interval([2 * share - 1 for share in shares], LEVEL)
+    return (low + 1) / 2, (high + 1) / 2
 
 
 @attrs.frozen(kw_only=True)
@@ -84,6 +101,17 @@ class CaseRow:
     outcome: str
     failed: bool
     cells: tuple[Cell, ...]
+
+
+def scores_on(data: ReportData, case: str) -> Iterator[tuple[str, Score, Score]]:
+    """Yield the sets that a case is in, each with the scores of baseline and winner on it."""
+    held_out = data.held_out
+    if case in held_out.ids and held_out.baseline_scores:
+        at = held_out.ids.index(case)
+        yield "held out", held_out.baseline_scores[at], held_out.winner_scores[at]
+    if case in data.case_ids and data.candidates:
+        at = data.case_ids.index(case)
+        yield "validation", _score(data.candidates[0], at), _score(data.candidates[data.winner], at)
 
 
 @attrs.frozen(kw_only=True)

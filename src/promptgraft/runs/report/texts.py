@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
-from promptgraft.ground.text import visible
+from promptgraft.ground.text import counted, visible
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_diff
+from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
 from promptgraft.targets.types import RolloutRecord
@@ -31,6 +32,8 @@ _LONGEST_JSON = 4_000
 _OPEN = 6
 # Candidates that are listed directly; the others are in a collapsed group.
 _NEAR = 60
+# Lines of each list of a round.
+_MOST_LINES = 30
 # Unchanged characters that are shown on either side of a change.
 _AROUND = 120
 _AROUND_OF_WINNER = 1_200
@@ -123,6 +126,42 @@ def rejection_views(
         yield value, pieces if fits else None
 
 
+Lines = tuple[tuple[str, str, str], ...]
+"""Lines of a list: what they are about, how bad it is or nothing, and a text."""
+
+
+def round_views(
+    data: ReportData, limits: PageLimits
+) -> Iterator[tuple[RoundSummary, tuple[tuple[str, Lines, int], ...] | None]]:
+    """Yield the listed rounds with their lists: title, lines, and how many more there are.
+
+    The lists are None if they do not fit.
+    """
+    allowance = Allowance(limits.rejections)
+    for round_ in data.rounds[: limits.listed]:
+        lists = tuple(
+            (title, tuple(rows[:_MOST_LINES]), len(rows[_MOST_LINES:]))
+            for title, rows in _round_lists(round_)
+            if rows
+        )
+        lines = [text for _, rows, _ in lists for _, _, text in rows]
+        needed = sum(size(line) + _LINE_BYTES for line in lines)
+        yield round_, lists if allowance.takes(needed) else None
+
+
+def _round_lists(round_: RoundSummary) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    def row(where: str, severity: str, text: str) -> tuple[str, str, str]:
+        return short_name(where), severity, cropped(text, _DETAIL_BYTES)
+
+    failures = f"Failures on {counted(round_.cases, 'case')}"
+    yield failures, [row(loss.case, loss.severity, loss.reason) for loss in round_.losses]
+    yield "Blamed", [row(blame.to, blame.severity, blame.text) for _, blame in round_.blamed]
+    problems = [(name, problem) for name, all_ in round_.problems.items() for problem in all_]
+    yield "To be fixed", [row(name, problem.severity, problem.text) for name, problem in problems]
+    yield "Why", [row(patch.module, "", patch.why) for patch in round_.patches if patch.why]
+    yield "Without a usable reply", [row("question", "", why) for why in round_.unanswered]
+
+
 def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
     for change in changes_between(parents[0].texts, one.texts) if parents else ():
         text = one.texts.get(change.part)
@@ -208,6 +247,13 @@ def transcripts_of(
             fitting = [*opened, *fitting[_OPEN:]]
         if views:
             yield id_, title, fitting, len(views) - len(fitting)
+
+
+def case_views(data: ReportData, case: str) -> list[tuple[str, CaseView]]:
+    """Return the answers of baseline and winner to a case, each with the name of its set."""
+    sets = (("held out", data.unseen), ("validation", data.answers))
+    views = [(name, _case(data, answers, case)) for name, answers in sets]
+    return [(name, view) for name, view in views if view is not None]
 
 
 def brief(text: str) -> str:

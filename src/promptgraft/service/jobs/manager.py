@@ -20,6 +20,7 @@ from promptgraft.service.database import Database
 from promptgraft.service.jobs.candidates import discard_candidate
 from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
 from promptgraft.service.jobs.mirror import mirror
+from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
     in_database,
@@ -47,6 +48,7 @@ from promptgraft.service.jobs.types import (
     check_applicable,
 )
 
+_MOST_COMMENT_CHARS = 2_000
 MOST_QUEUED = 1_000
 """Jobs that may be queued at a time."""
 
@@ -112,15 +114,18 @@ class JobManager(Jobs):
         before: int | None = None,
         limit: int = 20,
         projects: Collection[str] | None = None,
+        order: Order | None = None,
     ) -> Sequence[Job]:
-        """Return jobs, the newest first; see :meth:`Jobs.list`.
+        """Return jobs, the newest first or in another order; see :meth:`Jobs.list`.
 
         ``projects`` restricts them to these projects.
         """
         if not 1 <= limit <= LARGEST_PAGE:
             raise ConfigError(f"limit: expected an integer from 1 to {LARGEST_PAGE}, found {limit}")
         with self.database.reading() as connection:
-            return self._rows.page(connection, where, before=before, limit=limit, projects=projects)
+            return self._rows.page(
+                connection, where, before=before, limit=limit, projects=projects, order=order
+            )
 
     def counts(self, *, projects: Collection[str] | None = None) -> dict[str, int]:
         """Return the number of jobs in each state; ``projects`` restricts them to these."""
@@ -287,6 +292,28 @@ class JobManager(Jobs):
             return queued_job
 
         return self.database.write(copy)
+
+    def comment(self, job: str, text: str, *, about: str = "") -> None:
+        """Add a comment to the events of a job.
+
+        Args:
+            job: its id.
+            text: 1 to 2,000 characters.
+            about: what it is about: nothing for the job, `candidate 3`, or `case` and an id.
+
+        Raises:
+            ConfigError: the text is empty or too long.
+        """
+        if not 0 < len(text.strip()) <= _MOST_COMMENT_CHARS:
+            found = f"found {len(text):,}"
+            raise ConfigError(f"comment: expected 1 to {_MOST_COMMENT_CHARS:,} characters, {found}")
+        details = {"by": self._by, "text": text.strip(), "about": about[:_MOST_COMMENT_CHARS]}
+
+        def add(connection: Connection) -> None:
+            row = self._rows.find(connection, job, locked=True)
+            self._rows.publish(connection, row.number, "job_commented", **details)
+
+        self.database.write(add)
 
     def delete(self, job: str) -> None:
         def delete(connection: Connection) -> None:

@@ -27,6 +27,7 @@ from promptgraft.errors import LeaseLostError
 from promptgraft.ground.serde import canonical_json, parse_json
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.lines import MILLION, JobLines, encoded_plain
+from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import read_changes, written_changes
 from promptgraft.service.jobs.types import (
     ENDED,
@@ -160,8 +161,9 @@ class JobRows(JobLines):
         before: int | None,
         limit: int,
         projects: Collection[str] | None = None,
+        order: Order | None = None,
     ) -> list[Job]:
-        """Return jobs, the newest first."""
+        """Return jobs, the newest first or in another order."""
         jobs = self._jobs
         conditions: list[ColumnElement[bool]] = [
             jobs.c[name] == value
@@ -179,7 +181,12 @@ class JobRows(JobLines):
             conditions.append(
                 or_(*(field.contains(where.text, autoescape=True) for field in fields))
             )
-        query = select(*self._light).where(*conditions).order_by(jobs.c.number.desc()).limit(limit)
+        query = select(*self._light).where(*conditions).limit(limit)
+        if order is None:
+            query = query.order_by(jobs.c.number.desc())
+        else:
+            clauses = order.clauses(jobs, connection.dialect.name)
+            query = query.order_by(*clauses).offset(order.offset)
         return [_job(row) for row in connection.execute(query)]
 
     def counts(

@@ -8,7 +8,6 @@ import logging
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import attrs
 
@@ -17,9 +16,8 @@ from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder
-from promptgraft.runs.report.page import write_report
 from promptgraft.search.events import CandidateAdded
-from promptgraft.service.jobs import JobFilter, JobState
+from promptgraft.service.jobs import Job, JobFilter, JobState
 from promptgraft.service.jobs.preparing import job_json, planned
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
@@ -256,6 +254,11 @@ def _candidate(one: CandidateAdded, *, short: bool) -> Json:
     return plain
 
 
+def list_rounds(call: ApiCall) -> ApiReply:
+    """Return the rounds of a job, or the steps of its search: failures, blame, patches, outcome."""
+    return reply({"rounds": [round_.as_json() for round_ in call.view.data.rounds]})
+
+
 def list_rollouts(call: ApiCall) -> ApiReply:
     """Return recorded rollouts of a job, in the order of their recording."""
     after = call.integer("after", 0, least=0, most=10**11)
@@ -277,16 +280,12 @@ def list_rollouts(call: ApiCall) -> ApiReply:
 
 def show_report(call: ApiCall) -> ApiReply:
     """Return the report of a job as one HTML page."""
-    with mirrored(call) as folder, folder.held():
-        if not _is_newer(folder.report, folder.events):
-            write_report(folder)
-        content = folder.report.read_bytes()
-    return ApiReply(content=content, media="text/html; charset=utf-8")
-
-
-def _is_newer(page: Path, events: Path) -> bool:
-    # Equal times may hide a change, so that the page is written once too often instead.
-    return page.exists() and page.stat().st_mtime_ns > events.stat().st_mtime_ns
+    job = started(call)
+    scheme = "https" if call.visit.is_secure else "http"
+    origin = f"{scheme}://{call.headers.get('host', '')}{call.visit.base}"
+    with call.mirrors.report(call.manager, job) as report:
+        content = report.file(f"{origin}/jobs/{job.id}")
+    return ApiReply(content=content.encode(), media="text/html; charset=utf-8")
 
 
 def show_archive(call: ApiCall) -> ApiReply:
@@ -311,11 +310,20 @@ def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 @contextmanager
 def mirrored(call: ApiCall) -> Iterator[RunFolder]:
     """Give the up-to-date run directory of a job, to one request at a time."""
+    with call.mirrors.of(call.manager, started(call)) as folder:
+        yield folder
+
+
+def started(call: ApiCall) -> Job:
+    """Return the job in the path.
+
+    Raises:
+        Problem: 409: it has not started.
+    """
     job = call.job
     if not job.attempts:
         raise ApiProblem(409, f"job {job.id} has not started; there is nothing to show yet")
-    with call.mirrors.of(call.manager, job) as folder:
-        yield folder
+    return job
 
 
 _STRING: Mapping[str, Json] = {"type": "string"}
@@ -369,6 +377,7 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}/result", R, show_result, query={"detail": _DETAIL}),
     Route("GET /jobs/{job}/candidates", R, list_candidates, query={"detail": _DETAIL}),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
+    Route("GET /jobs/{job}/rounds", R, list_rounds),
     Route(
         "GET /jobs/{job}/rollouts",
         R,

@@ -280,7 +280,10 @@ class _Server:
             caller=caller,
             visit=visit,
             path=request.path_params,
-            query=dict(request.query_params),
+            # Of a name that is repeated, every value counts.
+            query={
+                name: ",".join(request.query_params.getlist(name)) for name in request.query_params
+            },
             headers=dict(request.headers),
             body=body,
         )

@@ -1,15 +1,51 @@
-"""Run directories of jobs, for reports and archives, each for one request at a time."""
+"""Run directories of jobs, for reports and archives, and what pages show of them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from promptgraft.runs import RunFolder
+from promptgraft.runs.report.data import ReportData, gather
+from promptgraft.runs.report.page import Links, render, sections
 from promptgraft.service.jobs import Job, JobManager
+
+_MOST_REPORTS = 16
+_MOST_BYTES = 1_900_000
+
+
+class JobReport:
+    """What the report of a job shows at one moment; used under the lock of its job.
+
+    Attributes:
+        data: its data.
+    """
+
+    def __init__(self, moment: tuple[int, bool], data: ReportData) -> None:
+        self.data, self._moment = data, moment
+        self._sections: dict[tuple[Sequence[str], Links], str] = {}
+        self._files: dict[str, str] = {}
+
+    def is_of(self, moment: tuple[int, bool]) -> bool:
+        """Return whether nothing has happened since it was made."""
+        return self._moment == moment
+
+    def sections(self, names: Sequence[str], links: Links) -> str:
+        """Return sections of the report as HTML, by the names of their templates."""
+        key = (names, links)
+        if key not in self._sections:
+            self._sections[key] = sections(self.data, names, links, _MOST_BYTES)
+        return self._sections[key]
+
+    def file(self, address: str) -> str:
+        """Return the report as one HTML file that links to the page of the job."""
+        if address not in self._files:
+            self._files[address] = render(self.data, address=address)
+        return self._files[address]
 
 
 class _Lock:
@@ -31,6 +67,7 @@ class Mirrors:
         self._guard = threading.Lock()
         # Locks that nobody holds or waits for are forgotten, however many jobs there are.
         self._locks: WeakValueDictionary[str, _Lock] = WeakValueDictionary()
+        self._reports: OrderedDict[str, JobReport] = OrderedDict()
 
     @contextmanager
     def of(self, manager: JobManager, job: Job) -> Iterator[RunFolder]:
@@ -40,3 +77,26 @@ class Mirrors:
         # Held while the folder is read, too: another request might write it anew.
         with lock.lock:
             yield RunFolder(manager.mirror(job.id, self._folder))
+
+    @contextmanager
+    def report(self, manager: JobManager, job: Job) -> Iterator[JobReport]:
+        """Give the up-to-date report of a job, to one request at a time.
+
+        A report that was made since the latest event of its job is not made again.
+
+        Raises:
+            DataFormatError, JournalCorruptError: the job has not started, or is damaged.
+        """
+        with self._guard:
+            lock = self._locks.setdefault(job.id, _Lock())
+        with lock.lock:
+            moment = manager.peek(job)
+            report = self._reports.get(job.id)
+            if report is None or not report.is_of(moment):
+                report = JobReport(moment, gather(RunFolder(manager.mirror(job.id, self._folder))))
+            with self._guard:
+                self._reports[job.id] = report
+                self._reports.move_to_end(job.id)
+                while len(self._reports) > _MOST_REPORTS:
+                    self._reports.popitem(last=False)
+            yield report

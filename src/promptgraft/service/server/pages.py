@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 import attrs
+from markupsafe import Markup
 
 from promptgraft import __version__
-from promptgraft.errors import PromptgraftError
+from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
 from promptgraft.overrides import RevisionedStore
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
+from promptgraft.runs.report.page import LABELS, Links, comparison, make_environment
 from promptgraft.runs.report.page import asset as report_asset
-from promptgraft.runs.report.page import comparison_page, make_environment
-from promptgraft.runs.report.texts import changes_between
+from promptgraft.runs.report.tables import scores_on
+from promptgraft.runs.report.texts import case_views, changes_between
 from promptgraft.service.jobs import Job, JobFilter, JobState
 from promptgraft.service.jobs.interface import LARGEST_PAGE
+from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import planned, read_changes, written_changes
 from promptgraft.service.jobs.promoting import held, tags_of
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
@@ -51,8 +54,20 @@ _AT = {
     "workers.html": "/workers",
     "account.html": "/account",
 }
+_OF_REPORTS = frozenset({"report.css", "report.js"})
+_PAGE = 50
+_MOST_EARLIER = 20
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
-_MOST_CANDIDATES = 50
+_TABS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "": ("Overview", ()),
+    "candidates": ("Candidates", ("candidates.html", "every.html")),
+    "cases": ("Cases", ("scores.html", "cases.html", "answers.html")),
+    "rounds": ("Rounds", ("graph.html", "rounds.html")),
+    "texts": ("Texts", ("changes.html", "whole.html")),
+    "cost": ("Cost", ("ledger.html", "progress.html")),
+    "events": ("Events", ()),
+}
+"""The tabs of a job by the end of their path: title, and sections of the report."""
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
 
 
@@ -107,8 +122,9 @@ def asset(call: ApiCall) -> ApiReply:
     """Return a style sheet or the script of the pages."""
     # Only known names become part of a path, so that none leads out of the folder.
     name = call.path["name"]
-    if name == "report.css":
-        return ApiReply(content=report_asset(name).encode(), media="text/css")
+    if name in _OF_REPORTS:
+        media = "text/css" if name.endswith(".css") else "text/javascript"
+        return ApiReply(content=report_asset(name).encode(), media=media)
     if name not in _ASSETS:
         raise ApiProblem(404, "nothing found at this path")
     return ApiReply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
@@ -119,17 +135,22 @@ def asset(call: ApiCall) -> ApiReply:
 
 def show_jobs(call: ApiCall) -> ApiReply:
     """List jobs."""
-    query = {
-        name: call.query[name] for name in ("state", "project", "text") if call.query.get(name)
-    }
-    cursor = call.integer("cursor", 0, least=0, most=10**11) or None
+    names = ("state", "project", "text", "sort")
+    query = {name: call.query[name] for name in names if call.query.get(name)}
+    # Pages of the newest begin at a number, which new jobs do not move.
+    key = "offset" if "sort" in query else "cursor"
+    start = call.integer(key, 0, least=0, most=10**11)
     jobs = call.manager.list(
         JobFilter(state=query.get("state"), project=query.get("project"), text=query.get("text")),
-        before=cursor,
-        limit=50,
+        before=start if key == "cursor" and start else None,
+        limit=_PAGE,
         projects=call.caller.projects,
+        order=Order.of(query["sort"], start) if key == "offset" else None,
     )
-    following = f"?{urlencode({**query, 'cursor': jobs[-1].number})}" if len(jobs) == 50 else ""
+    following = ""
+    if len(jobs) == _PAGE:
+        after = start + _PAGE if key == "offset" else jobs[-1].number
+        following = f"?{urlencode({**query, key: after})}"
     name = "jobs_table.html" if call.path.get("part") else "jobs.html"
     return page_of(
         call,
@@ -141,7 +162,12 @@ def show_jobs(call: ApiCall) -> ApiReply:
         states=list(JobState),
         projects=list(_prompts(call)),
         following=following,
+        now=_now(),
     )
+
+
+def _now() -> str:
+    return moment(datetime.now(UTC))[11:]
 
 
 def _prompts(call: ApiCall) -> dict[str, Sequence[str]]:
@@ -152,36 +178,105 @@ def _prompts(call: ApiCall) -> dict[str, Sequence[str]]:
 
 def show_job(call: ApiCall) -> ApiReply:
     """Show a job, live."""
-    return page_of(call, "job.html", 200, **_job_values(call))
+    return _job_page(call, "job.html", {**_overview(call), **_comments(call)})
 
 
 def show_live(call: ApiCall) -> ApiReply:
     """Return the live part of the page of a job."""
-    return page_of(call, "job_live.html", 200, **_job_values(call))
+    return page_of(call, "job_live.html", 200, job=call.job, **_overview(call))
 
 
-def _job_values(call: ApiCall) -> dict[str, object]:
+def _job_page(call: ApiCall, name: str, values: Mapping[str, object], *, tab: str = "") -> ApiReply:
+    """Return a page of a job, with its tabs."""
+    tabs = [(path, title) for path, (title, _) in _TABS.items()]
+    return page_of(call, name, 200, job=call.job, tabs=tabs, tab=tab, **values)
+
+
+def _overview(call: ApiCall) -> dict[str, object]:
     job, view = call.job, call.view
-    winner = view.candidates[view.data.winner] if view.candidates else None
+    data = view.data
+    winner = view.candidates[data.winner] if view.candidates else None
     return {
-        "job": job,
         "by": call.manager.submitters([job])[job.id],
         "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
         "last": view.last,
+        "now": _now(),
         "changes": written_changes(job.changes),
         "allowed": ALLOWED[job.state],
         "attempts": call.manager.attempts(job.id),
-        "candidates": view.candidates[::-1][:_MOST_CANDIDATES],
         "winner": winner,
-        "charts": _charts(view.data),
-        "acts": view.acts,
+        "charts": _charts(data),
+        "data": data,
+        "links": _links(call, job),
         "damage": view.damage,
-        "budget": view.data.rollout_budget,
-        "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
+        "budget": data.rollout_budget,
         "may": {str(scope) for scope in call.caller.scopes},
         "has_report": job.attempts > 0,
     }
+
+
+def _links(call: ApiCall, job: Job) -> Links:
+    at = f"{call.visit.base}/jobs/{job.id}"
+    return Links(candidates=f"{at}/candidates", cases=f"{at}/cases", case=f"{at}/case?id=")
+
+
+def show_tab(call: ApiCall) -> ApiReply:
+    """Show sections of the report of a job as one of its tabs."""
+    tab, job = call.path["tab"], call.job
+    if tab not in _TABS or not _TABS[tab][1]:
+        raise ApiProblem(404, "nothing found at this path")
+    content, fault = "", ""
+    try:
+        with call.mirrors.report(call.manager, job) as report:
+            content = report.sections(_TABS[tab][1], _links(call, job))
+    except (DataFormatError, JournalCorruptError) as error:
+        fault = str(error) if job.attempts else ""
+    # Made by the templates of the report, which escape every text.
+    values = {"content": Markup(content), "fault": fault}  # noqa: S704
+    return _job_page(call, "job_tab.html", values, tab=tab)
+
+
+def show_case(call: ApiCall) -> ApiReply:
+    """Show a case: the answers to it, and how it fared in the latest jobs of the prompt."""
+    job, case = call.job, call.query.get("id", "")
+    with call.mirrors.report(call.manager, api.started(call)) as report:
+        data = report.data
+    views = case_views(data, case)
+    if not views and case not in (*data.case_ids, *data.held_out.ids):
+        raise ApiProblem(404, f"the job has no case `{case[:200]}`")
+    where = JobFilter(project=job.project, prompt=job.prompt)
+    earlier = call.manager.list(where, limit=_MOST_EARLIER, projects=call.caller.projects)
+    values = {
+        "case": case,
+        "views": views,
+        "data": data,
+        "links": _links(call, job),
+        "history": [
+            (other, *row)
+            for other in earlier
+            for row in scores_on(call.views.of(call.manager, other).data, case)
+        ],
+        **_comments(call, f"case {case}"),
+    }
+    return _job_page(call, "case.html", values, tab="cases")
+
+
+def _comments(call: ApiCall, about: str = "") -> dict[str, object]:
+    """Return the comments on something in a job, for its page; all of them for the job."""
+    comments = call.view.comments
+    return {
+        "about": about,
+        "comments": [one for one in comments if about in ("", one.about)],
+        "may": {str(scope) for scope in call.caller.scopes},
+    }
+
+
+def show_events(call: ApiCall) -> ApiReply:
+    """Show what happened to a job, and its latest events."""
+    view = call.view
+    events = [(number, line.decode("ascii")[:400]) for number, line in view.lines]
+    return _job_page(call, "job_events.html", {"acts": view.acts, "events": events}, tab="events")
 
 
 def _charts(data: ReportData) -> list[tuple[str, Chart]]:
@@ -199,7 +294,14 @@ def show_candidate(call: ApiCall) -> ApiReply:
     job, candidate = call.job, api.candidate_of(call)
     parent = call.view.candidates[candidate.parents[0]] if candidate.parents else None
     changes = list(changes_between(parent.texts, candidate.texts)) if parent else []
-    return page_of(call, "candidate.html", job=job, one=candidate, parent=parent, changes=changes)
+    values = {
+        "one": candidate,
+        "parent": parent,
+        "changes": changes,
+        "links": _links(call, job),
+        **_comments(call, f"candidate {candidate.candidate}"),
+    }
+    return _job_page(call, "candidate.html", values, tab="candidates")
 
 
 def show_report(call: ApiCall) -> ApiReply:
@@ -209,13 +311,19 @@ def show_report(call: ApiCall) -> ApiReply:
 
 
 def compare(call: ApiCall) -> ApiReply:
-    """Compare the winners of two jobs."""
+    """Compare jobs side by side."""
+    ids = [id_ for id_ in call.query.get("job", "").split(",") if id_]
+    if not 2 <= len(ids) <= len(LABELS):
+        raise ApiProblem(
+            422,
+            f"job: expected 2 to {len(LABELS)} jobs, found {len(ids)}; choose them in the list",
+        )
+    jobs = [api.started(attrs.evolve(call, path={"job": id_})) for id_ in ids]
     records = []
-    for name in ("first", "second"):
-        candidate_call = attrs.evolve(call, path={"job": call.query.get(name, "")})
-        with api.mirrored(candidate_call) as folder:
+    for job in jobs:
+        with call.mirrors.of(call.manager, job) as folder:
             records.append(read_run(folder))
-    return ApiReply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
+    return page_of(call, "compare_jobs.html", 200, jobs=jobs, **comparison(records))
 
 
 def act(call: ApiCall) -> ApiReply:
@@ -234,12 +342,26 @@ def act(call: ApiCall) -> ApiReply:
             manager.apply(job.id)
         case "change":
             manager.change(job.id, _changes(form))
+        case "comment":
+            manager.comment(job.id, form.get("text", ""), about=form.get("about", ""))
+            return redirect(call, _commented(job, form.get("about", "")))
         case "fork":
             return redirect(call, f"/jobs/{manager.fork(job.id, _changes(form)).id}")
         case _:
-            raise ApiProblem(422, "what: expected pause, resume, cancel, apply, change or fork")
+            raise ApiProblem(
+                422, "what: expected pause, resume, cancel, apply, change, fork or comment"
+            )
     # A redirect: reloading the page must not repeat the action.
     return redirect(call, f"/jobs/{job.id}")
+
+
+def _commented(job: Job, about: str) -> str:
+    """Return the path of the page that shows a comment."""
+    kind, _, name = about.partition(" ")
+    if kind == "case":
+        return f"/jobs/{job.id}/case?{urlencode({'id': name}, errors='replace')}#comments"
+    number = natural(name) if kind == "candidate" else None
+    return f"/jobs/{job.id}{'' if number is None else f'/candidates/{number}'}#comments"
 
 
 def show_new(call: ApiCall) -> ApiReply:
@@ -295,6 +417,9 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
             changes[name] = -number if values[name].startswith("-") else number
     if "dry_run" in form:
         changes["dry_run"] = True
+    if form.get("parts"):
+        ids = [id_.strip() for id_ in form["parts"].split(",")]
+        changes["tuning"] = {"targets": {"parts": ids}}
     return changes
 
 
@@ -388,7 +513,10 @@ ROUTES: Sequence[Route] = (
     Route("POST /jobs/{job}", S, act),
     Route("GET /jobs/{job}/live", R, show_live),
     Route("GET /jobs/{job}/report", R, show_report, is_heavy=True),
+    Route("GET /jobs/{job}/events", R, show_events),
+    Route("GET /jobs/{job}/case", R, show_case, is_heavy=True),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
+    Route("GET /jobs/{job}/{tab}", R, show_tab, is_heavy=True),
     Route("GET /compare", R, compare, is_heavy=True),
     Route("GET /tags", R, show_tags),
     Route("POST /tags", A, move_tag),

@@ -22,6 +22,7 @@ from promptgraft.service.jobs.reporting import run_lines
 
 _MOST_JOBS = 64
 _MOST_LINES = 60
+_MOST_COMMENTS = 200
 _PAGE = 500
 
 _WHAT = {
@@ -33,6 +34,7 @@ _WHAT = {
     "job_completed": "completed",
     "job_failed": "failed",
     "job_cancelled": "cancelled",
+    "job_commented": "commented",
     "pause": "asked to pause",
     "resume": "resumed",
     "cancel": "asked to cancel",
@@ -71,6 +73,30 @@ class Act:
         detail = f" {place}" if place else f": {reason}" if reason else ""
         time = str(said.get("time", ""))[:19].replace("T", " ")
         return cls(time=time, what=f"{what}{detail}", by=by, asked=name)
+
+
+@attrs.frozen(kw_only=True)
+class Comment:
+    """What a user has said.
+
+    Attributes:
+        time: when.
+        by: the name of the token.
+        text: the comment.
+        about: what it is about: empty for the job, `candidate 3`, or `case` and an id.
+    """
+
+    time: str
+    by: str
+    text: str
+    about: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Json]) -> Comment:
+        """Return the comment of an event."""
+        names = ("by", "text", "about")
+        time = str(said.get("time", ""))[:19].replace("T", " ")
+        return cls(time=time, **{name: str(said.get(name) or "") for name in names})
 
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -133,6 +159,7 @@ class JobView:
         data: data of charts and tables.
         lines: the latest events with their numbers, the newest first.
         acts: the latest entries of its history, the newest first.
+        comments: what users have said, the oldest first.
         damage: the first fault of its events; empty if they can all be read.
     """
 
@@ -140,6 +167,7 @@ class JobView:
     data: ReportData
     lines: tuple[tuple[int, bytes], ...]
     acts: tuple[Act, ...]
+    comments: tuple[Comment, ...] = ()
     damage: str = ""
 
     @property
@@ -181,6 +209,7 @@ class _Following:
         self._history = RunHistory()
         self._acts: deque[Act] = deque(maxlen=_MOST_LINES)
         self._lines: deque[tuple[int, bytes]] = deque(maxlen=_MOST_LINES)
+        self._comments: deque[Comment] = deque(maxlen=_MOST_COMMENTS)
         self._view: JobView | None = None
         self._damage = ""
 
@@ -201,6 +230,7 @@ class _Following:
                     data=self._data(job),
                     lines=tuple(reversed(self._lines)),
                     acts=tuple(reversed(self._acts)),
+                    comments=tuple(self._comments),
                     damage=self._damage,
                 )
             return self._view
@@ -215,6 +245,8 @@ class _Following:
             self._damage = self._damage or str(line_json["fault"])
         elif name.startswith("job_"):
             self._acts.append(Act.of(line_json))
+            if name == "job_commented":
+                self._comments.append(Comment.of(line_json))
         elif name == "rewound":
             # Events were retracted, and a history cannot be rewound: read it again.
             self._history = RunHistory()
@@ -231,7 +263,7 @@ class _Following:
 
     def _data(self, job: Job) -> ReportData:
         history = self._history
-        return ReportData(
+        data = ReportData(
             run_id=job.id,
             prompt=job.prompt,
             case_ids=history.pareto_ids,
@@ -241,4 +273,14 @@ class _Following:
             rollouts=history.rollouts,
             rollout_budget=history.budget,
             reflections=history.reflections,
+            rounds=tuple(history.rounds.values()),
+        )
+        ended = history.ended
+        if ended is None:
+            return data
+        return attrs.evolve(
+            data,
+            held_out=ended.held_out or data.held_out,
+            verdict=ended.verdict,
+            passing=ended.passing,
         )

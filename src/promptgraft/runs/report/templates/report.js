@@ -41,7 +41,7 @@
       return texts.get(row);
     };
     const wants = {
-      changed: (row) => ["better", "worse"].includes(row.dataset.outcome),
+      changed: (row) => ["better", "worse", "changed"].includes(row.dataset.outcome),
       failed: (row) => "failed" in row.dataset,
     };
 

@@ -1,26 +1,60 @@
 // Replaces parts of a page with current ones from the server; without it, users reload the page.
 "use strict";
 (() => {
-  const swap = async (part) => {
-    if (part.contains(document.activeElement)) return; // do not move what is being used
-    const open = [...part.querySelectorAll("details")].map((one) => one.open);
-    const answer = await fetch(part.dataset.from, { credentials: "same-origin" });
-    if (!answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    part.replaceChildren(...fresh.body.childNodes);
-    part.querySelectorAll("details").forEach((one, at) => { one.open = open[at] || false; });
+  const all = (selector, inside) => [...inside.querySelectorAll(selector)];
+  const keyOf = (one) => one.id || one.name + one.value || one.getAttribute("href") || one.textContent;
+  const served = new Map();
+  const remember = (part) => served.set(part.id, part.outerHTML);
+
+  // What users have opened, chosen, scrolled to and focused stays.
+  const replace = (old, fresh) => {
+    const focused = old.contains(document.activeElement) && keyOf(document.activeElement);
+    const open = all("details", old).map((one) => one.open);
+    const chosen = new Set(all("input:checked", old).map(keyOf));
+    const tops = all(".scroll", old).map((one) => [one.scrollTop, one.scrollLeft]);
+    old.replaceWith(fresh);
+    all("details", fresh).forEach((one, at) => { one.open = open[at] ?? one.open; });
+    all("input", fresh).forEach((one) => { one.checked = one.checked || chosen.has(keyOf(one)); });
+    all(".scroll", fresh).forEach((one, at) => one.scrollTo(...(tops[at] || [0, 0])));
+    const again = focused && all("a, button, input, summary, [tabindex]", fresh).find((one) => keyOf(one) === focused);
+    if (again) again.focus({ preventScroll: true });
   };
-  document.querySelectorAll("[data-every]").forEach((part) => {
-    setInterval(() => { if (!document.hidden) swap(part); }, 1000 * Number(part.dataset.every));
-  });
-  document.querySelectorAll("[data-events]").forEach((part) => {
+
+  const update = async (area) => {
+    const answer = await fetch(area.dataset.from, { credentials: "same-origin" });
+    if (!answer.ok) throw new Error(answer.statusText);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of all("[data-part]", fresh)) {
+      const old = document.getElementById(part.id);
+      if (old && served.get(part.id) !== part.outerHTML) {
+        remember(part);
+        replace(old, part);
+      }
+    }
+  };
+  const tell = (area, text) => all(".lost", area).forEach((one) => { one.textContent = text; });
+  const lost = (area) => tell(area, "The connection is lost; the page shows what was known then.");
+
+  for (const area of all("[data-from]", document)) all("[data-part]", area).forEach(remember);
+
+  for (const area of all("[data-every]", document)) {
+    const look = () => update(area).then(() => tell(area, ""), () => lost(area));
+    setInterval(() => { if (!document.hidden) look(); }, 1000 * Number(area.dataset.every));
+  }
+  for (const area of all("[data-events]", document)) {
     let due = 0;
-    const events = new EventSource(part.dataset.events);
+    const events = new EventSource(area.dataset.events);
     const show = async () => {
       due = 0;
-      await swap(part);
-      if (part.querySelector("[data-ended]")) events.close(); // nothing more will come
+      try {
+        await update(area);
+      } catch {
+        lost(area);
+      }
+      if (area.querySelector("[data-ended]")) events.close(); // nothing more will come
     };
+    events.onopen = () => tell(area, "");
+    events.onerror = () => { if (!area.querySelector("[data-ended]")) lost(area); };
     events.onmessage = () => { due = due || setTimeout(show, 300); };
-  });
+  }
 })();

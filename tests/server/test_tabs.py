@@ -1,0 +1,174 @@
+"""The tabs of a job, the order of the list, and jobs side by side."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, update
+
+from jobs.job_world import work_off
+from promptgraft.service.jobs import Job, JobManager
+from promptgraft.service.server.mirrors import Mirrors
+from server.large_job import large_job
+from server.serving import Client
+
+TABS = ("candidates", "cases", "rounds", "texts", "cost")
+
+
+def ended(manager: JobManager, **changes: object) -> Job:
+    job = manager.create("support", "triage", {"budget": 120, **changes})
+    work_off(manager)
+    return manager.get(job.id)
+
+
+def shown_sections(text: str) -> list[str]:
+    return re.findall(r'<section id="([^"]+)"', text)
+
+
+def test_tabs_show_the_sections_of_the_file(client: Client, manager: JobManager) -> None:
+    job = ended(manager)
+    with closing(client.browser()) as browser:
+        file = browser.get(f"/jobs/{job.id}/report").text
+        sections = [
+            section
+            for tab in TABS
+            for section in shown_sections(browser.get(f"/jobs/{job.id}/{tab}").text)
+        ]
+    assert set(sections) | {"held-out", "verdict", "metrics"} == set(shown_sections(file))
+    assert len(sections) == len(set(sections))
+    assert f'href="{client.url}/jobs/{job.id}"' in file
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_tab_without_content_says_what_comes_next(
+    client: Client, manager: JobManager, tab: str
+) -> None:
+    job = manager.create("support", "triage", {"budget": 60})
+    with closing(client.browser()) as browser:
+        assert "waits for a worker" in browser.get(f"/jobs/{job.id}/{tab}").text
+        manager.cancel(job.id)
+        assert "ended before it had anything" in browser.get(f"/jobs/{job.id}/{tab}").text
+
+
+def test_there_are_no_other_tabs(client: Client, manager: JobManager) -> None:
+    job = ended(manager)
+    with closing(client.browser()) as browser:
+        assert browser.get(f"/jobs/{job.id}/frame.html").status_code == 404
+
+
+def test_a_report_is_made_once_until_something_happens(manager: JobManager, tmp_path: Path) -> None:
+    job = ended(manager)
+    mirrors = Mirrors(tmp_path / "mirrors")
+    with mirrors.report(manager, job) as first:
+        pass
+    with mirrors.report(manager, job) as second:
+        assert second is first
+    manager.fork(job.id)
+    with mirrors.report(manager, job) as third:
+        assert third is not first
+        assert third.data.candidates == first.data.candidates
+
+
+def test_rounds_of_a_job_are_those_of_its_events(client: Client, manager: JobManager) -> None:
+    job = large_job(manager, candidates=4, cases=5)
+    rounds = client.get(f"/jobs/{job.id}/rounds").rows("rounds")
+    assert [row["round"] for row in rounds] == [1, 2, 3]
+    for number, row in enumerate(rounds, 1):
+        assert row["decided"] == "accepted"
+        assert row["candidate"] == number
+        assert row["tried"] == [0.0, 1.0]
+        [patch] = row["patches"] if isinstance(row["patches"], list) else []
+        assert isinstance(patch, dict)
+        assert patch["text"] == f"Choose a queue. {number}"
+
+
+def test_jobs_are_ordered_by_each_column(client: Client, manager: JobManager) -> None:
+    jobs = [manager.create("support", name, {}) for name in ("triage", "other", "triage")]
+    table = manager.database.tables.jobs
+    gains = {jobs[0].id: b"-0.25", jobs[1].id: b"0.5", jobs[2].id: b"null"}
+    for at, job in enumerate(jobs):
+        status = b'{"verdict": "", "gain": %s}' % gains[job.id]
+        values = {"status": status, "spent": 10 - at, "started": 1.0, "ended": 5.0 + at}
+        change = update(table).where(table.c.id == job.id).values(values)
+        manager.database.write(partial(Connection.execute, statement=change))
+
+    def order(sort: str, **more: int) -> list[int]:
+        query = "&".join(f"{name}={value}" for name, value in {"sort": sort, **more}.items())
+        with closing(client.browser()) as browser:
+            found = re.findall(r'name="job" value="(\w+)"', browser.get(f"/?{query}").text)
+        return [[job.id for job in jobs].index(id_) for id_ in found]
+
+    assert order("created") == [2, 1, 0]
+    assert order("-created") == [0, 1, 2]
+    assert order("gain") == [1, 0, 2]
+    assert order("-gain") == [0, 1, 2]
+    assert order("cost") == [0, 1, 2]
+    assert order("time") == [2, 1, 0]
+    assert order("-prompt") == [1, 2, 0]
+    assert order("verdict") == [2, 1, 0]
+    assert order("gain", offset=1) == [0, 2]
+    with closing(client.browser()) as browser:
+        assert browser.get("/?sort=secret").status_code == 422
+
+
+def test_three_jobs_are_compared_side_by_side(client: Client, manager: JobManager) -> None:
+    jobs = [ended(manager, seed=seed) for seed in (1, 2, 3)]
+    query = "&".join(f"job={job.id}" for job in jobs)
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/compare?{query}").text
+        for job in jobs:
+            assert f"/jobs/{job.id}" in page
+        heads = re.findall(r"<th scope=\"col\" class=\"n\">([^<]+)</th>", page)
+        assert heads == ["A", "B", "C"] * 2
+        assert page.count('<path class="best line') == 3
+        assert "A to B" in page
+        assert "A to C" in page
+        for ids in ("", jobs[0].id, ",".join([jobs[0].id] * 9)):
+            assert browser.get(f"/compare?job={ids}").status_code == 422
+
+
+def test_a_case_has_its_answers_and_its_history_over_jobs(
+    client: Client, manager: JobManager
+) -> None:
+    first, second = ended(manager), ended(manager, seed=5)
+    other = manager.create("support", "other", {"budget": 60})
+    work_off(manager)
+    with closing(client.browser()) as browser:
+        cases = browser.get(f"/jobs/{second.id}/cases").text
+        links = re.findall(r'href="(/jobs/\w+/case\?id=\w+)"', cases)
+        page = browser.get(links[0]).text
+        assert f"/jobs/{first.id}/case" in page
+        assert other.id not in page
+        assert "Baseline: " in page
+        assert browser.get(f"/jobs/{first.id}/case?id=none").status_code == 404
+
+
+def test_comments_are_kept_with_what_they_are_about(client: Client, manager: JobManager) -> None:
+    job = ended(manager)
+    with closing(client.browser()) as browser:
+
+        def say(text: str, about: str = "") -> str:
+            form = {"what": "comment", "text": text, "about": about}
+            answer = browser.post(f"/jobs/{job.id}", data=form)
+            return str(answer.headers.get("location", answer.status_code))
+
+        assert say("<b>ship it</b>") == f"/jobs/{job.id}#comments"
+        assert say("too long", "candidate 1") == f"/jobs/{job.id}/candidates/1#comments"
+        where = say("a typo", "case l11")
+        assert where == f"/jobs/{job.id}/case?id=l11#comments"
+        assert say("  ") == "422"
+        assert say("x" * 2_001) == "422"
+        whole = browser.get(f"/jobs/{job.id}").text
+        assert "&lt;b&gt;ship it&lt;/b&gt;" in whole
+        assert whole.count('<article class="comment">') == 3
+        of_case = browser.get(where).text
+        assert "a typo" in of_case
+        assert of_case.count('<article class="comment">') == 1
+        assert "commented" in browser.get(f"/jobs/{job.id}/events").text
+    events = client.get(f"/jobs/{job.id}/events", limit=500).rows("events")
+    texts = [row["text"] for row in events if row["event"] == "job_commented"]
+    assert texts == ["<b>ship it</b>", "too long", "a typo"]
