@@ -38,7 +38,7 @@ from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import Scope
 
 _logger = logging.getLogger("promptgraft.service.server")
-_LONGEST_WAIT = 60
+_LONGEST_WAIT = 3_600
 _SMALL: Mapping[str, Json] = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
 _DETAIL: Mapping[str, Json] = {"enum": ["all", "short"], "default": "all"}
 
