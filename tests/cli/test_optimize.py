@@ -41,6 +41,12 @@ def document_of(ended: Ended) -> dict[str, Any]:
     return document
 
 
+def test_a_job_in_python_says_itself_what_may_change(console: Console, project: Path) -> None:
+    ended = console("optimize", f"{FILE}:good", "--part", "section rules")
+    assert ended.code == 2
+    assert "is a job and says itself what may change" in ended.err
+
+
 def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:good")
 

@@ -56,7 +56,24 @@ def test_the_nodes_edges_and_parts_of_a_graph_that_declares_them() -> None:
         ("candidate/title#instruction", len("Generate a Chinese recap title"), True),
         ("candidate/title#section draft", len("$text"), False),
     ]
-    assert json.loads(json.dumps(described.as_json()))["name"] == "candidate"
+    plain = json.loads(json.dumps(described.as_json()))
+    assert (plain["name"], plain["entry"]) == ("candidate", ["candidate/prepare"])
+    assert plain["nodes"][1]["parts"][0]["text"] == "Generate a Chinese recap title"
+    assert plain["structure_id"] == ARTICLE.describe().structure_id
+    reduced = attrs.evolve(ARTICLE, targets=["candidate/title#instruction"])
+    assert reduced.describe().structure_id != plain["structure_id"]
+
+
+def test_targets_open_parts_by_their_ids() -> None:
+    graph = attrs.evolve(ARTICLE, targets=["candidate/polish#instruction"])
+    assert changing(graph) == ["candidate/polish#instruction"]
+    for targets, why in (
+        (["candidate/polish#instructions"], r"did you mean `candidate/polish#instruction`"),
+        (["candidate/title#section draft"], "no part `candidate/title#section draft` may change"),
+        ([], "expected at least one part, found none"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            attrs.evolve(ARTICLE, targets=targets)
 
 
 def test_edges_that_are_not_declared_are_those_of_the_traces() -> None:

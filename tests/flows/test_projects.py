@@ -31,12 +31,15 @@ def test_a_graph_is_described(used: Path, console: Console) -> None:
     ended = console("describe")
     assert ended.code == 0
     lines = ended.out.splitlines()
-    assert "fernhill/reports/area#instruction                83  yes" in lines
-    assert "fernhill/reports/area#section task               83  no" in lines
+    words = [line.split() for line in lines]
+    assert ["fernhill/reports/area#instruction", "section", "83", "yes"] in words
+    assert ["fernhill/reports/area#section", "task", "section", "83", "no"] in words
     assert lines[-3:] == [f"  {ADDRESSES[0]} -> {ADDRESSES[index]}" for index in (3, 1, 2)]
     plain = json.loads(console("describe", "reports", "--json").out)
     assert [node["id"] for node in plain["nodes"]] == [ADDRESSES[i] for i in (0, 3, 1, 2)]
     assert plain["declared"] is True
+    assert plain["entry"] == [ADDRESSES[0]]
+    assert len(plain["structure_id"]) == 64
     ended = console("describe", "report")
     assert (ended.code, ended.err) == (
         2,
@@ -45,6 +48,21 @@ def test_a_graph_is_described(used: Path, console: Console) -> None:
             "there: `reports`\n"
         ),
     )
+
+
+def test_a_run_changes_only_the_parts_that_are_named(used: Path, console: Console) -> None:
+    part = f"{ADDRESSES[0]}#instruction"
+    ended = console("optimize", "--part", part, "--budget", "300", "--json", "-q")
+    assert ended.code in (0, 1), ended.err
+    folder = max((used / "runs").iterdir())
+    assert json.loads((folder / "config.json").read_text())["options"]["tuning"] == {
+        "targets": {"parts": [part]}
+    }
+    # Resumed, the run has the parts that it was begun with.
+    assert console("resume", "latest", "-q", "--budget", "310").code in (0, 1)
+    refused = console("optimize", "--part", f"{part}s", "-q")
+    assert refused.code == 2
+    assert f"did you mean `{part}`" in refused.err
 
 
 def test_the_winner_of_all_prompts_is_stored_and_answers(used: Path, console: Console) -> None:

@@ -74,6 +74,18 @@ def test_from_submitting_to_a_run_directory(
     assert said(capsys, "jobs", "list").startswith("0 jobs")
 
 
+def test_parts_that_may_change_are_named_by_their_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = json.loads(said(capsys, "describe", "triage", "--json"))["nodes"]
+    ids = [part["id"] for part in nodes[0]["parts"] if part["may_change"]]
+    job = submitted(capsys, *(word for id_ in ids for word in ("--part", id_)))
+    told = json.loads(said(capsys, "jobs", "show", job, "--json"))
+    assert told["changes"] == {"tuning": {"targets": {"parts": ids}}}
+    refused = said(capsys, "jobs", "submit", "triage", "--part", "section rule", code=2)
+    assert "no prompt has `section rule`, or it may not change (did you mean `section" in refused
+    both = ("--part", ids[0], "--set", 'tuning={"targets": {"sections": ["rules"]}}')
+    assert "leave one out" in said(capsys, "jobs", "submit", "triage", *both, code=2)
+
+
 def test_a_winner_is_promoted_from_the_shell(
     in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ import pytest
 
 import promptgraft.project.format
 from promptgraft import OptimizationJob
-from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity
+from promptgraft.adapters.abilities import MeteredAdapter
+from promptgraft.adapters.base import Usage, adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.agents import CommandAgent, PythonAgent
 from promptgraft.algorithms.gepa import (
@@ -40,6 +42,7 @@ from promptgraft.project import (
     project_schema,
     runs_folder_of,
 )
+from promptgraft.project.describing import describe
 from promptgraft.project.format import PROJECT
 from promptgraft.project.format_search import ELSEWHERE
 from promptgraft.runtime import EventBus
@@ -194,6 +197,18 @@ def test_a_prompt_changes_only_in_the_targets_that_it_has(folder: Path) -> None:
     assert project.run_config("triage").target_task_examples == (("guide", "one"),)
     assert project.run_config("short").target_section_paths == (("rules", "tone"),)
     assert project.run_config("short").target_task_examples == ()
+
+
+def test_parts_are_named_by_the_ids_that_describe_prints(folder: Path) -> None:
+    listed = "section rules/tone, task example guide/one"
+    project = project_of(folder, start=f"{LEAST}optimizer: {{targets: {{parts: [{listed}]}}}}\n")
+    config = project.run_config()
+    assert config.target_section_paths == (("rules", "tone"),)
+    assert config.target_task_examples == (("guide", "one"),)
+    ids = [part.id for part in describe(project.prompt()).nodes[0].parts if part.may_change]
+    assert {"section rules/tone", "task example guide/one"} < set(ids)
+    whole = f"{LEAST}optimizer: {{targets: {{parts: {json.dumps(ids)}}}}}\n"
+    assert project_of(folder, start=whole).run_config().names_targets
 
 
 def test_settings_reach_the_run_as_they_are_written() -> None:
@@ -437,6 +452,14 @@ def test_what_opens_does_not_look_at_what_the_file_names(folder: Path) -> None:
     assert project.workers == 4
     with pytest.raises(DataFormatError, match="expected a Python file"):
         project.prompt()
+
+
+def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
+    os.mkfifo(folder / "files" / "pipe.jsonl")
+    (fault,) = faults_of(folder, start=LEAST.replace("files/cases.jsonl", "files/pipe.jsonl"))
+    assert fault.endswith(
+        "expected a file, found a pipe or a device at files/pipe.jsonl; name a file"
+    )
 
 
 def test_the_folder_of_runs_is_known_without_looking_at_anything_else(folder: Path) -> None:

@@ -77,6 +77,18 @@ def test_the_same_key_gives_the_same_job(client: Client) -> None:
     assert client.post("/jobs", other, Idempotency_Key="k1").status == 409
 
 
+def test_a_client_gets_the_fields_that_it_names(client: Client) -> None:
+    job = submitted(client)
+    assert client.get(f"/jobs/{job}", fields="state,id").document == {"state": "queued", "id": job}
+    assert client.get("/jobs", fields="id").rows("jobs") == [{"id": job}]
+    assert client.get(f"/jobs/{job}", fields="").at("id") == job
+    refused = client.get(f"/jobs/{job}", fields="stat")
+    assert (refused.status, refused.detail) == (
+        422,
+        "fields: there is no `stat` (did you mean `state`?)",
+    )
+
+
 def test_a_client_may_wait_for_the_end(client: Client, manager: JobManager) -> None:
     stopping = threading.Event()
 
@@ -177,6 +189,13 @@ def test_pages_of_jobs_have_a_cursor(client: Client) -> None:
     assert third.at("next") is None
 
 
+QUEUE = {
+    "id": "output field Queue",
+    "type": "output field",
+    "text": '{\n  "description": "",\n  "value billing": "",\n  "value login": ""\n}',
+}
+
+
 def test_projects_structures_and_plans(client: Client) -> None:
     assert client.get("/projects").document == {
         "projects": [{"name": "support", "prompts": ["triage", "other"]}]
@@ -185,10 +204,14 @@ def test_projects_structures_and_plans(client: Client) -> None:
     (node,) = structure.rows("nodes")
     assert (node["id"], node["kind"]) == ("support/triage", "prompt")
     assert node["parts"] == [
-        {"id": "section rules", "chars": 15, "may_change": True},
-        {"id": "section ticket", "chars": 5, "may_change": False},
+        {"id": "section rules", "type": "section", "text": "Choose a queue.", "may_change": True},
+        {**QUEUE, "may_change": True},
+        {"id": "section ticket", "type": "section", "text": "$text", "may_change": False},
     ]
-    assert structure.at("edges") == []
+    assert (structure.at("edges"), structure.at("entry")) == ([], ["support/triage"])
+    again = client.get("/projects/support/prompts/triage/structure")
+    other = client.get("/projects/support/prompts/other/structure")
+    assert again.at("structure_id") == structure.at("structure_id") != other.at("structure_id")
     plan = client.post("/plans", {"project": "support", "prompt": "triage"}).document
     assert "150" in str(plan["line"])
     assert plan["rollouts"]

@@ -175,6 +175,21 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
         assert store.current(ns=ns, prompt_key=key, tag="prod") != left
 
 
+def test_only_the_named_parts_of_a_graph_change(client: Client) -> None:
+    structure = json.loads(client.get("/projects/graph/prompts/desk/structure").text)
+    parts = [part for node in structure["nodes"] for part in node["parts"]]
+    ids = [str(part["id"]) for part in parts if part["may_change"]]
+    body = {"project": "graph", "prompt": "desk"}
+    changes = {"budget": 150, "tuning": {"targets": {"parts": ids[:1]}}}
+    job = worked_off(client, {**body, "changes": changes})
+    candidates = json.loads(client.get(f"/jobs/{job}/candidates").text)["candidates"]
+    assert {name for row in candidates for name in row["texts"]} == set(ids[:1])
+    near = ids[0].replace("instruction", "instructions")
+    refused = client.post("/jobs", {**body, "changes": {"tuning": {"targets": {"parts": [near]}}}})
+    assert refused.status == 422
+    assert f"did you mean `{ids[0]}`" in refused.text
+
+
 @pytest.mark.parametrize("project", ["command", "service"])
 def test_an_agent_that_is_only_called_is_improved(client: Client, project: str) -> None:
     structure = client.get(f"/projects/{project}/prompts/helper/structure")

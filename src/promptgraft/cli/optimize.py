@@ -40,6 +40,7 @@ class _OptimizeOptions(LimitOptions, FormatOptions):
     """The options of ``optimize`` that are passed on together."""
 
     auto: Size | None
+    parts: tuple[str, ...]
 
 
 limit_options = options.together(
@@ -136,6 +137,7 @@ def _keep(file: ProjectFile) -> None:
     help="The tag that the search starts from and that the winner is stored under; by default that "
     "of the project or job.",
 )
+@options.part_option
 @click.option(
     "--pick",
     metavar="WEIGHTS",
@@ -191,6 +193,7 @@ def optimize_command(
         max_cost=given["max_cost"],
         max_tokens=given["max_tokens"],
         timeout=given["timeout"],
+        tuning={"targets": {"parts": list(given["parts"])}} if given["parts"] else None,
     )
     run = partial(
         _optimized,
@@ -233,7 +236,8 @@ def _optimized(
     stream: TextIO | None,
 ) -> ExitCode:
     """Make one run; ``on_start`` is called when nothing can refuse it any more."""
-    with loaded(target, project) as loaded_run:
+    # A dry run asks no model of the project, so that it needs no secrets.
+    with loaded(target, project, to_plan=dry) as loaded_run:
         title = (
             f"promptgraft optimize {loaded_run.name}{f', dry run on the {MODEL}' if dry else ''}"
         )

@@ -161,6 +161,15 @@ workers_option = click.option(
     "--workers", type=at_least(1), help="Parallel test calls; they do not change the result."
 )
 
+part_option = click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    metavar="ID",
+    help="A part that may change, by the id that `promptgraft describe` prints; may be repeated. "
+    "By default those of the project.",
+)
+
 quiet_option = click.option(
     "--quiet", "-q", is_flag=True, help="Show only the summary, no progress."
 )

@@ -13,9 +13,9 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.replaying import pack
 from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
-from promptgraft.graphs.graph import Graph
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import visible, visible_line
+from promptgraft.project.describing import describe
 from promptgraft.project.exporting import ENDING
 from promptgraft.project.gate import Choice, TriedVersion, tried_prompt
 from promptgraft.project.origins import loaded_project
@@ -237,18 +237,13 @@ def _plain(rendered: RenderedPrompt[object]) -> dict[str, Json]:
 @options.project_option
 @options.json_option
 def describe_command(*, graph: str | None, project: str | None, as_json: bool) -> None:
-    """List the nodes, edges and parts of a graph of the project.
+    """List the nodes, edges and parts of a prompt or graph of the project.
 
     NAME is its name in the project. Runs, reports and settings use the same names for parts.
     Undeclared edges are known only from the traces of a run.
     """
     with loaded_project(project) as opened:
-        chosen = opened.prompt(graph)
-        if not isinstance(chosen.graph, Graph):
-            raise ConfigError(
-                f"`{chosen.name}` is a prompt, not a graph; `promptgraft export` prints it"
-            )
-        described = chosen.graph.describe()
+        described = describe(opened.prompt(graph))
     if as_json:
         print_json(described.as_json())
         return
@@ -267,9 +262,9 @@ def describe_command(*, graph: str | None, project: str | None, as_json: bool) -
     screen.line()
     screen.table(
         [
-            ("part", "characters", "may change"),
+            ("part", "type", "characters", "may change"),
             *(
-                (part.id, str(part.chars), "yes" if part.may_change else "no")
+                (part.id, part.type, str(len(part.text)), "yes" if part.may_change else "no")
                 for node in described.nodes
                 for part in node.parts
             ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptgraft.evals.types import Step
-from promptgraft.ground.serde import Json, unstructure
+from promptgraft.ground.serde import Json, digest_json, unstructure
 
 Edge = tuple[str, str]
 """A pair of node names: the second follows the first."""
@@ -20,13 +20,20 @@ class PartDescription:
     Attributes:
         id: its name in runs, such as ``support/tickets/route#section rules``; ``#instruction``
             where the prompt has only one section that may change.
-        chars: length of its text in the source.
+        type: what it is: ``section``, ``tool``, ``output field`` and so on.
+        text: its text in the source.
         may_change: whether runs change it.
     """
 
     id: str
-    chars: int
+    type: str
+    text: str
     may_change: bool
+
+    @property
+    def chars(self) -> int:
+        """The length of its text."""
+        return len(self.text)
 
 
 @attrs.frozen(kw_only=True)
@@ -64,9 +71,24 @@ class GraphDescription:
     edges: tuple[Edge, ...]
     declared: bool
 
-    def as_json(self) -> Json:
+    @property
+    def entry(self) -> tuple[str, ...]:
+        """The nodes that begin: no edge leads to them; empty if no edge is known."""
+        ends = {end for _, end in self.edges}
+        begins = tuple(node.id for node in self.nodes if node.id not in ends)
+        return begins if self.edges or len(self.nodes) == 1 else ()
+
+    @property
+    def structure_id(self) -> str:
+        """A digest of nodes, parts with their texts, and declared edges: equal for equal graphs."""
+        edges: list[Json] = [list(edge) for edge in self.edges] if self.declared else []
+        return digest_json([self.name, unstructure(self.nodes), edges])
+
+    def as_json(self) -> dict[str, Json]:
         """Return the description as plain data."""
-        return unstructure(self)
+        plain = unstructure(self)
+        assert isinstance(plain, dict)  # noqa: S101 - a class becomes an object
+        return {"structure_id": self.structure_id, "entry": list(self.entry), **plain}
 
 
 def edges_of(traces: Iterable[Sequence[Step]]) -> tuple[Edge, ...]:

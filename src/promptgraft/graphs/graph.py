@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
@@ -114,6 +114,8 @@ class Graph(PromptSet):
             :class:`AsyncRun` if it is ``async``) and the ``params`` of the example. It returns a
             text, an object or a ``PromptResponse``, and must be thread-safe.
         nodes: the nodes; those without a prompt may be left out.
+        targets: names of the parts that may change, as :meth:`describe` gives them; by default all
+            that the nodes open.
         edges: pairs of node names, the only edges that the flow may take; by default any.
         candidate_errors: exceptions of the flow that count as the fault of the texts, such as those
             of a parser: the example scores 0, and the reflector is shown the reason.
@@ -129,6 +131,7 @@ class Graph(PromptSet):
     name: str
     flow: Callable[..., Any] = attrs.field(kw_only=True)
     nodes: tuple[Node, ...] = attrs.field(kw_only=True, converter=_as_nodes)
+    targets: Sequence[str] | None = attrs.field(default=None, kw_only=True)
     edges: tuple[Edge, ...] | None = attrs.field(default=None, converter=_as_edges, kw_only=True)
     candidate_errors: tuple[type[Exception], ...] = attrs.field(
         default=(), converter=as_errors, kw_only=True
@@ -145,6 +148,7 @@ class Graph(PromptSet):
             if names.count(name) > 1:
                 raise ConfigError(f"nodes: two nodes have the name `{name}`")
         self._check_prompts()
+        self._check_targets()
         for edge in self.edges or ():
             for name in edge:
                 if name not in names:
@@ -168,6 +172,19 @@ class Graph(PromptSet):
                     f"nodes: `{twin}` and `{name}` have different prompts with the namespace and "
                     f"key `{address_of(prompt)}`; give one of them another key"
                 )
+
+    def _check_targets(self) -> None:
+        if self.targets is None:
+            return
+        names = [part.name for part in self._open_parts]
+        for name in self.targets:
+            if name not in names:
+                raise ConfigError(
+                    f"targets: no part `{name}` may change{did_you_mean(name, names)}; "
+                    f"there: {listed(names)}"
+                )
+        if not self.targets:
+            raise ConfigError(f"targets: expected at least one part, found none; {listed(names)}")
 
     @classmethod
     def around(
@@ -211,6 +228,12 @@ class Graph(PromptSet):
 
     @property
     def parts(self) -> tuple[PartOf, ...]:
+        parts, targets = self._open_parts, self.targets
+        return tuple(part for part in parts if targets is None or part.name in targets)
+
+    @property
+    def _open_parts(self) -> tuple[PartOf, ...]:
+        """The parts that the nodes open, whatever the targets."""
         # Nodes with the same prompt share its parts; the last one that selects parts decides.
         named: dict[str, Sequence[PromptPart] | None] = {}
         for node in self.nodes:
@@ -226,6 +249,10 @@ class Graph(PromptSet):
             else part
             for part in parts
         )
+
+    def opening(self, parts: Collection[str]) -> Graph:
+        own_parts = tuple(part.name for part in self.parts if part.name in parts)
+        return attrs.evolve(self, targets=own_parts) if own_parts else self
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -445,13 +472,13 @@ def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
     own_parts = [part for part in graph.parts if part.address == address]
     for part in own_parts:
         text = "" if part.is_new else part.part.text(view)
-        yield PartDescription(id=part.name, chars=len(text), may_change=True)
+        yield PartDescription(id=part.name, type=part.kind, text=text, may_change=True)
     changing = {part.part for part in own_parts}
     for section in prompt.descriptor.sections:
         module = SectionModule(section.path)
         if module not in changing and (text := module.text(view)):
             name = named_in(address, section_part(section.path))
-            yield PartDescription(id=name, chars=len(text), may_change=False)
+            yield PartDescription(id=name, type=module.kind, text=text, may_change=False)
 
 
 @attrs.frozen

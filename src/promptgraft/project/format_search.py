@@ -201,6 +201,7 @@ class TargetsConfig:
         tool_examples: Examples of tools: `search/0`.
         task_examples: Task examples: `guide/sqli`.
         visibility: Sections, with their task examples, and single ones that may be hidden.
+        parts: Parts of prompts and graphs by the ids that `promptgraft describe` prints.
     """
 
     sections: tuple[str, ...] = ()
@@ -210,6 +211,7 @@ class TargetsConfig:
     tool_examples: tuple[str, ...] = ()
     task_examples: tuple[str, ...] = ()
     visibility: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -24,11 +24,10 @@ from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import tuned_settings
+from promptgraft.project.format_search import TargetsConfig, tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ForeignSource,
@@ -52,6 +51,7 @@ from promptgraft.project.settings import (
     target_faults,
 )
 from promptgraft.search.config import RunConfig
+from promptgraft.targets.prompts import PromptSet
 
 if TYPE_CHECKING:
     from promptgraft.agents.adapter import AgentAdapter
@@ -330,7 +330,10 @@ class Project:
             overrides_tag=self.tag,
             teacher=self.teacher,
         )
-        return search.OptimizationJob(self.prompt(name).subject, context, config)
+        subject, targets = self.prompt(name).subject, self.config.optimizer.targets
+        if isinstance(subject, PromptSet) and targets is not None:
+            subject = subject.opening(targets.parts)
+        return search.OptimizationJob(subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
         """Return the project with some keys of ``optimizer`` replaced by those of a caller.
@@ -349,15 +352,20 @@ class Project:
             optimizer_settings if isinstance(optimizer_settings, dict) else {}, settings
         )
         if "targets" in settings and optimizer.targets is not None:
-            missing = target_faults(optimizer.targets, self.descriptors)
+            missing = self.missing_targets(optimizer.targets)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
         config = attrs.evolve(self.config, optimizer=optimizer)
-        return Project(self.surroundings.file, config, default_store=self.default_store)
+        tuned = Project(self.surroundings.file, config, default_store=self.default_store)
+        # The same models: those made already, and those that stand in for them.
+        tuned._adapters.update(self._adapters)
+        return tuned
 
-    @property
-    def descriptors(self) -> tuple[PromptDescriptor, ...]:
-        """The descriptors of the prompts, in the order of the file; without those of graphs."""
-        return tuple(self.prompt(name).prompt.descriptor for name in self.config.prompts)
+    def missing_targets(self, targets: TargetsConfig) -> list[tuple[YamlPath, str]]:
+        """Return the place among the settings, and the fault, of targets that no prompt has."""
+        prompts = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
+        graphs = [self.prompt(name).graph for name in self.config.graphs]
+        ids = [part.name for graph in graphs if graph is not None for part in graph.parts]
+        return list(target_faults(targets, prompts, ids))
 
     def model(self, place: YamlPath) -> ProviderAdapter:
         """Return the model at a place in the file, such as ``("models", "task")``.
@@ -461,7 +469,7 @@ def faults_of(project: Project) -> Iterator[str]:
     yield from _lines(lambda: project.aggregation)
     yield from twin_faults(map(project.prompt, project.names), around)
     targets = config.optimizer.targets
-    missing = [] if targets is None else [*target_faults(targets, project.descriptors)]
+    missing = [] if targets is None else project.missing_targets(targets)
     if missing:
         yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
         return

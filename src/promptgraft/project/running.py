@@ -300,8 +300,14 @@ class Runnable:
         )
 
     def changed(self, changes: Changes) -> Runnable:
-        """Return the same with ``changes`` applied to the job."""
+        """Return the same with ``changes`` applied to the job.
+
+        Raises:
+            ConfigError, DataFormatError: a change does not suit the job.
+        """
         job, project = self.job, self.project
+        if project is None and changes.tuning:
+            raise ConfigError(f"--part: {self.name} is a job and says itself what may change")
         if project is not None and (tuned := changes.tuned(project)) is not project:
             job, project = tuned.job(self.name), tuned
         return attrs.evolve(self, job=changes.applied(job, project), changes=changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -48,9 +48,27 @@ from promptgraft.search.settings import (
 from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
 from promptgraft.targets.judging import examples_from, feedback_from, known
+from promptgraft.targets.part import PromptPart
+from promptgraft.targets.part_kinds import (
+    OutputFieldModule,
+    SectionModule,
+    SummaryModule,
+    TaskExampleModule,
+    ToolExampleModule,
+    ToolModule,
+)
 from promptgraft.targets.prompts import free_sections
 
 _BUDGET = "light"
+PARTS: Mapping[str, Callable[..., PromptPart]] = {
+    "sections": SectionModule,
+    "summaries": SummaryModule,
+    "tools": ToolModule,
+    "output_fields": OutputFieldModule,
+    "tool_examples": ToolExampleModule,
+    "task_examples": TaskExampleModule,
+}
+"""The parts that targets of a kind open one by one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -203,8 +221,12 @@ def targets_of(
                 "`optimizer.targets`",
             )
         return {"target_section_paths": free}
-    targets_here = known_targets(descriptor)
-    named: Mapping[str, tuple[str, ...]] = attrs.asdict(targets)
+    targets_here, ids = known_targets(descriptor), ids_of_parts(descriptor)
+    named: dict[str, tuple[str, ...]] = attrs.asdict(targets)
+    for id_ in named.pop("parts"):
+        if id_ in ids:
+            kind, name = ids[id_]
+            named[kind] = tuple(dict.fromkeys((*named[kind], name)))
     chosen = {
         kind: tuple(targets_here[kind][name] for name in names if name in targets_here[kind])
         for kind, names in named.items()
@@ -216,6 +238,23 @@ def targets_of(
     }
     make: Callable[..., Targets] = Targets  # they have been checked
     return {**flat, "targets": make(**chosen)}
+
+
+def ids_of_parts(descriptor: PromptDescriptor) -> dict[str, tuple[str, str]]:
+    """Return kind and name, as targets have them, of each part that may change, by its id."""
+    return {
+        part_of(kind, value).name: (kind, name)
+        for kind, values in known_targets(descriptor).items()
+        if kind in PARTS
+        for name, value in values.items()
+    }
+
+
+def part_of(kind: str, value: object) -> PromptPart:
+    """Return the part that a target of a kind names."""
+    if isinstance(value, ToolExampleTarget):
+        return ToolExampleModule(value.tool_name, value.example_index)
+    return PARTS[kind](value)
 
 
 def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
@@ -249,14 +288,18 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
 
 
 def target_faults(
-    targets: TargetsConfig, descriptors: Sequence[PromptDescriptor]
+    targets: TargetsConfig,
+    descriptors: Sequence[PromptDescriptor],
+    graph_parts: Collection[str] = (),
 ) -> Iterator[tuple[YamlPath, str]]:
     """Yield the place among the settings, and the fault, of each target that no prompt has."""
-    known_by_prompt = [known_targets(descriptor) for descriptor in descriptors]
+    known_by_prompt: list[Mapping[str, Mapping[str, object]]] = [
+        {**known_targets(descriptor), "parts": ids_of_parts(descriptor)}
+        for descriptor in descriptors
+    ]
+    known_by_prompt += [{"parts": dict.fromkeys(graph_parts)}]
     for kind in attrs.fields_dict(TargetsConfig):
-        names = sorted(
-            {name for targets_of_prompt in known_by_prompt for name in targets_of_prompt[kind]}
-        )
+        names = sorted({name for prompt in known_by_prompt for name in prompt.get(kind, {})})
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
                 near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
 
-from promptgraft.adapters.base import (
-    PromptResponse,
-    ProviderAdapter,
-    check_serves,
-    evaluated,
-)
+from promptgraft.adapters.abilities import check_serves
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown
@@ -82,6 +78,14 @@ class PromptSet(ABC):
     def answered_by(self, adapter: ProviderAdapter) -> Self:
         """Return a copy with ``adapter`` in place of all its own adapters."""
         del adapter
+        return self
+
+    def opening(self, parts: Collection[str]) -> PromptSet:
+        """Return a copy with only those of the parts open that it has; all if it has none.
+
+        Targets of a project also name parts of its other prompts.
+        """
+        del parts
         return self
 
     def stand_in(self) -> StandIn | None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
+from promptgraft.adapters.calling.turns import Turn
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml.calls import BamlCall, Environment, arguments_of, messages_of
+from promptgraft.bridges.baml.flows import FlowCall
 from promptgraft.bridges.baml.functions import BamlFunction
 from promptgraft.bridges.baml.judging import check_rules
 from promptgraft.bridges.baml.runtime import CompiledProject
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.ground.serde import digest
+from promptgraft.ground.text import listed
 from promptgraft.prompt.schema import JsonObject
 
 _DIGITS = 12
@@ -55,7 +58,8 @@ class BamlAgent:
 
     @property
     def reports_tools(self) -> bool:
-        return False
+        # A flow reports its calls, as other agents do those of tools.
+        return self.function.is_flow
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -115,9 +119,17 @@ class BamlAgent:
             test=self.tests[call.example],
             asked=call,
         )
-        if model := self._made():
+        model = self._made()
+        if self.function.is_flow:
+            return FlowCall(baml_call, partial(self._turn, model)).answer()
+        if model:
             return baml_call.by_model(model)
         return baml_call.by_own_client(self._environment, self.policy)
+
+    def _turn(self, model: ModelAdapter | None, baml_call: BamlCall) -> Turn:
+        if model is None:
+            return baml_call.turn_of_client(self._environment, self.policy)
+        return baml_call.turn_of_model(model)
 
     def messages(
         self, texts: Mapping[str, str], test: str, *, provider: str = "openai-generic"
@@ -126,8 +138,13 @@ class BamlAgent:
 
         Raises:
             AgentFaultError: the texts do not compile.
-            ConfigError: the arguments do not fit.
+            ConfigError: the arguments do not fit, or the function is a flow.
         """
+        if self.function.is_flow:
+            raise ConfigError(
+                f"{self.name} is a flow: what its functions send depends on their answers; "
+                f"render one of {listed(self.function.asked)}"
+            )
         compiled = self._candidate(texts)
         return messages_of(self.function, compiled, self.tests[test], provider=provider)
 
@@ -145,7 +162,7 @@ class BamlAgent:
         """Return the output format as BAML writes it; empty if the prompt does not show it."""
         prompt = self.function.parts[0]
         tag = next((tag_text for tag_text in prompt.tags if _OUTPUT_FORMAT.match(tag_text)), "")
-        if not tag or not self.tests:
+        if not tag or not self.tests or self.function.is_flow:
             return ""
         try:
             messages = self.messages({**texts, prompt.key: tag}, next(iter(self.tests)))

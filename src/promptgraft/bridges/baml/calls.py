@@ -16,20 +16,21 @@ import msgspec
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import Usage
-from promptgraft.adapters.calling.access import SENSITIVE, one_line
+from promptgraft.adapters.calling.access import one_line
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Received, Turn, read_as
 from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.bridges.baml.functions import KEYS_OF, BamlFunction
+from promptgraft.bridges.baml.functions import ASK, KEYS_OF, BamlFunction
 from promptgraft.bridges.baml.judging import Judged, judged
 from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
 from promptgraft.ground.content import File, Image, Input, from_base64
+from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
@@ -169,10 +170,11 @@ def messages_of(
     test: BamlTest,
     *,
     provider: str = "openai-generic",
+    inner: InnerCall | None = None,
 ) -> JsonObject:
     """Return the messages that BAML would send to a provider for a test, without sending them.
 
-    ``system`` is separate for providers that take it so.
+    ``system`` is separate for providers that take it so. With ``inner``, those of a call in a flow.
 
     Raises:
         ConfigError: the arguments do not fit.
@@ -184,21 +186,41 @@ def messages_of(
     clients.add_llm_client("model", provider, {"base_url": "http://localhost", "model": "any"})
     clients.set_primary("model")
     try:
-        body = compiled.request(_told(function, compiled, test, clients))
+        body = compiled.request(told_of(function, compiled, test, clients=clients, inner=inner))
     except ConfigError as error:
         raise _refusal(test, str(error)) from None
     return {name: body[name] for name in _MESSAGES if name in body}
 
 
-def _told(
+@attrs.frozen
+class InnerCall:
+    """A call that a flow makes.
+
+    Attributes:
+        function: the function that it calls.
+        messages: what that function sends: objects with ``role`` and ``content``, a text.
+    """
+
+    function: str
+    messages: tuple[Mapping[str, str], ...] = attrs.field(hash=False)
+
+
+def told_of(
     function: BamlFunction,
     compiled: CompiledProject,
     test: BamlTest,
-    clients: ClientRegistry | None,
+    *,
+    clients: ClientRegistry | None = None,
+    inner: InnerCall | None = None,
 ) -> Told:
+    """Return what BAML is told for a test, or for a call inside it.
+
+    Raises:
+        ConfigError: the arguments do not fit.
+    """
     return (
-        function.name,
-        arguments_of(function, test),
+        function.name if inner is None else f"{ASK}{inner.function}",
+        arguments_of(function, test) if inner is None else {"messages": [*inner.messages]},
         compiled.runtime.create_context_manager(),
         compiled.type_builder(test.types),
         clients,
@@ -261,12 +283,14 @@ class BamlCall:
     Attributes:
         compiled: the function with the texts of a candidate.
         asked: the call of the agent.
+        inner: the call that a flow makes, to be answered in place of the function; None for itself.
     """
 
     function: BamlFunction
     compiled: CompiledProject
     test: BamlTest
     asked: AgentCall
+    inner: InnerCall | None = None
 
     def by_own_client(self, environment: Environment, policy: RetryPolicy) -> AgentAnswer:
         """Let the client of the BAML project answer; raises what :meth:`Caller.call` does.
@@ -274,9 +298,24 @@ class BamlCall:
         Raises:
             ConfigError: the arguments do not fit.
         """
+        turn, endpoint = self._turn_of_client(environment, policy)
+        # BAML has parsed the answer already, but before secrets were blanked.
+        result = endpoint.result if endpoint.text == turn.text else None
+        return self._answer(turn, endpoint.milliseconds, result)
+
+    def turn_of_client(self, environment: Environment, policy: RetryPolicy) -> Turn:
+        """Return the reply of the client of the BAML project; raises as the above does."""
+        return self._turn_of_client(environment, policy)[0]
+
+    def _turn_of_client(
+        self, environment: Environment, policy: RetryPolicy
+    ) -> tuple[Turn, _OwnClient]:
+        client = self.function.client
+        if self.inner is not None:
+            client = self.function.asked[self.inner.function].word("client")
         endpoint = _OwnClient(
             self,
-            _told(self.function, self.compiled, self.test, None),
+            told_of(self.function, self.compiled, self.test, inner=self.inner),
             environment.variables,
             account=environment.account,
             secrets=environment.secrets,
@@ -286,14 +325,12 @@ class BamlCall:
             {},
             read=_read,
             price=lambda _: None,
-            model=self.function.client,
+            model=client,
             expected=NOTHING,
             session=self.asked.session,
             deadline=self.asked.deadline,
         )
-        # BAML has parsed the answer already, but before secrets were blanked.
-        result = endpoint.result if endpoint.text == turn.text else None
-        return self._answer(turn, endpoint.milliseconds, result)
+        return turn, endpoint
 
     def by_model(self, model: ModelAdapter) -> AgentAnswer:
         """Let a model answer what BAML would send; raises what :meth:`ModelAdapter.ask` does.
@@ -301,24 +338,30 @@ class BamlCall:
         Raises:
             ConfigError: the arguments do not fit.
         """
+        began = time.perf_counter()
+        turn = self.turn_of_model(model)
+        return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
+
+    def turn_of_model(self, model: ModelAdapter) -> Turn:
+        """Return the reply of a model; raises as :meth:`by_model` does."""
         wire = model.wire
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
         if isinstance(wire, ResponsesWire):
             provider = "openai-responses"
-        messages = messages_of(self.function, self.compiled, self.test, provider=provider)
-        began = time.perf_counter()
+        messages = messages_of(
+            self.function, self.compiled, self.test, provider=provider, inner=self.inner
+        )
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
         request = {**wire.open(_NO_SECTIONS), **messages}
-        turn = model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
-        return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
+        return model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
 
     def refusal(self, said: str) -> ConfigError:
         """Return the error for arguments that BAML refuses before sending a request."""
         return _refusal(self.test, said)
 
     def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
-        value, fault, judged_rules = None, "", tuple[Judged, ...]()
+        value, fault = None, ""
         try:
             if result is not None and result.is_ok():
                 value = self.compiled.output(result)
@@ -326,7 +369,13 @@ class BamlCall:
                 value = self.compiled.parsed(self.function.name, turn.text, self.test.types)
         except UnreadableAnswerError as error:
             fault = str(error)
-        else:
+        output = self.judged(value, fault, milliseconds)
+        return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
+
+    def judged(self, value: Json, fault: str, milliseconds: int) -> Json:
+        """Return a value with what the rules of the test say of it, or why there is none."""
+        judged_rules: tuple[Judged, ...] = ()
+        if not fault:
             args = self.test.args
             judged_rules = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
         rules: list[Json] = [
@@ -339,8 +388,7 @@ class BamlCall:
             }
             for judged_rule in judged_rules
         ]
-        output: Json = {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
-        return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
+        return {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
 
 
 @attrs.define

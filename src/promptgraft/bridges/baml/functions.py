@@ -25,6 +25,31 @@ _NEVER_NEEDED = ("test", "generator")
 _NO_TEXT = (TokenKind.WORD, TokenKind.MARK, TokenKind.SPACE, TokenKind.BREAK)
 _VARIABLE = re.compile(r"\benv\.(\w+)")
 _RETRIES = re.compile(r"^[ \t]*retry_policy[ \t]+\w+", re.MULTILINE)
+PASSING_FILE = "promptgraft_passing.baml"
+PASSED_TO = "PROMPTGRAFT_PASSED_TO"
+"""The environment variable with the address that calls of a flow are passed to."""
+ASK = "PromptgraftAsk_"
+"""The prefix of the functions that send the messages of a call on, by its own client."""
+_PASSED = "PromptgraftPassed_"
+_MESSAGE = """class PromptgraftMessage {
+  role string
+  content string
+}
+"""
+_PASSING = """client<llm> %s%s {
+  provider openai-generic
+  options {
+    base_url env.%s
+    model "%s"
+  }
+}
+function %s%s(messages: PromptgraftMessage[]) -> string {
+  client %s
+  prompt #"
+    {%%- for message in messages %%}{{ _.role(message.role) }}{{ message.content }}{%% endfor -%%}
+  "#
+}
+"""
 KEYS_OF = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "azure-openai": ("AZURE_OPENAI_API_KEY",),
@@ -67,6 +92,29 @@ class BamlFunction:
         return self._named[self.name][1]
 
     @cached_property
+    def asked(self) -> Mapping[str, Declaration]:
+        """The functions that a model answers: itself, or those that a flow calls."""
+        functions = {
+            name: block for name, (_, block) in self._named.items() if block.kind == "function"
+        }
+        if functions[self.name].prompt is not None:
+            return {self.name: functions[self.name]}
+        # What stands in a prompt calls nothing.
+        calling = {name: block for name, block in functions.items() if block.prompt is None}
+        flows = _reached([self.name], calling)
+        called = {word for name in flows for word in functions[name].words}
+        return {
+            name: block
+            for name, block in functions.items()
+            if name in called and block.prompt is not None
+        }
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether it is written in BAML's expression language and calls others."""
+        return self.block.prompt is None
+
+    @cached_property
     def needed(self) -> frozenset[str]:
         """The names of all declarations that it may use, itself included."""
         blocks = {name: block for name, (_, block) in self._named.items()}
@@ -79,9 +127,9 @@ class BamlFunction:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The texts that may change, the prompt first."""
+        """The texts that may change, the prompts first."""
         blocks = [self._named[name] for name in self._named if name in self.needed]
-        returned = self._types(self.block.output)
+        returned = self._types(" ".join(block.output for block in self.asked.values()))
         input_types = self._types(" ".join(self.block.inputs.values()))
         types = [
             named_block
@@ -93,7 +141,7 @@ class BamlFunction:
         templates = [
             named_block for named_block in blocks if named_block[1].kind == "template_string"
         ]
-        return tuple(parts_of(self._named[self.name], templates, types))
+        return tuple(parts_of([self._named[name] for name in self.asked], templates, types))
 
     def _types(self, written: str) -> frozenset[str]:
         """Return the names of the declared types that a type consists of."""
@@ -107,13 +155,18 @@ class BamlFunction:
 
     @cached_property
     def client(self) -> str:
-        """The client that answers it, such as ``openai/gpt-6-luna``."""
-        return self.block.word("client")
+        """The client that answers it, such as ``openai/gpt-6-luna``; several of a flow."""
+        clients = dict.fromkeys(block.word("client") for block in self.asked.values())
+        return ", ".join(clients)
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that its clients need."""
-        names = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
+        names = dict.fromkeys(
+            name
+            for client in self.client.split(", ")
+            for name in KEYS_OF.get(client.partition("/")[0], ())
+        )
         for name in self.needed:
             _, block = self._named[name]
             # A server at another address may need no key.
@@ -138,13 +191,37 @@ class BamlFunction:
         function_names = [name for test in tests for name in test.functions if name in blocks]
         needed = _reached([self.name, *function_names], blocks) if tests else self.needed
         used = {self._named[name][0].path for name in needed} | {path for path, _ in tests_kept}
-        return {
+        sources = {
             file.path.relative_to(self.folder).as_posix(): edited(
-                file.source, [*self._changes(file, texts), *_left_out(file, needed, tests_kept)]
+                file.source,
+                [
+                    *self._changes(file, texts),
+                    *_left_out(file, needed, tests_kept),
+                    *(self._passed_on(file) if self.is_flow else ()),
+                ],
             )
             for file in self.files
             if file.path in used
         }
+        return {**sources, **({PASSING_FILE: self._passing} if self.is_flow else {})}
+
+    def _passed_on(self, file: BamlFile) -> Iterator[Edit]:
+        """Yield the edits that have the functions of a flow answered by us."""
+        for name in self.asked:
+            holder, block = self._named[name]
+            if holder is file:
+                start, end = block.value_range("client")
+                yield start, end, f"{_PASSED}{name}"
+
+    @property
+    def _passing(self) -> str:
+        """The clients that pass calls of a flow to us, and functions that send them on."""
+        return _MESSAGE + "".join(
+            _PASSING % (_PASSED, name, PASSED_TO, name, ASK, name, file.source[slice(*place)])
+            for name in self.asked
+            for file, block in [self._named[name]]
+            for place in [block.value_range("client")]
+        )
 
     def rewritten(self, texts: Mapping[str, str]) -> dict[Path, str]:
         """Return the new text of each file that ``texts`` change."""
@@ -160,10 +237,13 @@ class BamlFunction:
 
     def declared(self, texts: Mapping[str, str]) -> str:
         """Return the signature, with the types that it consists of as ``texts`` describe them."""
-        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.block.inputs.items())
-        used = self._types(" ".join([self.block.output, *self.block.inputs.values()]))
-        signature = f"function {self.name}({inputs}) -> {self.block.output}\n"
-        return "\n".join(filter(None, (signature, self._written(used, texts))))
+        blocks = self.asked.values()
+        used = self._types(
+            " ".join(kind for block in blocks for kind in (block.output, *block.inputs.values()))
+        )
+        flow = self._written([self.name], texts) if self.is_flow else ""
+        signatures = "".join(map(_signature, blocks))
+        return "\n".join(filter(None, (flow, signatures, self._written(used, texts))))
 
     def _written(self, names: Collection[str], texts: Mapping[str, str]) -> str:
         """Return the source of declarations with new texts."""
@@ -190,6 +270,11 @@ class BamlFunction:
             if part.file == file.path
             and (written := part.edited(texts.get(part.key, part.text), line_break))
         ]
+
+
+def _signature(block: Declaration) -> str:
+    inputs = ", ".join(f"{name}: {kind}" for name, kind in block.inputs.items())
+    return f"function {block.name}({inputs}) -> {block.output}\n"
 
 
 Edit: TypeAlias = tuple[int, int, str]
@@ -232,18 +317,17 @@ def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozens
 
 
 def tested_functions(folder: Path) -> tuple[str, ...]:
-    """Return the functions with a prompt that a test of the project names, in order."""
+    """Return the functions that need a model and that a test of the project names, in order."""
     paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
     files = [BamlFile(path, _read(path)) for path in paths]
     tested = {name for file in files for test in tests_in(file) for name in test.functions}
-    declared = (declaration for file in files for declaration in file.declarations)
-    return tuple(
-        declaration.name
-        for declaration in declared
-        if declaration.kind == "function"
-        and declaration.prompt is not None
-        and declaration.name in tested
+    functions = (
+        BamlFunction(name=declaration.name, files=tuple(files), folder=folder)
+        for file in files
+        for declaration in file.declarations
+        if declaration.kind == "function" and declaration.name in tested
     )
+    return tuple(function.name for function in functions if function.asked)
 
 
 def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> BamlFunction:
@@ -251,7 +335,7 @@ def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> Baml
 
     Raises:
         ConfigError: BAML is missing or too old, there is no such folder or function, or the
-            function has no prompt.
+            function has no prompt and calls none that has one.
         DataFormatError: a file is not UTF-8.
     """
     for package, oldest in (("baml-py", "0.226"), ("pydantic", "2"), ("stamina", "25.2")):
@@ -271,9 +355,10 @@ def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> Baml
         near = did_you_mean(name, there) or f"; there: {listed(there) if there else 'none'}"
         raise ConfigError(f"no function `{name}` in {folder}{near}")
     function = BamlFunction(name=name, files=files, folder=folder, with_inputs=with_inputs)
-    if function.block.prompt is None:
+    if not function.asked:
         raise ConfigError(
-            f'function `{name}` in {folder} has no `prompt #"..."#`; name one that a model answers'
+            f'function `{name}` in {folder} has no `prompt #"..."#` and calls no function that has '
+            "one; name one that a model answers"
         )
     return function
 

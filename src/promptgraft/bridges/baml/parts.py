@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain, count
 from pathlib import Path
@@ -165,19 +165,20 @@ def _block(text: str, source: Literal) -> str:
 
 
 def parts_of(
-    function: tuple[BamlFile, Declaration],
+    functions: Sequence[tuple[BamlFile, Declaration]],
     templates: Iterable[tuple[BamlFile, Declaration]],
     types: Iterable[tuple[BamlFile, Declaration]],
 ) -> Iterator[Part]:
-    """Yield the texts of a function, its template strings and the types that it returns."""
+    """Yield the texts of functions, their template strings and the types that they return."""
     keys: set[str] = set()
-    for file, block in (function, *templates):
+    for file, block in (*functions, *templates):
         if block.prompt is None:
             continue
         is_own = block.kind == "function"
+        prompt_words = ("prompt", *([block.name] if len(functions) > 1 else []))
         yield Part(
             kind=PartKind.PROMPT,
-            key=_key(keys, "prompt") if is_own else _key(keys, "text", block.name),
+            key=_key(keys, *(prompt_words if is_own else ("text", block.name))),
             title=f"Prompt of {block.name}" if is_own else f"Template string {block.name}",
             file=file.path,
             literal=block.prompt,

@@ -78,7 +78,7 @@ class CompiledProject:
                 function, answer, *_AS_DATA, context, types, None, {}
             )
         except BamlError as error:
-            raise UnreadableAnswerError(_reasons(str(error))) from None
+            raise UnreadableAnswerError(reasons_of(str(error))) from None
         return _plain(value)
 
     def output(self, result: FunctionResult) -> Json:
@@ -137,7 +137,8 @@ def _faults(text: str, folder: Path) -> list[str]:
     return list(dict.fromkeys(faults)) or [f"{folder}: {_clipped(text)}"]
 
 
-def _reasons(text: str) -> str:
+def reasons_of(text: str) -> str:
+    """Return why BAML cannot parse an answer, from the text of its error, in one line."""
     reasons = [reason.replace('\\"', '"') for reason in _REASON.findall(text)]
     # The first reason is that of the whole answer, which the others explain.
     return _clipped("; ".join(dict.fromkeys(reasons[1:] or reasons or [_traceless(text)])))

@@ -112,6 +112,11 @@ class Declaration:
         value = _without(self.value(name), SPACING)
         return read_literal(value[0]).text if value else ""
 
+    def value_range(self, name: str) -> tuple[int, int]:
+        """Return where the value of ``name``, a word or a string, stands in the file."""
+        value = _without(self.value(name), SPACING)
+        return (value[0].start, value[0].end) if value else (self.end, self.end)
+
     @cached_property
     def members(self) -> tuple[Member, ...]:
         """The fields of a class or the values of an enum."""

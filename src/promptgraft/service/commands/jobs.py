@@ -78,6 +78,7 @@ def jobs_command() -> None:
     default=None,
     help="Use the embedded offline model, and store nothing.",
 )
+@options.part_option
 @click.option("--key", help="An idempotency key: the same key returns the same job.")
 @projects_option
 @place_options
@@ -86,15 +87,21 @@ def submit_command(
     prompt: str | None,
     *,
     key: str | None,
+    parts: tuple[str, ...],
     projects: tuple[str, ...],
     place: JobsPlace,
     as_json: bool,
     **given: object,
 ) -> None:
     """Submit a job. Invalid settings are refused before it is queued."""
-    project = place.project(projects)
+    project, changes = place.project(projects), _changes_of(given)
+    if parts:
+        tuning = changes.get("tuning", {})
+        if not isinstance(tuning, dict) or "targets" in tuning:
+            raise ConfigError("--part: --set tuning= already says what may change; leave one out")
+        changes["tuning"] = {**tuning, "targets": {"parts": list(parts)}}
     with place.opened(projects) as jobs:
-        new_job = jobs.submit(project, prompt, _changes_of(given), key=key)
+        new_job = jobs.submit(project, prompt, changes, key=key)
     if as_json:
         print_json({**job_json(new_job.job), "new": new_job.is_new})
         return

@@ -6,28 +6,19 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.graphs.describing import (
-    GraphDescription,
-    NodeDescription,
-    PartDescription,
-)
-from promptgraft.graphs.graph import Graph
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
 from promptgraft.overrides.parts import plain_lists
-from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
+from promptgraft.project.describing import describe
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import beside
-from promptgraft.prompt.texts import takes_cases
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
 from promptgraft.service.server.calls import ApiCall, ApiReply, reply
 from promptgraft.service.server.problems import ApiProblem
-from promptgraft.targets.part import View
-from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompts import address_of
 
 
@@ -100,8 +91,6 @@ def list_projects(call: ApiCall) -> ApiReply:
 def show_structure(call: ApiCall) -> ApiReply:
     """Return the structure of a prompt or graph: nodes, edges, and parts."""
     prompt_shown = prompt_of(call)
-    graph = prompt_shown.graph
-    described = graph.describe() if isinstance(graph, Graph) else _alone(prompt_shown)
     prompts: dict[str, Json] = {
         address_of(prompt): {
             "tools": [tool.name for tool in prompt.descriptor.tools],
@@ -109,25 +98,7 @@ def show_structure(call: ApiCall) -> ApiReply:
         }
         for prompt in prompt_shown.prompts
     }
-    plain = described.as_json()
-    return reply({**(plain if isinstance(plain, dict) else {}), "prompts": prompts})
-
-
-def _alone(found: ProjectPrompt) -> GraphDescription:
-    """Describe a prompt, or the texts of an agent, as a graph of one node."""
-    prompt = found.prompt
-    view = View.of_source(prompt.template)
-    parts = tuple(
-        PartDescription(
-            id=section_part(section.path),
-            chars=len(SectionModule(section.path).text(view)),
-            may_change=section.overridable,
-        )
-        for section in prompt.descriptor.sections
-    )
-    kind = "agent" if takes_cases(prompt) else "prompt"
-    node = NodeDescription(id=found.address, kind=kind, prompt=found.address, model="", parts=parts)
-    return GraphDescription(name=found.address, nodes=(node,), edges=(), declared=True)
+    return reply({**describe(prompt_shown).as_json(), "prompts": prompts})
 
 
 # Tags

@@ -418,6 +418,9 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
             changes[name] = -number if values[name].startswith("-") else number
     if "dry_run" in form:
         changes["dry_run"] = True
+    if form.get("parts"):
+        ids = [id_.strip() for id_ in form["parts"].split(",")]
+        changes["tuning"] = {"targets": {"parts": ids}}
     return changes
 
 
