@@ -5,6 +5,8 @@ given the text of a question and nothing else, by either package. A reflection i
 calls where costs are compared.
 
     python benchmarks/reflectors_bench.py [--seeds N] [--calls N] [--kind NAME] [--method NAME]
+
+``--plateau`` compares runs that stop when another +0.02 has become improbable with whole runs.
 """
 
 from __future__ import annotations
@@ -16,14 +18,15 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 import attrs
 from gepa.strategies.proposal_sampling import IndependentSampling
 
+from promptgraft.search import Plateau
 from reflectors.kinds import KINDS
-from reflectors.slots import SlotWorld
+from reflectors.slots import FORBIDS, SlotWorld
 from search import ours, peer
 from search.methods import BEST_SETTINGS, Search
 from search_bench import header
@@ -35,6 +38,12 @@ _BEST = {name: value for name, value in BEST_SETTINGS.items() if name != "cache_
 
 METHODS: Mapping[str, Search] = {
     "default": partial(ours.search, preset="lean", minibatch_size=6),
+    "with restart": partial(
+        ours.search,
+        preset="lean",
+        minibatch_size=6,
+        additions=["restart", "lines", "whole_prompt", "blame", "shorten"],
+    ),
     "paper": partial(ours.search, preset="paper", minibatch_size=3),
     "gepa defaults": peer.search,
     "gepa best settings": partial(peer.search, **_BEST),
@@ -54,6 +63,7 @@ class Outcome:
         length: characters of the winner.
         best_won: whether no candidate of the pool is better on the validation set.
         damaged: candidates that define a label twice, or where it does not belong.
+        escaped: whether the winner has lost a sentence that forbids what would help.
     """
 
     final: float
@@ -63,6 +73,7 @@ class Outcome:
     length: int
     best_won: bool
     damaged: int
+    escaped: bool
 
 
 def search_one(task: tuple[str, str, int, int]) -> Outcome:
@@ -82,6 +93,7 @@ def search_one(task: tuple[str, str, int, int]) -> Outcome:
         length=curve.length,
         best_won=world.expected(curve.winner, world.validation) >= max(means),
         damaged=damaged,
+        escaped=not any(FORBIDS in text for text in curve.winner.values()),
     )
 
 
@@ -97,8 +109,65 @@ def line_of(method: str, outcomes: Sequence[Outcome]) -> str:
     return (
         f"  {method:<20} {of('final'):.3f} ±{error / len(finals) ** 0.5:.3f} {of('calls'):6.0f} "
         f"{of('reflections'):6.1f} {cost:7.0f} {of('length'):7.0f} "
-        f"{of('best_won'):6.0%} {sum(one.damaged for one in outcomes):7}"
+        f"{of('best_won'):6.0%} {sum(one.damaged for one in outcomes):7} {of('escaped'):7.0%}"
     )
+
+
+@attrs.frozen(kw_only=True)
+class Saving:
+    """What came of stopping at a plateau.
+
+    Attributes:
+        calls: calls of the run that may stop, as a share of the budget.
+        is_early: whether the whole run had found its last +0.02 by a third of the budget.
+        loss: by how much the winner of the whole run is better.
+        is_missed: whether the whole run found a candidate that is better by more than 0.02 than
+            all that were found before the stop.
+    """
+
+    calls: float
+    is_early: bool
+    loss: float
+    is_missed: bool
+
+
+def stopped_and_whole(task: tuple[str, int, int]) -> Saving:
+    """Search one world with and without the stopper; for worker processes."""
+    kind, seed, calls = task
+    curves = []
+    for risk in (Plateau().risk, 0.0):
+        world, writer = KINDS[kind].make(seed)
+        stoppers = [Plateau(risk=risk)]
+        curves.append(METHODS["default"](world, writer, budget=calls, stoppers=stoppers))
+    stopped, whole = curves
+    items = (*world.validation, *world.test)
+    found = [world.expected(texts, items) for texts in whole.pool]
+    before = max(world.expected(texts, items) for texts in stopped.pool)
+    final = world.expected(whole.winner, world.test)
+    return Saving(
+        calls=stopped.calls / calls,
+        is_early=whole.at(calls / 3) > final - Plateau().gain,
+        loss=final - world.expected(stopped.winner, world.test),
+        is_missed=max(found) - before > Plateau().gain,
+    )
+
+
+def _plateaus(kinds: Sequence[str], seeds: range, calls: int) -> None:
+    """Print a row for each kind."""
+    print("  kind            stopped   calls  early  calls then   loss          missed +0.02")
+    with ProcessPoolExecutor(os.cpu_count()) as executor:
+        for kind in kinds:
+            tasks = [(kind, seed, calls) for seed in seeds]
+            savings = list(executor.map(stopped_and_whole, tasks))
+            early = [saving.calls for saving in savings if saving.is_early]
+            losses = [saving.loss for saving in savings]
+            error = stdev(losses) / len(losses) ** 0.5
+            print(
+                f"  {kind:<15} {mean(saving.calls < 0.85 for saving in savings):7.0%} "
+                f"{mean(saving.calls for saving in savings):7.0%} {len(early):6} "
+                f"{mean(early or [0]):11.0%} {mean(losses):+.3f} ±{error:.3f} "
+                f"{mean(saving.is_missed for saving in savings):13.0%}"
+            )
 
 
 def main() -> int:
@@ -106,6 +175,10 @@ def main() -> int:
     options = _options()
     kinds, methods = options.kind or list(KINDS), options.method or list(METHODS)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
+    if options.plateau:
+        print(f"{header()}; seeds {seeds[0]} to {seeds[-1]}; {options.calls} calls")
+        _plateaus(kinds, seeds, options.calls)
+        return 0
     tasks: list[Any] = [
         (kind, method, seed, options.calls)
         for kind in kinds
@@ -119,7 +192,7 @@ def main() -> int:
     print(f"{header()}; seeds {seeds[0]} to {seeds[-1]}; {options.calls} calls; {seconds:.0f} s")
     for kind in kinds:
         print(f"\n{kind}: {KINDS[kind].says}")
-        print(f"  {'':<20} final         calls  asked    cost  length   best damaged")
+        print(f"  {'':<20} final         calls  asked    cost  length   best damaged escaped")
         for method in methods:
             print(line_of(method, [next(outcomes) for _ in seeds]))
     return 0
@@ -131,6 +204,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0, help="the first seed")
     parser.add_argument("--calls", type=int, default=600, help="calls of a search")
     parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--plateau", action="store_true", help="compare runs that stop early")
     parser.add_argument("--method", action="append", choices=list(METHODS))
     return parser.parse_args()
 

@@ -47,6 +47,15 @@ def _of_slots(shape: str, habits: SlotHabits) -> Callable[[int], tuple[World, Wr
     return make
 
 
+def _knowing(seed: int) -> tuple[World, Writer]:
+    world = SlotWorld(SHAPES["slots"], seed)
+    subjects = {
+        label: [word for word in words if word[:1] == label[:1]]
+        for label, words in world.telling.items()
+    }
+    return world, SlotWriter(SlotHabits(), seed, subjects)
+
+
 KINDS: Mapping[str, Kind] = {
     "weak lines": Kind(
         says="one rule a line, two lessons at a time, a fifth of them wrong",
@@ -64,9 +73,13 @@ KINDS: Mapping[str, Kind] = {
         says="the same, with a fifth of the lessons in wrong definitions, and some left out",
         make=_of_slots("slots", _MISTAKEN),
     ),
+    "knowing": Kind(
+        says="definition lists by a model that knows the subjects: its first replies say it all",
+        make=_knowing,
+    ),
     "defective": Kind(
         says="definition lists below a sentence of the source that forbids to heed them",
-        make=_of_slots("defective", SlotHabits()),
+        make=_of_slots("defective", SlotHabits(defines=True)),
     ),
 }
-"""The four kinds, and the one with a defective source text."""
+"""The four kinds, one that reaches its plateau early, and one with a defective source text."""

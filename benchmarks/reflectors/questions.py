@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import attrs
 
 _ONE = re.compile(r"The part is: \w+ (\S+)\n\n(`{3,})\n(.*?)\n\2\n", re.DOTALL)
+_EMPTY = re.compile(r"The part is: \w+ (\S+)\n\nIt has no text yet")
 _UNNAMED = re.compile(r"perform a task for me:\n+(`{3,})\n(.*?)\n\1\n", re.DOTALL)
 _MARKED = re.compile(
     r"^\*\*(P\d+):\*\* (\w+) (\S+)[^\n]*\n\n(`{3,})\n(.*?)\n\4$", re.DOTALL | re.MULTILINE
@@ -104,6 +105,8 @@ def read(question: str) -> Read:
         )
     if named := _ONE.search(question):
         return Read(parts={named[1]: named[3]}, marks={}, answers=answers)
+    if empty := _EMPTY.search(question):
+        return Read(parts={empty[1]: ""}, marks={}, answers=answers)
     if unnamed := _UNNAMED.search(question):
         # What the text says of itself is all that tells which part it is.
         name = _NAME.search(unnamed[2])

@@ -60,6 +60,7 @@ class SlotHabits:
         drops: how often a definition is missing from its reply.
         pads: how often it adds words that tell nothing to a definition that it changes.
         doubts: how often it leaves out a sentence that forbids what would help.
+        defines: whether it writes definitions of labels that have none.
     """
 
     insight: float = 0.9
@@ -67,6 +68,7 @@ class SlotHabits:
     drops: float = 0.0
     pads: float = 0.5
     doubts: float = 0.005
+    defines: bool = False
 
 
 class SlotWriter:
@@ -75,10 +77,14 @@ class SlotWriter:
     Args:
         habits: how it errs.
         seed: decides every draw.
+        subjects: words that it knows to tell a label, before it is shown any answer.
     """
 
-    def __init__(self, habits: SlotHabits, seed: int) -> None:
+    def __init__(
+        self, habits: SlotHabits, seed: int, subjects: Mapping[str, Sequence[str]] = {}
+    ) -> None:
         self.habits = habits
+        self.subjects = subjects
         self.draw = random.Random(f"slot-writer/{seed}")
         self.calls = 0
 
@@ -95,6 +101,8 @@ class SlotWriter:
         for answer in shown.answers:
             if answer.is_wrong:
                 label = self._label_for(answer)
+                if self.habits.defines and not any(label in defined for defined in slots.values()):
+                    next(iter(slots.values()))[label] = ""
                 for name, defined in slots.items():
                     if label in defined:
                         defined[label] = self._better(
@@ -103,8 +111,15 @@ class SlotWriter:
                         if shown.is_brief:
                             defined[label] = _merged(label, defined[label], shown.answers)
                         changed[name] = None
+        for name in changed:
+            slots[name] = {label: self._known(label, said) for label, said in slots[name].items()}
         texts = {name: self._written(shown.parts[name], slots[name]) for name in changed}
         return shown.reply(texts) if texts else self._unchanged(shown)
+
+    def _known(self, label: str, said: str) -> str:
+        """Return a definition with what the model knows of its subject beforehand."""
+        more = [word for word in self.subjects.get(label, ()) if not _has(said, word)]
+        return ", ".join([said, *more])
 
     def _unchanged(self, shown: Read) -> str:
         name = next(iter(shown.parts))
@@ -139,7 +154,7 @@ class SlotWriter:
         added += others[:needed]
         if self.draw.random() < self.habits.pads and not is_brief:
             added.append(self.draw.choice(_FILLER))
-        return ", ".join([said, *added])
+        return ", ".join(filter(None, [said, *added]))
 
     def _written(self, text: str, defined: Mapping[str, str]) -> str:
         lines: list[str] = []
@@ -150,6 +165,8 @@ class SlotWriter:
             if line == FORBIDS and self.draw.random() < self.habits.doubts:
                 continue
             lines.append(f"- {slot[1]}: {defined[slot[1]]}" if slot else line)
+        old = dict(SLOT.findall(text))
+        lines += [f"- {label}: {said}" for label, said in defined.items() if label not in old]
         return "\n".join(lines)
 
 

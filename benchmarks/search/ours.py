@@ -16,12 +16,14 @@ from promptgraft import (
     GepaExample,
     GepaOptimizer,
     Guards,
+    Limits,
     MarkdownSection,
     OptimizationContext,
     Prompt,
     PromptTemplate,
     RolloutFeedback,
     ScriptedAdapter,
+    Stopper,
     Strategy,
     Targets,
     Tool,
@@ -71,6 +73,7 @@ def search(
     minibatch_size: int,
     enable_merge: bool = False,
     additions: Sequence[str] | None = None,
+    stoppers: Sequence[Stopper] = (),
     **strategy: Any,
 ) -> Curve:
     """Search with so many calls of the task model.
@@ -85,6 +88,7 @@ def search(
         minibatch_size: see ``GepaConfig``.
         enable_merge: the same.
         additions: the same.
+        stoppers: see ``Limits``.
         strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
@@ -114,6 +118,7 @@ def search(
         enable_merge=enable_merge,
         strategy=Strategy(**_known_part(reflector), **strategy),
         additions=additions,
+        limits=Limits(stoppers=stoppers),
         targets=Targets(tools=world.tools),
         guards=Guards(max_copied_words=0, max_part_chars=20_000),
     )

@@ -16,6 +16,7 @@ import sqlalchemy
 
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft import __version__
+from promptgraft.cli.main import run
 from promptgraft.service.jobs import JobManager, JobState, Worker
 from promptgraft.service.jobs.presence import Presence, WorkerRow
 from promptgraft.service.server import TokenStore
@@ -232,3 +233,31 @@ def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) ->
             manager.create("sound", "triage", {"budget": 60})
             told(process, "job_completed")
             assert only_row(manager).name == "new"
+
+
+@pytest.mark.parametrize("model", [KEYED, UNKEYED])
+def test_a_dry_run_needs_no_key(tmp_path: Path, model: str) -> None:
+    path = project_with(tmp_path / "own", model)
+    with managed(tmp_path, own=path) as manager:
+        tuning = {"minibatch_size": 4}
+        job = manager.create("own", "triage", {"dry_run": True, "budget": 90, "tuning": tuning})
+        work_off(manager)
+        assert manager.get(job.id).state is JobState.COMPLETED, manager.get(job.id).reason
+
+
+def test_a_job_with_settings_of_the_search_is_planned_without_a_key(tmp_path: Path) -> None:
+    path = project_with(tmp_path / "own", KEYED)
+    with managed(tmp_path, own=path) as manager:
+        job = manager.create("own", "triage", {"tuning": {"minibatch_size": 4}})
+        assert job.state is JobState.QUEUED
+
+
+def test_a_dry_run_of_the_command_needs_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project_with(tmp_path / "own", KEYED)
+    monkeypatch.chdir(path.parent)
+    command = ["optimize", "triage", "--dry-run", "-q", "--budget", "90"]
+    assert run([*command, "--part", "section rules"]) in (0, 1), capsys.readouterr().err
+    assert run(command[:2]) == 2
+    assert "PLACE_KEY is not set" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import re
 
 from optimizers.worlds import RULES, Run, bound, config, instruction, optimize
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.algorithms.gepa.additions.history import BestAnswers
+from promptgraft.algorithms.gepa.additions.history import Answers, remember
 from promptgraft.algorithms.gepa.questions import better_answers
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
@@ -24,11 +24,9 @@ def record(score: float | None, output: str, example: str = "e1") -> RolloutReco
 
 
 def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
-    history = BestAnswers(2, Scorer({}))
+    remembered: dict[str, Answers] = {}
     for score, output in [(0.2, "a"), (0.9, "b"), (0.9, "b"), (None, "c"), (0.5, "d"), (0.9, "e")]:
-        history.add([record(score, output)])
-    remembered = history.now()
-    history.add([record(1.0, "later")])
+        remember(remembered, [record(score, output)], most=2, scorer=Scorer({}))
     shown = better_answers(
         remembered, [record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")], Scorer({})
     )
@@ -38,10 +36,9 @@ def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
 
 
 def test_an_unscored_answer_has_no_better_ones() -> None:
-    history = BestAnswers(2, Scorer({}))
-    history.add([record(1.0, "a")])
-    held = history.now()
-    assert better_answers(held, [record(None, "z")], Scorer({}))["e1"] == ()
+    best: dict[str, Answers] = {}
+    remember(best, [record(1.0, "a")], most=2, scorer=Scorer({}))
+    assert better_answers(best, [record(None, "z")], Scorer({}))["e1"] == ()
 
 
 def one_word_only(rendered: RenderedPrompt[object]) -> str:

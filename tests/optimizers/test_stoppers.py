@@ -68,6 +68,7 @@ from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
+from promptgraft.search.plateau import Leader
 
 # Minibatches that are drawn anew each time may teach nothing twice in a row.
 config = partial(worlds.config, minibatches="random")
@@ -386,6 +387,8 @@ START = RunState(
     cost=Decimal("0.06"),
     tokens=60,
     seconds=6.0,
+    left=194,
+    leaders=(Leader(0, (0.0,) * 6),),
 )
 
 
@@ -418,7 +421,11 @@ def test_the_state_says_where_the_run_stands() -> None:
         cost=Decimal("0.64"),
         tokens=640,
         seconds=60.0,
+        left=140,
+        leaders=states[6].leaders,
     )
+    leaders = [(leader.rollouts, sum(map(bool, leader.scores))) for leader in states[6].leaders]
+    assert leaders == [(0, 0), (18, 1), (30, 2), (42, 3), (54, 4)]
 
 
 def test_a_replay_shows_the_same_states_but_for_the_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ import pytest
 
 import promptgraft.project.format
 from promptgraft import OptimizationJob
-from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity
+from promptgraft.adapters.abilities import MeteredAdapter
+from promptgraft.adapters.base import Usage, adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.agents import CommandAgent, PythonAgent
 from promptgraft.algorithms.gepa import (
@@ -450,6 +452,14 @@ def test_what_opens_does_not_look_at_what_the_file_names(folder: Path) -> None:
     assert project.workers == 4
     with pytest.raises(DataFormatError, match="expected a Python file"):
         project.prompt()
+
+
+def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
+    os.mkfifo(folder / "files" / "pipe.jsonl")
+    (fault,) = faults_of(folder, start=LEAST.replace("files/cases.jsonl", "files/pipe.jsonl"))
+    assert fault.endswith(
+        "expected a file, found a pipe or a device at files/pipe.jsonl; name a file"
+    )
 
 
 def test_the_folder_of_runs_is_known_without_looking_at_anything_else(folder: Path) -> None:

@@ -77,6 +77,18 @@ def test_the_same_key_gives_the_same_job(client: Client) -> None:
     assert client.post("/jobs", other, Idempotency_Key="k1").status == 409
 
 
+def test_a_client_gets_the_fields_that_it_names(client: Client) -> None:
+    job = submitted(client)
+    assert client.get(f"/jobs/{job}", fields="state,id").document == {"state": "queued", "id": job}
+    assert client.get("/jobs", fields="id").rows("jobs") == [{"id": job}]
+    assert client.get(f"/jobs/{job}", fields="").at("id") == job
+    refused = client.get(f"/jobs/{job}", fields="stat")
+    assert (refused.status, refused.detail) == (
+        422,
+        "fields: there is no `stat` (did you mean `state`?)",
+    )
+
+
 def test_a_client_may_wait_for_the_end(client: Client, manager: JobManager) -> None:
     stopping = threading.Event()
 

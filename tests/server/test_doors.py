@@ -78,9 +78,9 @@ def buttons(page: str) -> set[str]:
 def test_a_page_offers_only_what_the_state_of_its_job_allows(client: Client) -> None:
     with closing(client.browser()) as browser:
         job = client.manager.create("support", "triage", {"dry_run": True, "budget": 60})
-        assert buttons(browser.get(f"/jobs/{job.id}").text) == {"cancel", "change"}
+        assert buttons(browser.get(f"/jobs/{job.id}").text) == {"cancel", "change", "comment"}
         work_off(client.manager)
-        assert buttons(browser.get(f"/jobs/{job.id}").text) == {"fork"}
+        assert buttons(browser.get(f"/jobs/{job.id}").text) == {"fork", "comment"}
 
 
 def test_the_page_of_a_job_that_has_ended_asks_for_nothing(client: Client) -> None:

@@ -25,7 +25,7 @@ from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Access, Limits, TokenStore
 from promptgraft.service.server.access import Visit
 from promptgraft.service.server.problems import ApiProblem
-from promptgraft.service.server.tokens import ApiCaller, Scope
+from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope
 from server.serving import Client, served
 
 WAITING = 42
@@ -207,6 +207,47 @@ def test_who_waits_keeps_nobody_waiting(manager: JobManager, tmp_path: Path) -> 
         finally:
             manager.cancel(job)
         assert {one.result().document["state"] for one in found} == {"cancelled"}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(4_000):
+        if condition():
+            return
+        threading.Event().wait(0.005)
+    raise AssertionError("it does not happen")
+
+
+def test_who_waits_long_counts_as_a_stream_until_it_leaves(
+    manager: JobManager, tmp_path: Path
+) -> None:
+    body: Json = {"project": "support", "prompt": "triage"}
+    waiting = {"Idempotency_Key": "k", "Prefer": "wait=3600"}
+    limits = Limits(streams=1)
+    with (
+        served(manager, tmp_path / "mirrors", limits=limits) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        job = str(client.post("/jobs", body, Idempotency_Key="k").document["id"])
+
+        def streams() -> int:
+            return client.access.streams(LOCAL)
+
+        head = {"Content-Type": "application/json", "Authorization": f"Bearer {client.token}"}
+        head |= {name.replace("_", "-"): value for name, value in waiting.items()}
+        request = httpx.Request("POST", f"{client.url}/api/v1/jobs", json=body, headers=head)
+        lines = [f"{name}: {value}" for name, value in request.headers.items()]
+        host, port = request.url.host, int(request.url.port or 0)
+        with socket.create_connection((host, port)) as leaving:
+            head_lines = "\r\n".join(["POST /api/v1/jobs HTTP/1.1", *lines, "", ""])
+            leaving.sendall(head_lines.encode() + request.content)
+            until(lambda: streams() == 1)
+        until(lambda: streams() == 0)
+        found = threads.submit(client.post, "/jobs", body, **waiting)
+        until(lambda: streams() == 1)
+        with reading(client, job) as refused:
+            assert refused.status_code == 429
+        manager.cancel(job)
+        assert found.result().document["state"] == "cancelled"
 
 
 def test_the_length_of_the_queue_is_a_limit(manager: JobManager, tmp_path: Path) -> None:

@@ -204,3 +204,11 @@ def test_limits_are_above_zero_and_buckets_of_strangers_are_forgotten() -> None:
         buckets.take("10.0.0.1")
     with pytest.raises(ApiProblem, match="more than 1 requests a second"):
         buckets.take("10.0.0.1")
+
+
+def test_readiness_needs_no_connection_of_those_for_requests(client: Client) -> None:
+    with contextlib.ExitStack() as stack:
+        # All that the pool has: 16, and as many more.
+        for _ in range(32):
+            stack.enter_context(client.manager.database.reading())
+        assert client.ask("GET", "/readyz", token="").status == 200

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from jobs.job_world import work_off
+from promptgraft.overrides import RevisionedStore
 from promptgraft.project import load_project
 from promptgraft.service.jobs import JobManager, JobState, Worker
 from runs.test_report_in_browser import browser as browser_of_reports
@@ -162,6 +163,88 @@ def test_applying_and_promoting_change_what_the_next_render_says(
     ]
     assert "words such as these (" in said[0]
     assert "words such as these (" not in said[1]
+
+
+def test_a_rollback_is_confirmed_after_a_look_at_what_it_changes(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    page = watched.page
+    store = manager.projects["support"].store()
+    prompt = manager.projects["support"].prompt("triage").prompt
+    for body in ("Be kind.", "Be brief."):
+        store.set_section_override(prompt, tag="prod", path=("rules",), body=body)
+    page.get_by_role("link", name="Tags").click()
+    page.get_by_role("button", name="Roll back …").first.click()
+    expect(page.get_by_role("heading", name="Roll prod back?")).to_be_visible()
+    expect(page.locator("del")).to_have_text("brief")
+    page.get_by_role("link", name="Leave it").click()
+    assert bodies(store) == ["Be brief."]
+    page.get_by_text("2 versions").click()
+    page.get_by_role("button", name="Roll back to version 1").click()
+    expect(page.get_by_text("version 2 → 1")).to_be_visible()
+    page.get_by_role("button", name="Roll back").click()
+    expect(page.get_by_role("heading", name="Tags")).to_be_visible()
+    assert bodies(store) == ["Be kind."]
+    # Somebody else moves the tag while this page asks.
+    page.get_by_role("button", name="Roll back …").first.click()
+    store.set_section_override(prompt, tag="prod", path=("rules",), body="Be exact.")
+    page.get_by_role("button", name="Roll back").click()
+    expect(page.get_by_text("was moved meanwhile")).to_be_visible()
+    assert bodies(store) == ["Be exact."]
+    watched.faults.clear()  # the browser tells of the status, 409
+
+
+def bodies(store: RevisionedStore) -> list[str]:
+    """Return the texts that the tag `prod` holds."""
+    current = store.current(ns="support", prompt_key="triage", tag="prod")
+    assert current is not None
+    return [section.body for section in current.override.sections.values()]
+
+
+def test_a_page_that_goes_on_keeps_the_focus_and_one_that_has_ended_asks_for_nothing(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    page = watched.page
+    job = manager.create("support", "triage", {"budget": 120})
+    page.goto(f"{client.url}/jobs/{job.id}")
+    expect(page.locator("#as-of")).to_have_text(re.compile(r"As of \d\d:\d\d:\d\dZ"))
+    page.get_by_role("button", name="Cancel").focus()
+    manager.change(job.id, {"priority": 3})
+    expect(page.locator("#live-facts")).to_contain_text("Priority")
+    expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+    claim = Worker(manager).claim()
+    expect(page.locator("#live .badge").first).to_have_text("running")
+    # It stands elsewhere now, and there is a button more before it.
+    expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+    assert claim is not None
+    Worker(manager).run_here(claim)
+    expect(page.locator("#live-state[data-ended]")).to_be_attached()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    for tab in ("", "/candidates", "/cases", "/events"):
+        page.goto(f"{client.url}/jobs/{job.id}{tab}")
+        page.wait_for_load_state("networkidle")
+        requests.clear()
+        manager.comment(job.id, f"does {tab} look?")
+        page.wait_for_load_state("networkidle")
+        page.evaluate("new Promise(done => requestIdleCallback(done))")
+        assert requests == []
+        assert page.locator("[data-events], [data-every]").count() == 0
+
+
+def test_a_page_says_that_its_connection_is_lost(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    job = manager.create("support", "triage", {})
+    page = watched.page
+    page.route("**/events?**", lambda route: route.abort())
+    page.goto(f"{client.url}/jobs/{job.id}")
+    expect(page.locator(".lost")).to_contain_text("The connection is lost")
+    page.unroute("**/events?**")
+    page.reload()
+    expect(page.locator("#as-of")).to_contain_text("As of")
+    expect(page.locator(".lost")).to_be_empty()
+    watched.faults.clear()  # the browser tells of the lost connection
 
 
 def test_pages_work_without_a_script(browser: Browser, client: Client, manager: JobManager) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -166,6 +167,12 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
         page = browser.get("/tags").text
         assert "graph/desk" in page
         assert "Above all" in page or "section rules" in page
+        form = {"project": "graph", "prompt": "desk", "tag": "prod", "what": "rollback"}
+        asked = browser.post("/tags", data=form).text
+        assert "Roll prod back?" in asked
+        fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', asked))
+        assert browser.post("/tags", data={**form, **fields}).status_code == 303
+        assert store.current(ns=ns, prompt_key=key, tag="prod") != left
 
 
 def test_only_the_named_parts_of_a_graph_change(client: Client) -> None:

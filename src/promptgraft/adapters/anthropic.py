@@ -99,29 +99,17 @@ def profile_of(model: str) -> AnthropicProfile:
     # Bedrock puts regions and a vendor before it, such as `us.anthropic.claude-…`.
     facts = facts_of("anthropic", name[max(0, name.find("claude-")) :])
     if facts is None:
-        return AnthropicProfile(thinking=THOUGHTS, assumed=True)
-    thinking, assumed = THOUGHTS if facts.may_think else 0, facts.thinks is None
+        return AnthropicProfile.of(None)
     sampling = facts.takes_sampling(None)
     if not name.startswith("claude-"):
-        return AnthropicProfile(
-            sampling=sampling,
-            thinking=thinking,
-            assumed=assumed,
-            vision=facts.vision,
-            image_rate=facts.image_rate,
-        )
-    return AnthropicProfile(
-        structured_output="native" if facts.structured else "text",
+        return AnthropicProfile.of(facts, structured_output="text", efforts=(), sampling=sampling)
+    return AnthropicProfile.of(
+        facts,
         prompt_caching=True,
         cached_from=cache_of("anthropic", name).tokens,
         max_output_tokens=min(facts.largest_output or _LONGEST, _LONGEST),
         sampling=sampling,
         seller="anthropic",
-        thinking=thinking,
-        assumed=assumed,
-        efforts=facts.efforts,
-        vision=facts.vision,
-        image_rate=facts.image_rate,
     )
 
 
@@ -283,7 +271,7 @@ def _result(answer: ToolAnswer) -> JsonObject:
     return {**result, "is_error": True} if answer.failed else result
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class AnthropicAdapter(ModelAdapter):
     """Answers prompts through Anthropic's Messages API, or with a compatible server.
 
@@ -318,12 +306,10 @@ class AnthropicAdapter(ModelAdapter):
     service: ClassVar[Api] = MESSAGES
     vendor: ClassVar[Literal["anthropic", "openai"]] = "anthropic"
 
-    temperature: float | None = attrs.field(
-        default=None, kw_only=True, validator=number(0, 1).or_none
-    )
-    top_p: float | None = attrs.field(default=None, kw_only=True, validator=SHARE.or_none)
+    temperature: float | None = attrs.field(default=None, validator=number(0, 1).or_none)
+    top_p: float | None = attrs.field(default=None, validator=SHARE.or_none)
     profile: AnthropicProfile | None = attrs.field(
-        default=None, kw_only=True, validator=instance(AnthropicProfile).or_none
+        default=None, validator=instance(AnthropicProfile).or_none
     )
 
     def __attrs_post_init__(self) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from pathlib import Path
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from promptgraft.adapters.facts import TOKENS_OF_IMAGE, ModelEnd
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
@@ -24,8 +21,6 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
-from promptgraft.ground.content import File, Image
-from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.under_way import doing
@@ -40,10 +35,6 @@ _MICROSECONDS = 1_000_000
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
-
-_TOKENS_OF_PDF = 3_000  # two pages, as text and as images
-CHARS_PER_TOKEN = 4
-"""A common estimate for English."""
 
 
 @attrs.frozen(kw_only=True)
@@ -244,158 +235,10 @@ class ProviderAdapter(Protocol):
         ...
 
 
-@runtime_checkable
-class MeteredAdapter(Protocol):
-    """An adapter that can estimate the cost of calls before they are made.
-
-    ``longest_answer`` is in tokens, None if the model decides; ``price_of`` returns US dollars,
-    None if the price of the model is unknown.
-    """
-
-    @property
-    def longest_answer(self) -> int | None: ...
-
-    def price_of(self, usage: Usage) -> Decimal | None: ...
-
-
-@runtime_checkable
-class ChoosyAdapter(Protocol):
-    """An adapter that can tell before a call whether it answers a prompt."""
-
-    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
-        """Raise a ``ConfigError`` if the adapter cannot answer a prompt."""
-        ...
-
-
-def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
-    """Raise a ``ConfigError`` if an adapter says that it cannot answer a prompt."""
-    if isinstance(adapter, ChoosyAdapter):
-        adapter.check_prompt(rendered)
-
-
-PRICES_LINE = "prices: {input: IN, output: OUT}"
-"""The line of a project file that gives a model its prices, in US dollars for a million tokens."""
-
-GIVE_PRICES = (
-    f"give the model the line `{PRICES_LINE}` in the project file, or the adapter `prices=` in "
-    "Python, in US dollars for a million tokens; or leave max_cost out"
-)
-"""Advice for a run with ``max_cost`` and a model without a known price."""
-
-
-@runtime_checkable
-class ThinkingAdapter(Protocol):
-    """An adapter for a model that may think before it answers; ``thinking`` is in tokens."""
-
-    @property
-    def thinking(self) -> int: ...
-
-
-@runtime_checkable
-class CachingAdapter(Protocol):
-    """An adapter whose provider caches the beginnings of prompts.
-
-    ``cached_from`` is the length of the shortest beginning that is cached, in tokens; 0 for none.
-    """
-
-    @property
-    def cached_from(self) -> int: ...
-
-
-@runtime_checkable
-class ForeseenAdapter(Protocol):
-    """An adapter that knows what is to come of its model.
-
-    ``end`` is the announced end of the model, ``is_thinking_assumed`` whether its ``thinking`` is
-    not known but assumed.
-    """
-
-    @property
-    def end(self) -> ModelEnd | None: ...
-
-    @property
-    def is_thinking_assumed(self) -> bool: ...
-
-
-@runtime_checkable
-class SeeingAdapter(Protocol):
-    """An adapter that knows whether its model sees images, and how many tokens one is.
-
-    ``sees`` is None if that is not known.
-    """
-
-    @property
-    def sees(self) -> bool | None: ...
-
-    def tokens_of_image(self, image: Image) -> int: ...
-
-
-def tokens_of_image(adapter: object, image: Image) -> int:
-    """Return the tokens that an image is expected to cost with an adapter's model."""
-    return adapter.tokens_of_image(image) if isinstance(adapter, SeeingAdapter) else TOKENS_OF_IMAGE
-
-
-def tokens_of_file(adapter: object, file: File) -> int:
-    """Return the tokens that a file is expected to cost with an adapter's model."""
-    if isinstance(file, Image):
-        return tokens_of_image(adapter, file)
-    return _TOKENS_OF_PDF if file.text is None else len(file.text) // CHARS_PER_TOKEN
-
-
-def sees_images(adapter: object) -> bool:
-    """Return whether the model of an adapter is known to see images."""
-    return isinstance(adapter, SeeingAdapter) and adapter.sees is True
-
-
-@runtime_checkable
-class OpenedAdapter(Protocol):
-    """An adapter that acquires something for the duration of a run, such as files."""
-
-    def opened(self, folder: Path) -> AbstractContextManager[None]:
-        """Return a context for one run; the adapter keeps its files below ``folder``."""
-        ...
-
-
-@runtime_checkable
-class ChecksOpening(Protocol):
-    """Something that can tell, without a change, whether it could be opened now."""
-
-    def check_opening(self) -> None:
-        """Raise a ``ConfigError`` if it could not."""
-        ...
-
-
-def check_opening(adapter: object) -> None:
-    """Raise a ``ConfigError`` if an adapter says that it cannot be opened for a run now."""
-    if isinstance(adapter, ChecksOpening):
-        adapter.check_opening()
-
-
-@contextlib.contextmanager
-def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
-    """Open an adapter for a run if it is an :class:`OpenedAdapter`; may be nested.
-
-    Args:
-        adapter: any adapter, or None.
-        folder: the folder of the run; None for a temporary one.
-    """
-    with contextlib.ExitStack() as stack:
-        if isinstance(adapter, OpenedAdapter):
-            if folder is None:
-                folder = stack.enter_context(temporary_folder())
-            stack.enter_context(adapter.opened(folder))
-        yield
-
-
 def adapter_identity(adapter: ProviderAdapter) -> str:
     """Return the ``identity`` of an adapter, or the name of its class."""
     identity: object = getattr(adapter, "identity", None)
     return type(adapter).__name__ if identity is None else str(identity)
-
-
-def is_in_batches(adapter: object) -> bool:
-    """Return whether an adapter is set to have its calls answered in batches."""
-    return getattr(adapter, "in_batches", False) is True
 
 
 def is_nameless(adapter: ProviderAdapter) -> bool:
@@ -529,16 +372,16 @@ def _kept_answer(
         "usage": [*usage],
         "finish_reason": response.finish_reason,
     }
-    if _made_again(rendered[0], answer_json, Session()) != response:
+    if _response_of(rendered[0], answer_json, Session()) != response:
         return None  # parsed in a way of its own
     plain: list[Json] = [called_to_json(call) for call in calls]
     return _question_of(adapter, rendered[0]), {"calls": plain, "response": answer_json}
 
 
-def _made_again(
-    rendered: RenderedPrompt[OutputT], told: Json, session: SessionProtocol
+def _response_of(
+    rendered: RenderedPrompt[OutputT], kept: Json, session: SessionProtocol
 ) -> PromptResponse[OutputT] | None:
-    match told:
+    match kept:
         case {"text": str(text), "usage": counted, "finish_reason": str(why)}:
             usage = _usage_from_json(counted)
             return answered(rendered, text, session=session, usage=usage, finish_reason=why)
@@ -550,11 +393,11 @@ def _recalled(
 ) -> PromptResponse[OutputT] | None:
     """Return the answer that an earlier process has paid for, with the events of its making."""
     match kept:
-        case {"calls": list(calls), "response": told}:
+        case {"calls": list(calls), "response": answer}:
             rendered = prompt.render(session)
             for call in calls:
                 session.dispatch(called_from_json(call, place))
-            return _made_again(rendered, told, session)
+            return _response_of(rendered, answer, session)
     return None
 
 

@@ -20,7 +20,7 @@ from promptgraft.ground.strict.checks import STRING, TEXT
 _ANTHROPIC = MESSAGES.packages
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class AzureOpenAIAdapter(OpenAIAdapter):
     """Answers prompts with a deployment of Azure OpenAI.
 
@@ -49,7 +49,7 @@ class AzureOpenAIAdapter(OpenAIAdapter):
         seller="azure",
     )
 
-    api_version: str = attrs.field(default="2024-10-21", kw_only=True, validator=TEXT)
+    api_version: str = attrs.field(default="2024-10-21", validator=TEXT)
 
     @property
     def _client_options(self) -> Mapping[str, str]:
@@ -82,7 +82,7 @@ class GeminiAdapter(OpenAIAdapter):
     )
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class BedrockAdapter(AnthropicAdapter):
     """Answers prompts with Claude on Amazon Bedrock.
 
@@ -113,14 +113,14 @@ class BedrockAdapter(AnthropicAdapter):
         seller="aws",
     )
 
-    region: str = attrs.field(default="", kw_only=True, validator=STRING)
+    region: str = attrs.field(default="", validator=STRING)
 
     @property
     def _client_options(self) -> Mapping[str, str]:
         return {"aws_region": _region(self, "AWS_REGION", "AWS_DEFAULT_REGION")}
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class VertexAdapter(AnthropicAdapter):
     """Answers prompts with Claude on Vertex AI of Google Cloud.
 
@@ -152,8 +152,8 @@ class VertexAdapter(AnthropicAdapter):
         key_option="access_token",
     )
 
-    region: str = attrs.field(default="", kw_only=True, validator=STRING)
-    project: str = attrs.field(default="", kw_only=True, validator=STRING)
+    region: str = attrs.field(default="", validator=STRING)
+    project: str = attrs.field(default="", validator=STRING)
 
     @property
     def _client_options(self) -> Mapping[str, str]:

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 import attrs
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.adapters.calling.access import SENSITIVE, Access, Api
+from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.prices import ModelPrice
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received, Turn
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
 from promptgraft.adapters.providers import KNOWN
+from promptgraft.ground.environment import SENSITIVE
 from promptgraft.prompt.schema import JsonObject
 
 _MILLION = 1_000_000

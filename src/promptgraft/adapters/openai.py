@@ -15,7 +15,6 @@ from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.parts import chat_content, check_seen
 from promptgraft.adapters.calling.schemas import (
-    THOUGHTS,
     ModelProfile,
     SchemaRules,
     native_schema,
@@ -124,22 +123,17 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
     # Names of models that are tuned begin with `ft:` and go on with what they are tuned from.
     facts = facts_of("openai", model.removeprefix("ft:")) if _OURS.match(model) else None
     if facts is None:
-        return OpenAIProfile(thinking=THOUGHTS, assumed=True)
+        return OpenAIProfile.of(None)
     cache = cache_of("openai", model.removeprefix("ft:"))
     usual = _LONGEST_THINKING if facts.may_think else _LONGEST
-    return OpenAIProfile(
-        structured_output="native" if facts.structured else "text",
+    return OpenAIProfile.of(
+        facts,
         output_limit="max_completion_tokens",
         sampling=facts.takes_sampling(effort),
         max_output_tokens=facts.largest_output and min(facts.largest_output, usual),
         seller="openai",
         cached_from=cache.tokens,
         cache_breakpoints=cache.breakpoints,
-        thinking=THOUGHTS if facts.may_think else 0,
-        assumed=facts.thinks is None,
-        efforts=facts.efforts,
-        vision=facts.vision,
-        image_rate=facts.image_rate,
     )
 
 
@@ -297,7 +291,7 @@ def _reply(answer: ToolAnswer) -> JsonObject:
     return {"role": "tool", "tool_call_id": answer.request.id, "content": answer.text}
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class OpenAIAdapter(ModelAdapter):
     """Answers prompts through OpenAI's API, or with a compatible server.
 
@@ -337,16 +331,12 @@ class OpenAIAdapter(ModelAdapter):
     service: ClassVar[Api] = CHAT
     vendor: ClassVar[Literal["anthropic", "openai"]] = "openai"
 
-    temperature: float | None = attrs.field(
-        default=None, kw_only=True, validator=number(0, 2).or_none
-    )
-    top_p: float | None = attrs.field(default=None, kw_only=True, validator=SHARE.or_none)
-    api: str = attrs.field(
-        default="auto", kw_only=True, validator=one_of("auto", "responses", "chat")
-    )
-    seed: int | None = attrs.field(default=None, kw_only=True, validator=INTEGER.or_none)
+    temperature: float | None = attrs.field(default=None, validator=number(0, 2).or_none)
+    top_p: float | None = attrs.field(default=None, validator=SHARE.or_none)
+    api: str = attrs.field(default="auto", validator=one_of("auto", "responses", "chat"))
+    seed: int | None = attrs.field(default=None, validator=INTEGER.or_none)
     profile: OpenAIProfile | None = attrs.field(
-        default=None, kw_only=True, validator=instance(OpenAIProfile).or_none
+        default=None, validator=instance(OpenAIProfile).or_none
     )
 
     def __attrs_post_init__(self) -> None:

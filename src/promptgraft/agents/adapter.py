@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import attrs
 
+from promptgraft.adapters.abilities import check_opening
 from promptgraft.adapters.base import (
     ModelCalled,
     PromptExecuted,
@@ -21,7 +22,6 @@ from promptgraft.adapters.base import (
     ToolInvoked,
     adapter_identity,
     check_adapter,
-    check_opening,
     evaluated,
 )
 from promptgraft.agents.call import (

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
+from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import digest, digest_text, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING

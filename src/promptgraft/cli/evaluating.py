@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from promptgraft.adapters.base import CallWaiting, is_in_batches
+from promptgraft.adapters.abilities import is_in_batches
+from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.gathering import AT_ONCE, BatchExecutor
 from promptgraft.cli.eval_progress import EvalProgress
 from promptgraft.cli.exits import cancelled_by_signals

@@ -236,7 +236,8 @@ def _optimized(
     stream: TextIO | None,
 ) -> ExitCode:
     """Make one run; ``on_start`` is called when nothing can refuse it any more."""
-    with loaded(target, project) as loaded_run:
+    # A dry run asks no model of the project, so that it needs no secrets.
+    with loaded(target, project, to_plan=dry) as loaded_run:
         title = (
             f"promptgraft optimize {loaded_run.name}{f', dry run on the {MODEL}' if dry else ''}"
         )

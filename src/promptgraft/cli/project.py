@@ -287,7 +287,7 @@ def _probe_json(probe: Probe | None) -> dict[str, Json] | None:
 
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
-    from promptgraft.adapters.base import PRICES_LINE  # loads much
+    from promptgraft.adapters.abilities import PRICES_LINE  # loads much
 
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
     screen.line(f"{name}: what a run will use", bold=True)

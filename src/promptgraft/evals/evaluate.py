@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, check_adapter, check_serves, opened
+from promptgraft.adapters.abilities import check_serves, opened
+from promptgraft.adapters.base import ProviderAdapter, check_adapter
 from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import (
     CandidateError,

@@ -285,6 +285,9 @@ class _Scanner:
 def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:
     """Check the object around the cases of an EvalSet, or yield it if it is a case itself."""
     if any(is_cases(key) for key in found):
+        for key, value in found.items():
+            if is_cases(key) and value is not None and not isinstance(value, list):
+                faults.add(line, f"{key}: expected a list of cases, found {shown(value)}")
         unknown = [key for key in found if snake_case(key) not in _SET_KEYS]
         for key in unknown[:_MOST_UNKNOWN]:
             meant = did_you_mean(snake_case(key), _SET_KEYS)

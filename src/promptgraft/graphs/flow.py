@@ -8,11 +8,8 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import (
-    PromptResponse,
-    ProviderAdapter,
-    check_serves,
-)
+from promptgraft.adapters.abilities import check_serves
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter
 from promptgraft.errors import (
     CallerError,
     CandidateError,

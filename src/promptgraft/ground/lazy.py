@@ -9,7 +9,6 @@ the same under another name.
 """
 
 import importlib
-import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -45,7 +44,9 @@ def lazy_exports(
 @cache
 def homes_of(package: str) -> Mapping[str, tuple[str, str]]:
     """Return the module of each name that a package imports for types, and its name there."""
-    import ast  # not for those who import a module of the package by its name
+    # Not for those who import a module of the package by its name.
+    import ast
+    import pkgutil
 
     source = ast.parse(pkgutil.get_data(package, "__init__.py") or b"")
     homes: dict[str, tuple[str, str]] = {}

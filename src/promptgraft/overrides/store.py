@@ -364,3 +364,17 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
                 roll back.
             InvalidIdentifierError: ``revision`` is not 4 to 64 hexadecimal digits.
         """
+
+    def rollback_all(
+        self, revisions: Mapping[OverrideAddress, str | None]
+    ) -> dict[OverrideAddress, Revision | None]:
+        """Point several tags at other revisions, each as :meth:`rollback` does.
+
+        In a database all of them move or none; other stores move one after another.
+        """
+        return {
+            address: self.rollback(
+                ns=address.ns, prompt_key=address.prompt_key, tag=address.tag, revision=revision
+            )
+            for address, revision in revisions.items()
+        }

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptgraft.adapters.base import ForeseenAdapter, Usage
+from promptgraft.adapters.abilities import ForeseenAdapter
+from promptgraft.adapters.base import Usage
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.agents.adapter import AgentAdapter, probe
 from promptgraft.agents.command import CommandAgent

@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
 from promptgraft.adapters.providers import KEY_OWNERS, KNOWN
 from promptgraft.ground.environment import REFERENCE as SECRET
-from promptgraft.ground.environment import Secret
+from promptgraft.ground.environment import SENSITIVE, Secret
 from promptgraft.ground.serde import did_you_mean, looks_like_a_key, shown
 from promptgraft.ground.strict.checks import Kind, Reach, Schema, check, integer, one_of
 from promptgraft.ground.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of

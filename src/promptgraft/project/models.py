@@ -12,22 +12,24 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptgraft.adapters.base import (
-    EVALUATE,
+from promptgraft.adapters.abilities import (
     CachingAdapter,
     ForeseenAdapter,
     MeteredAdapter,
-    PromptResponse,
-    ProviderAdapter,
     SeeingAdapter,
     ThinkingAdapter,
+    is_in_batches,
+    tokens_of_image,
+)
+from promptgraft.adapters.base import (
+    EVALUATE,
+    PromptResponse,
+    ProviderAdapter,
     Usage,
     adapter_identity,
     check_adapter,
     has_evaluate,
-    is_in_batches,
     kept_whole,
-    tokens_of_image,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.facts import ModelEnd

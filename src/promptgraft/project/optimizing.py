@@ -14,7 +14,7 @@ from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.metrics import load_metrics
-from promptgraft.evals.metrics.expressions import Judge, Python
+from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric

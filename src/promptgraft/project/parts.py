@@ -20,7 +20,7 @@ from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges.registry import judge_kinds
-from promptgraft.evals.metrics.expressions import Judge, Python
+from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.ground.entry_points import Group

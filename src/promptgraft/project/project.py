@@ -355,7 +355,10 @@ class Project:
             missing = self.missing_targets(optimizer.targets)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
         config = attrs.evolve(self.config, optimizer=optimizer)
-        return Project(self.surroundings.file, config, default_store=self.default_store)
+        tuned = Project(self.surroundings.file, config, default_store=self.default_store)
+        # The same models: those made already, and those that stand in for them.
+        tuned._adapters.update(self._adapters)
+        return tuned
 
     def missing_targets(self, targets: TargetsConfig) -> list[tuple[YamlPath, str]]:
         """Return the place among the settings, and the fault, of targets that no prompt has."""

@@ -40,6 +40,7 @@ from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event
 from promptgraft.search.stopping import (
     BuiltIn,
+    Plateau,
     RunStoppedError,
     StopFile,
     StopReason,
@@ -237,13 +238,14 @@ def _silenced(job: OptimizationJob) -> OptimizationJob:
 
 def _run(job: OptimizationJob, copy: RunFolder, ended: RunEnded, *, replaced: bool = False) -> None:
     """Run a job on a copied journal, and record its events and its result beside it."""
-    job = without_effects(_silenced(job) if replaced else job)
+    reason = StopReason(ended.stop_reason)
+    job = without_effects(_silenced(job) if replaced else job, reason)
     bus = EventBus()
     with (
         ReplayJournal(
             copy.journal,
             name=f"the journal of run {copy.id}",
-            reason=StopReason(ended.stop_reason),
+            reason=reason,
             detail=ended.stop_detail,
             replaced=replaced,
         ) as journal,
@@ -358,14 +360,22 @@ class ReplayJournal(FileJournal):
         )
 
 
-def without_effects(job: OptimizationJob) -> OptimizationJob:
-    """Return a job that stores nothing, waits for nothing, and ends for reasons in its answers."""
+def without_effects(job: OptimizationJob, reason: StopReason) -> OptimizationJob:
+    """Return a job that stores nothing, waits for nothing, and ends for reasons in its answers.
+
+    Args:
+        job: the job of a run that has ended.
+        reason: why it ended.
+    """
     limits = job.config.limits
     stoppers = [
         stopper
-        for stopper in limits.stoppers
+        for stopper in job.config.stoppers
         if isinstance(stopper, BuiltIn) and not isinstance(stopper, StopFile)
     ]
+    if reason is not StopReason.PLATEAU:
+        # Runs of earlier versions went on where one of today would have stopped.
+        stoppers = [Plateau(risk=0), *(item for item in stoppers if not isinstance(item, Plateau))]
     config = attrs.evolve(
         job.config,
         persist=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
@@ -196,7 +197,6 @@ class MarkdownSection:
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
     role: Role | None = None
     lead: str | None = None
-    source: SectionSource = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         where = f"section `{self.key}`"
@@ -211,13 +211,16 @@ class MarkdownSection:
             raise PromptDefinitionError(
                 f"{where}: role: expected 'system' or 'user', found {shown(self.role)}"
             )
-        source = compile_source(
-            self.template, BodySyntax(self.syntax), where=where, placeholders=self.placeholders
-        )
-        object.__setattr__(self, "source", source)
+        _ = self.source  # parsed once; its faults are those of the section
         check_siblings(self.children, where)
         self._check_visibility(where)
         self._check_params_type(where)
+
+    @cached_property
+    def source(self) -> SectionSource:
+        """The text, parsed."""
+        where, syntax = f"section `{self.key}`", BodySyntax(self.syntax)
+        return compile_source(self.template, syntax, where=where, placeholders=self.placeholders)
 
     def _check_visibility(self, where: str) -> None:
         if self.enabled is not None and not callable(self.enabled):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.adapters.base import opened
+from promptgraft.adapters.abilities import opened
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.folders import ReplacedFolderError, folder_opened, remove_tree

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from promptgraft.adapters.base import ForeseenAdapter, ProviderAdapter
+from promptgraft.adapters.abilities import ForeseenAdapter
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.statistics import least_cases
 from promptgraft.ground.clock import SystemClock

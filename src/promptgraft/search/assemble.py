@@ -296,12 +296,13 @@ def _sources(begun: BegunRun, working: Working | None) -> AnswerSources:
 def _driver(begun: BegunRun, books: Books, sources: AnswerSources, publish: Emit) -> Driver:
     context, config, deadline = begun.checked.context, begun.checked.config, begun.checked.deadline
     stops = Stops(
-        stoppers=config.limits.stoppers,
+        stoppers=config.stoppers,
         ledger=books.ledger,
         deadline=deadline,
         pause=context.pause,
         clock=context.clock,
         perfect_score=config.objectives.perfect_score,
+        for_steps=config.budget - config.reserved_size,
     )
     gathering = partial(
         BatchExecutor,

@@ -35,7 +35,7 @@ from promptgraft.search.settings import (
     Targets,
     ToolExampleTarget,
 )
-from promptgraft.search.stopping import RequiredObjectives
+from promptgraft.search.stopping import Plateau, RequiredObjectives, Stopper
 from promptgraft.search.verdict import again_size
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes
@@ -77,7 +77,8 @@ class RunConfig(Settings, ABC):
 
     Attributes:
         rollout_budget: rollouts that the run may use in total; never exceeded. Or ``light``,
-            ``medium`` or ``heavy``, which pay for 6, 15 or 40 accepted proposals.
+            ``medium`` or ``heavy``, which pay for 6, 15 or 40 accepted proposals; a run of such a
+            size stops earlier at a ``Plateau``.
         pareto_set_size: examples of the validation set, on which candidates are compared; taken
             from the front of ``training_examples``. The others are the training set, from which
             proposals are derived.
@@ -265,6 +266,13 @@ class RunConfig(Settings, ABC):
             if isinstance(whole_budget, int)
             else self.budget_of(PROPOSALS[whole_budget])
         )
+
+    @property
+    def stoppers(self) -> Sequence[Stopper]:
+        """The stoppers of the limits, and that for a plateau where a size is the budget."""
+        named = self.limits.stoppers
+        has_one = any(isinstance(stopper, Plateau) for stopper in named)
+        return named if has_one or isinstance(self.rollout_budget, int) else (*named, Plateau())
 
     @property
     def baseline_size(self) -> int:

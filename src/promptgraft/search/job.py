@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import check_opening, is_in_batches
+from promptgraft.adapters.abilities import check_opening, is_in_batches
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.ground.serde import shown

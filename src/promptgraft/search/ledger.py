@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.adapters.base import GIVE_PRICES, Usage
+from promptgraft.adapters.abilities import GIVE_PRICES
+from promptgraft.adapters.base import Usage
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.evals.spending import MICROSECONDS, Role, Spending
 from promptgraft.ground.text import counted

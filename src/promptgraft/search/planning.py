@@ -16,17 +16,15 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import (
+from promptgraft.adapters.abilities import (
     CHARS_PER_TOKEN,
     CachingAdapter,
     ForeseenAdapter,
     MeteredAdapter,
-    ProviderAdapter,
     ThinkingAdapter,
-    Usage,
-    adapter_identity,
     is_in_batches,
 )
+from promptgraft.adapters.base import ProviderAdapter, Usage, adapter_identity
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
 from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_of, questions_of
 from promptgraft.evals.metrics.judging import turn_cases

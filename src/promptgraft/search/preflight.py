@@ -7,15 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.base import (
-    GIVE_PRICES,
-    MeteredAdapter,
-    ProviderAdapter,
-    Usage,
-    adapter_identity,
-    is_in_batches,
-    is_nameless,
-)
+from promptgraft.adapters.abilities import GIVE_PRICES, MeteredAdapter, is_in_batches
+from promptgraft.adapters.base import ProviderAdapter, Usage, adapter_identity, is_nameless
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.metrics.judging import check_asked

@@ -8,7 +8,8 @@ from typing import Self, TypeAlias
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, sees_images
+from promptgraft.adapters.abilities import sees_images
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.evals.types import Step
 from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.ground.frozenmap import FrozenMap

@@ -8,7 +8,7 @@ from contextlib import closing, nullcontext
 
 import attrs
 
-from promptgraft.adapters.base import opened
+from promptgraft.adapters.abilities import opened
 from promptgraft.errors import (
     JournalError,
     OverrideConflictError,

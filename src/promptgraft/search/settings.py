@@ -248,9 +248,9 @@ class Limits(Settings):
             row stop it. 0 stops at the first, 1 never stops. A candidate with more than this
             share of the validation set unscored does not win.
         stoppers: further reasons to stop, checked between steps in this order: ``MaxProposals``,
-            ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
-            ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
-            words or None.
+            ``NoImprovement``, ``Plateau``, ``TargetScore``, ``RequiredObjectives``,
+            ``MaxCandidates``, ``StopFile``, or any function that takes a ``RunState`` and returns
+            a reason in words or None.
     """
 
     settings_path: ClassVar[str] = "limits."

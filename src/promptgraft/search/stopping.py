@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -22,8 +22,9 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
-from promptgraft.ground.strict.checks import COUNT, FINITE, integer
+from promptgraft.ground.strict.checks import COUNT, FINITE, SHARE, integer
 from promptgraft.runtime.deadline import found_at
+from promptgraft.search.plateau import Leader, chance_of_first, chance_of_more
 from promptgraft.targets.types import named_numbers_fault
 
 
@@ -58,6 +59,8 @@ class StopReason(StrEnum):
     """The proposals are used up."""
     NO_IMPROVEMENT = "no improvement"
     """Too many steps in a row found no better candidate."""
+    PLATEAU = "plateau"
+    """Another gain has become improbable."""
     TARGET_SCORE = "target score"
     """A candidate that beats the baseline has reached the target."""
     OBJECTIVES = "objectives"
@@ -82,6 +85,7 @@ _WENT_TO_ITS_END = {
     StopReason.OBJECTIVES,
     StopReason.NO_PROGRESS,
     StopReason.NO_IMPROVEMENT,
+    StopReason.PLATEAU,
     StopReason.PROPOSALS,
     StopReason.CANDIDATES,
     StopReason.STOPPER,
@@ -180,6 +184,8 @@ class RunState:
         cost: US dollars used so far; None if the price of a call is not known.
         tokens: tokens used so far, sent and received.
         seconds: time since this process began the run. Not replayed: a resumed run begins at 0.
+        left: rollouts that are left for steps.
+        leaders: the baseline and every candidate that was the best one after a step, in order.
     """
 
     steps: int
@@ -196,6 +202,8 @@ class RunState:
     cost: Decimal | None
     tokens: int
     seconds: float
+    left: int = 0
+    leaders: Sequence[Leader] = ()
 
 
 Stopper = Callable[[RunState], str | None]
@@ -239,6 +247,43 @@ class NoImprovement:
         if state.steps_since_improvement < self.steps:
             return None
         return f"{state.steps_since_improvement} steps in a row brought no better candidate"
+
+
+@attrs.frozen
+class Plateau:
+    """Stops when a further gain that would be worth the remaining rollouts has become improbable.
+
+    The chance comes from the scores of the candidates that took the lead, or while none has, from
+    the number of proposals that failed. Only in its first half can a search be cut short:
+    later, too little is saved for any risk. A run whose ``rollout_budget`` is a size has this
+    stopper unless it names one.
+
+    Attributes:
+        gain: a gain in mean score, 0 to 1.
+        risk: the chance of such a gain below which the run stops, 0 to 1; 0 never stops.
+    """
+
+    gain: float = attrs.field(default=0.02, validator=SHARE)
+    risk: float = attrs.field(default=0.05, validator=SHARE)
+    reason: ClassVar[StopReason] = StopReason.PLATEAU
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return a reason if another gain is improbable, or None."""
+        if not self.risk or not state.proposals or state.rollouts > state.left:
+            return None
+        failed = ""
+        if state.best:
+            end = state.rollouts + state.left
+            chance = chance_of_more(state.leaders, state.rollouts, end, self.gain)
+        else:
+            chance = chance_of_first(state.proposals, state.left / state.rollouts)
+            failed = f"none of {state.proposals} new texts was better; "
+        if chance >= self.risk:
+            return None
+        return (
+            f"{failed}less than {self.risk:.0%} chance of another +{self.gain:g}, so "
+            f"{state.left} calls are not used"
+        )
 
 
 @attrs.frozen
@@ -348,7 +393,15 @@ class StopFile:
         return found_at(self.path)
 
 
-BuiltIn = MaxProposals | NoImprovement | TargetScore | RequiredObjectives | MaxCandidates | StopFile
+BuiltIn = (
+    MaxProposals
+    | NoImprovement
+    | Plateau
+    | TargetScore
+    | RequiredObjectives
+    | MaxCandidates
+    | StopFile
+)
 
 
 def reason_for(stopper: Stopper) -> StopReason:

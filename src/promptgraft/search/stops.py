@@ -14,6 +14,7 @@ from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.plateau import Leader
 from promptgraft.search.stopping import (
     RequiredObjectives,
     RunState,
@@ -37,6 +38,7 @@ class Stops:
         pause: set to pause the run.
         clock: measures how long the run has taken, from now on.
         perfect_score: a score that leaves nothing to learn.
+        for_steps: rollouts of the budget that are not reserved for what follows the search.
     """
 
     _stoppers: Sequence[Stopper]
@@ -45,9 +47,10 @@ class Stops:
     _pause: Cancellation | None
     _clock: Clock
     _perfect_score: float
+    _for_steps: int
     _begun: float = attrs.field(init=False)
-    _best: int = attrs.field(default=0, init=False)
     _improved_at: int = attrs.field(default=0, init=False)
+    _leaders: dict[int, int] = attrs.field(factory=lambda: {0: 0}, init=False)
 
     @_begun.default
     def _now(self) -> float:
@@ -62,8 +65,10 @@ class Stops:
         """
         # The order of the checks decides which of several reasons is reported.
         pool = standing.pool
-        if pool.best != self._best:
-            self._best, self._improved_at = pool.best, standing.steps
+        if pool.best != next(reversed(self._leaders)):
+            self._leaders.pop(pool.best, None)
+            self._leaders[pool.best] = self._ledger.rollouts
+            self._improved_at = standing.steps
         scores = pool.scores[pool.best]
         if all(score is not None and score >= self._perfect_score for score in scores):
             detail = "the best candidate is perfect on every validation example"
@@ -72,22 +77,7 @@ class Stops:
             return Outlook(RunStoppedError(StopReason.PAUSED, "the run was asked to pause"))
         is_close = False
         if self._stoppers:
-            state = RunState(
-                steps=standing.steps,
-                proposals=standing.proposals,
-                rollouts=self._ledger.rollouts,
-                reflections=self._ledger.reflections,
-                candidates=len(pool.candidates),
-                steps_since_improvement=standing.steps - self._improved_at,
-                best=pool.best,
-                baseline_mean=pool.means[0],
-                best_mean=pool.estimate(pool.best),
-                best_objectives=pool.objectives[pool.best],
-                best_is_estimated=standing.estimated,
-                cost=self._ledger.known_cost,
-                tokens=self._ledger.charge.tokens,
-                seconds=self._clock.monotonic() - self._begun,
-            )
+            state = self._state(standing)
             for position, stopper in enumerate(self._stoppers):
                 if reason := _ask(position, stopper, state):
                     return Outlook(RunStoppedError(reason_for(stopper), reason))
@@ -102,6 +92,30 @@ class Stops:
             self._deadline.check()
         self._ledger.check()
         return Outlook(None, is_close)
+
+    def _state(self, standing: Standing) -> RunState:
+        pool = standing.pool
+        return RunState(
+            steps=standing.steps,
+            proposals=standing.proposals,
+            rollouts=self._ledger.rollouts,
+            reflections=self._ledger.reflections,
+            candidates=len(pool.candidates),
+            steps_since_improvement=standing.steps - self._improved_at,
+            best=pool.best,
+            baseline_mean=pool.means[0],
+            best_mean=pool.estimate(pool.best),
+            best_objectives=pool.objectives[pool.best],
+            best_is_estimated=standing.estimated,
+            cost=self._ledger.known_cost,
+            tokens=self._ledger.charge.tokens,
+            seconds=self._clock.monotonic() - self._begun,
+            left=max(0, self._for_steps - self._ledger.rollouts),
+            leaders=tuple(
+                Leader(rollouts, pool.scores[position])
+                for position, rollouts in self._leaders.items()
+            ),
+        )
 
 
 def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import attrs
 
-from promptgraft.adapters.base import CHARS_PER_TOKEN, tokens_of_file
+from promptgraft.adapters.abilities import CHARS_PER_TOKEN, tokens_of_file
 from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case

@@ -8,7 +8,7 @@ from functools import partial
 
 import attrs
 
-from promptgraft.adapters.base import check_serves
+from promptgraft.adapters.abilities import check_serves
 from promptgraft.errors import (
     BindingError,
     ConfigError,

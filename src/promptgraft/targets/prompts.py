@@ -8,12 +8,8 @@ from typing import Any, Self
 
 import attrs
 
-from promptgraft.adapters.base import (
-    PromptResponse,
-    ProviderAdapter,
-    check_serves,
-    evaluated,
-)
+from promptgraft.adapters.abilities import check_serves
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.functions import call_fault, function_name
 from promptgraft.ground.serde import Json, did_you_mean, shown

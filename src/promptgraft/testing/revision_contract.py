@@ -146,6 +146,18 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         (revision,) = history_of(store)
         assert roll_back(store, revision.id) == revision
 
+    def test_several_prompts_are_rolled_back_together(self, store: Store) -> None:
+        for body in ("first", "second"):
+            set_all(store, PROMPT, WRITER, path=TONE, body=body)
+        both = [OverrideAddress(one.ns, one.key, "latest") for one in (PROMPT, WRITER)]
+        reached = store.rollback_all(dict.fromkeys(both))
+
+        assert [*reached] == both
+        for address, revision in reached.items():
+            assert revision is not None
+            assert revision == store.history(ns=address.ns, prompt_key=address.prompt_key)[0]
+            assert store.current(ns=address.ns, prompt_key=address.prompt_key) == revision
+
     def test_the_addresses_of_what_is_kept_are_sorted(self, store: Store) -> None:
         assert store.addresses() == ()
         set_all(store, WRITER, PROMPT, JUDGE, path=TONE, body="x")

@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 import attrs
 
 from promptgraft.errors import ConfigError, MissingHereError
+from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.serde import digest, map_texts
 from promptgraft.prompt.schema import JsonObject
 
@@ -26,8 +27,6 @@ _SHORTEST_BLANKED = 8
 """Characters of a secret that is blanked in answers too."""
 _SHORTEST_KEY = 12
 """Characters of a key that is blanked even if it may be a word, unlike a dummy `lm-studio`."""
-SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-"""Names of headers that carry secrets."""
 
 ADDRESS = "an address such as http://localhost:8000/v1, without `?` and `#`"
 

@@ -162,7 +162,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Line.forget)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class ModelAdapter(ABC):
     """An adapter for a model over HTTP.
 
@@ -173,39 +173,30 @@ class ModelAdapter(ABC):
     vendor: ClassVar[Literal["anthropic", "openai"]]
     kept_whole: ClassVar[bool] = False
 
-    model: str = attrs.field(validator=TEXT)
-    max_output_tokens: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
-    stop: tuple[str, ...] = attrs.field(
-        default=(), kw_only=True, converter=_as_tuple, validator=_TEXTS
-    )
-    effort: str | None = attrs.field(default=None, kw_only=True, validator=TEXT.or_none)
-    vision: bool | None = attrs.field(default=None, kw_only=True, validator=FLAG.or_none)
-    extra_body: Mapping[str, object] = attrs.field(
-        factory=dict, kw_only=True, repr=False, validator=_FIELDS
-    )
+    model: str = attrs.field(kw_only=False, validator=TEXT)
+    max_output_tokens: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    stop: tuple[str, ...] = attrs.field(default=(), converter=_as_tuple, validator=_TEXTS)
+    effort: str | None = attrs.field(default=None, validator=TEXT.or_none)
+    vision: bool | None = attrs.field(default=None, validator=FLAG.or_none)
+    extra_body: Mapping[str, object] = attrs.field(factory=dict, repr=False, validator=_FIELDS)
     api_key: str | None = attrs.field(
         default=None,
-        kw_only=True,
         repr=False,
         converter=_key,
         validator=[_on_one_line, _SECRET.or_none],
     )
     base_url: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=_ADDRESS_OF_SERVER.or_none
+        default=None, repr=False, validator=_ADDRESS_OF_SERVER.or_none
     )
-    headers: Mapping[str, str] = attrs.field(
-        factory=dict, kw_only=True, repr=False, validator=_HEADERS
-    )
-    timeout: float = attrs.field(default=600.0, kw_only=True, validator=SECONDS)
-    policy: RetryPolicy = attrs.field(
-        factory=RetryPolicy, kw_only=True, validator=instance(RetryPolicy)
-    )
-    max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
-    max_tool_rounds: int = attrs.field(default=_MAX_TOOL_ROUNDS, kw_only=True, validator=COUNT)
-    prices: Prices = attrs.field(factory=Prices, kw_only=True, validator=instance(Prices))
-    mode: str = attrs.field(default="call", kw_only=True, validator=one_of("call", "batch"))
-    batch_poll: float = attrs.field(default=60.0, kw_only=True, validator=SECONDS)
-    batch_timeout: float = attrs.field(default=90_000.0, kw_only=True, validator=SECONDS)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=_HEADERS)
+    timeout: float = attrs.field(default=600.0, validator=SECONDS)
+    policy: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance(RetryPolicy))
+    max_concurrency: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    max_tool_rounds: int = attrs.field(default=_MAX_TOOL_ROUNDS, validator=COUNT)
+    prices: Prices = attrs.field(factory=Prices, validator=instance(Prices))
+    mode: str = attrs.field(default="call", validator=one_of("call", "batch"))
+    batch_poll: float = attrs.field(default=60.0, validator=SECONDS)
+    batch_timeout: float = attrs.field(default=90_000.0, validator=SECONDS)
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
     _batch_line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 

@@ -62,7 +62,7 @@ class BatchForm(Protocol):
         """Create a batch of requests, by custom id, and return the id of the batch."""
         ...
 
-    def is_of(self, found: JsonObject, wanted: Intended) -> bool:
+    def is_of(self, listed_batch: JsonObject, intended: Intended) -> bool:
         """Return whether a batch in the provider's list may be the intended one."""
         ...
 
@@ -86,12 +86,15 @@ class AnthropicBatches:
         ]
         return _id_in(_read(await ask("POST", self.path, body={"requests": listed})))
 
-    def is_of(self, found: JsonObject, wanted: Intended) -> bool:
-        match found:
-            case {"created_at": str(made), "request_counts": dict(counts)}:
+    def is_of(self, listed_batch: JsonObject, intended: Intended) -> bool:
+        match listed_batch:
+            case {"created_at": str(created), "request_counts": dict(counts)}:
                 many = sum(count for count in counts.values() if isinstance(count, int))
                 # The size and the time are all that tells these batches apart in the list.
-                return many == len(wanted.requests) and datetime.fromisoformat(made) >= wanted.since
+                return (
+                    many == len(intended.requests)
+                    and datetime.fromisoformat(created) >= intended.since
+                )
         return False
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
@@ -137,10 +140,10 @@ class OpenAIBatches:
         }
         return _id_in(_read(await ask("POST", self.path, body=batch_request)))
 
-    def is_of(self, found: JsonObject, wanted: Intended) -> bool:
-        match found:
+    def is_of(self, listed_batch: JsonObject, intended: Intended) -> bool:
+        match listed_batch:
             case {"metadata": dict(metadata)}:
-                return metadata.get(_MARK) == wanted.mark
+                return metadata.get(_MARK) == intended.mark
         return False
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
@@ -177,12 +180,14 @@ FORMS: Mapping[str, Callable[[str], BatchForm]] = {
 """Make the batch API of a provider, for the path of its ordinary requests below the address."""
 
 
-async def made(ask: Ask, form: BatchForm, wanted: Intended, known: Set[str]) -> str | None:
+async def created_batch(
+    ask: Ask, form: BatchForm, intended: Intended, known_ids: Set[str]
+) -> str | None:
     """Return the id of the intended batch if exactly one unknown among the latest 100 fits."""
     try:
         rows = _read(await ask("GET", f"{form.path}?limit=100")).get("data")
         listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        batch_ids = {_id_in(row) for row in listed if form.is_of(row, wanted)} - known
+        batch_ids = {_id_in(row) for row in listed if form.is_of(row, intended)} - known_ids
     except (UnusableError, ValueError, TypeError):  # a compatible server may have no such list
         return None
     return batch_ids.pop() if len(batch_ids) == 1 else None
@@ -192,8 +197,8 @@ def _refused(errors: Json | None) -> Received:
     """Return the error of an OpenAI batch that failed validation, as a response."""
     first: JsonObject = {"message": "the batch has failed"}
     match errors:
-        case {"data": [dict(found), *_]}:
-            first = found
+        case {"data": [dict(first_error), *_]}:
+            first = first_error
     # Too many tokens are enqueued at present, so the same batch may be accepted later.
     status = 429 if first.get("code") == "token_limit_exceeded" else 400
     return _received(status, {"error": first})
@@ -221,8 +226,8 @@ def _read(received: Received) -> JsonObject:
     return answered
 
 
-def _id_in(found: JsonObject, name: str = "id") -> str:
-    value = found.get(name)
+def _id_in(batch_body: JsonObject, name: str = "id") -> str:
+    value = batch_body.get(name)
     if isinstance(value, str) and _ID.fullmatch(value):  # it becomes part of a path
         return value
     raise UnusableError(UselessReplyError(f"the batch has no usable `{name}`"))

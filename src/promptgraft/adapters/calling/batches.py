@@ -17,9 +17,9 @@ from promptgraft.adapters.calling.batch_forms import (
     FORMS,
     Outcome,
     UnusableError,
+    created_batch,
     encoded,
     judged,
-    made,
 )
 from promptgraft.adapters.calling.faults import Fault
 from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, Intended, seat
@@ -129,7 +129,9 @@ class _Gathering:
         endpoint = self._own
         while self._lost:
             intended = self._lost.pop()
-            if batch := await made(endpoint.ask, endpoint.form, intended, self._batches.keys()):
+            if batch := await created_batch(
+                endpoint.ask, endpoint.form, intended, self._batches.keys()
+            ):
                 self._executor.keep(endpoint.who, batch, intended)
                 self._know(batch, intended.requests)
 
@@ -172,9 +174,9 @@ class _Gathering:
         batch: _Batch | None = None
         try:
             intended = self._executor.intend(self._own.who, tuple(named))
-            made_as = await self._own.form.create(self._own.ask, bodies, intended.mark)
-            batch = _Batch(made_as, waiting)
-            self._executor.keep(self._own.who, made_as, intended)
+            batch_id = await self._own.form.create(self._own.ask, bodies, intended.mark)
+            batch = _Batch(batch_id, waiting)
+            self._executor.keep(self._own.who, batch_id, intended)
         except UnusableError as error:
             # The fault of each request, as if it had been sent alone; retries make the next batch.
             for answer in waiting.values():

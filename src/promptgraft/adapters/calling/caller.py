@@ -45,7 +45,7 @@ UNREACHABLE = 3.0
 MEND = "check base_url and the network"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class Caller:
     """Calls one endpoint from any thread; belongs to the process that created it.
 
@@ -59,13 +59,13 @@ class Caller:
         if_absent: the advice for a server that does not have the path of the requests.
     """
 
-    endpoint: Endpoint
+    endpoint: Endpoint = attrs.field(kw_only=False)
     policy: RetryPolicy = attrs.field(kw_only=True)
-    call_timeout: float = attrs.field(kw_only=True, validator=SECONDS)
-    max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
-    limited: bool = attrs.field(default=True, kw_only=True)
-    if_absent: str = attrs.field(default="", kw_only=True)
-    clock: Clock = attrs.field(factory=SystemClock, kw_only=True)
+    call_timeout: float = attrs.field(validator=SECONDS)
+    max_concurrency: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    limited: bool = attrs.field(default=True)
+    if_absent: str = attrs.field(default="")
+    clock: Clock = attrs.field(factory=SystemClock)
     lane: Lane = attrs.field(init=False)
     gate: Gate = attrs.field(init=False)
     beginnings: Beginnings = attrs.field(init=False)

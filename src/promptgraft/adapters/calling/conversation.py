@@ -84,10 +84,10 @@ def converse(
         if is_done or rounds == max_tool_rounds or (turn.requests and not rendered.tools):
             break
         answers = []
-        for wanted_call in turn.requests:
+        for tool_request in turn.requests:
             if deadline is not None:
                 deadline.check()
-            answers.append(answer_request(wanted_call, rendered.tools, session))
+            answers.append(answer_request(tool_request, rendered.tools, session))
         request = wire.extend(request, turn, answers)
     reply, reason = answer_before or turn.text, turn.finish_reason
     text = answer_text(reply)
@@ -144,20 +144,20 @@ class Called:
     error: str = ""
 
 
-def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Called:
+def call_tool(tool: RenderedTool, arguments: Json, session: SessionProtocol) -> Called:
     """Call a tool in this thread and dispatch ``ToolInvoked``.
 
-    Parameters are ``given`` by name or alias. Invalid parameters, a handler that raises, and a
+    Parameters are ``arguments`` by name or alias. Invalid parameters, a handler that raises, and a
     result that JSON cannot represent become an error in the result; only a ``ProviderError`` or
     ``LimitReachedError`` of the handler is raised.
     """
     where = f"{tool.name}: input"
     kind = tool.tool.params_type
-    params: object = given
+    params: object = arguments
     result: object = None
     output: Json = None
     try:
-        params = structure(own_names(given, kind, {}, where=where), kind, where=where)
+        params = structure(own_names(arguments, kind, {}, where=where), kind, where=where)
         result, error = _handled(tool, params, session)
         output = unstructure(result)
     except DataFormatError as unfit:

@@ -82,7 +82,7 @@ def judge(
         return _redirect(outcome)
     body = _body(outcome)
     if not 200 <= outcome.status < 300:
-        error_body = _ErrorBody() if isinstance(body, Fault) else _said(body)
+        error_body = _ErrorBody() if isinstance(body, Fault) else _error_body_of(body)
         if error_body == _ErrorBody():
             error_body = _ErrorBody(message=_excerpt(outcome.content))
         fault = _refusal(outcome, error_body, outcome.status, now)
@@ -93,7 +93,7 @@ def judge(
     # Gateways answer 200 with an error inside, for example when their own upstream fails.
     if body.get("type") != "error" and not body.get("error"):
         return body
-    error_body = _said(body)
+    error_body = _error_body_of(body)
     return _refusal(outcome, error_body, error_body.status, now)
 
 
@@ -219,10 +219,10 @@ _MEND = {
 }
 
 
-def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -> Fault:
+def _refusal(received: Received, error_body: _ErrorBody, status: int, now: datetime) -> Fault:
     """Return the fault of an error that counts as ``status``."""
-    error = _error_class(said, status)
-    shown_words = dict.fromkeys((said.kind, said.code))
+    error = _error_class(error_body, status)
+    shown_words = dict.fromkeys((error_body.kind, error_body.code))
     words = " ".join(word for word in shown_words if word not in {"", str(received.status)})
     inside = "" if received.status == status else " with an error inside"
     wait = retry_after(received.headers, now=now)
@@ -232,37 +232,37 @@ def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -
     return Fault(
         error=error,
         what=f"HTTP {received.status}{inside} {words}".rstrip(),
-        detail=said.message,
-        mend=_mend(error, status, said),
+        detail=error_body.message,
+        mend=_mend(error, status, error_body),
         # A nonstandard header of OpenAI and Anthropic, which their SDKs obey as well.
         retried=retried and received.headers.get("x-should-retry", "").lower() != "false",
         wait=wait if retried else None,
     )
 
 
-def _mend(error: type[PromptgraftError], status: int, said: _ErrorBody) -> str:
+def _mend(error: type[PromptgraftError], status: int, error_body: _ErrorBody) -> str:
     if issubclass(error, PromptTooLongError):
         return "shorten the prompt"
-    if issubclass(error, PermanentProviderError) and (other_api := _other_api(said, status)):
+    if issubclass(error, PermanentProviderError) and (other_api := _other_api(error_body, status)):
         return f"set `api: {other_api}` for this model"
     if not issubclass(error, PermanentProviderError):
         return ""
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
 
 
-def _error_class(said: _ErrorBody, status: int) -> type[PromptgraftError]:
+def _error_class(error_body: _ErrorBody, status: int) -> type[PromptgraftError]:
     # Words go before the status: an exhausted quota is a 429 too, but no wait mends it.
-    if said.words & _HOPELESS or _NO_CREDIT.search(said.message):
+    if error_body.words & _HOPELESS or _NO_CREDIT.search(error_body.message):
         return PermanentProviderError
-    if said.words & _FILTERED or _FILTERED_TEXT.search(said.message):
+    if error_body.words & _FILTERED or _FILTERED_TEXT.search(error_body.message):
         return RefusedAnswerError
-    if _is_too_long(said, status):
+    if _is_too_long(error_body, status):
         return PromptTooLongError
-    if _other_api(said, status):
+    if _other_api(error_body, status):
         return PermanentProviderError
     if status == 429:
         # A single request above the limit per minute fails however long one waits.
-        alone = _TOO_LARGE_TEXT.search(said.message)
+        alone = _TOO_LARGE_TEXT.search(error_body.message)
         return RejectedRequestError if alone else RateLimitedError
     match lasting_of_status(status):
         case Lasting.TRANSIENT:
@@ -272,23 +272,23 @@ def _error_class(said: _ErrorBody, status: int) -> type[PromptgraftError]:
     return RejectedRequestError
 
 
-def _other_api(said: _ErrorBody, status: int) -> str:
+def _other_api(error_body: _ErrorBody, status: int) -> str:
     """Return the API of OpenAI that a refusal asks to use instead; empty for other refusals."""
-    named = _OTHER_API_TEXT.search(said.message) if status in {400, 404} else None
+    named = _OTHER_API_TEXT.search(error_body.message) if status in {400, 404} else None
     return "" if named is None else named[1].partition("/")[0].lower()
 
 
-def _is_too_long(said: _ErrorBody, status: int) -> bool:
-    if status == 413 or said.words & _TOO_LONG:
+def _is_too_long(error_body: _ErrorBody, status: int) -> bool:
+    if status == 413 or error_body.words & _TOO_LONG:
         return True
-    return status in {400, 422} and _TOO_LONG_TEXT.search(said.message) is not None
+    return status in {400, 422} and _TOO_LONG_TEXT.search(error_body.message) is not None
 
 
 def _transient(what: str, detail: str) -> Fault:
     return Fault(error=TransientProviderError, what=what, detail=detail, retried=True)
 
 
-def _said(body: JsonObject) -> _ErrorBody:
+def _error_body_of(body: JsonObject) -> _ErrorBody:
     """Read ``{"error": {"type", "code", "message"}}`` and the variants that gateways produce."""
     error = body.get("error")
     if not isinstance(error, dict):

@@ -174,9 +174,9 @@ class BatchExecutor(ThreadPoolExecutor):
         self._append(intended.mark, answer)
         return intended
 
-    def keep(self, who: str, batch: str, wanted: Intended) -> None:
+    def keep(self, who: str, batch: str, intended: Intended) -> None:
         """Record the id of a batch that was created; raises ``JournalError``."""
-        self._append(f"{wanted.mark}/made", {"of": who, "batch": batch})
+        self._append(f"{intended.mark}/made", {"of": who, "batch": batch})
 
     def _append(self, name: str, answer: dict[str, Json]) -> None:
         if self._journal is not None:

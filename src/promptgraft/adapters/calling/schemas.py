@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
-from promptgraft.adapters.facts import Vision
+from promptgraft.adapters.facts import ModelFacts, Vision
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -63,6 +63,21 @@ class ModelProfile:
     cached_from: int = attrs.field(default=0, repr=False)
     vision: Vision | None = attrs.field(default=None, repr=False)
     image_rate: float = attrs.field(default=1.0, repr=False)
+
+    @classmethod
+    def of(cls, facts: ModelFacts | None, **further: Any) -> Self:
+        """Return the profile of a model; None as ``facts`` for one of which nothing is known."""
+        if facts is None:
+            return cls(thinking=THOUGHTS, assumed=True)
+        fields = {
+            "structured_output": "native" if facts.structured else "text",
+            "thinking": THOUGHTS if facts.may_think else 0,
+            "assumed": facts.thinks is None,
+            "efforts": facts.efforts,
+            "vision": facts.vision,
+            "image_rate": facts.image_rate,
+        }
+        return cls(**{**fields, **further})
 
     def seeing(self, vision: bool | None) -> Self:
         """Return the same with what a user says of whether the model sees; None for nothing."""

@@ -322,11 +322,11 @@ def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
     schema = rendered.output_schema if say_format else None
     if schema is None:
         return Sent(system=system, user=user, content=content)
-    schema_wanted = _wanted(schema)
+    format_text = _format_text(schema)
     if system:
-        return Sent(system=f"{system}\n\n{schema_wanted}", user=user, content=content)
+        return Sent(system=f"{system}\n\n{format_text}", user=user, content=content)
     return Sent(
-        system="", user=f"{user}\n\n{schema_wanted}", content=(*content, f"\n\n{schema_wanted}")
+        system="", user=f"{user}\n\n{format_text}", content=(*content, f"\n\n{format_text}")
     )
 
 
@@ -336,7 +336,7 @@ def _is_users(section: RenderedSection) -> bool:
     return any(segment.placeholder is not None for segment in section.segments)
 
 
-def _wanted(schema: JsonObject) -> str:
+def _format_text(schema: JsonObject) -> str:
     options = schema.get("enum")
     if isinstance(options, list):
         description = schema.get("description")
@@ -356,13 +356,13 @@ def sendable(body: JsonObject) -> JsonObject:
 
 
 def extended(
-    request: JsonObject, turn: Turn, told: Sequence[JsonObject], *, field: str = "messages"
+    request: JsonObject, turn: Turn, replies: Sequence[JsonObject], *, field: str = "messages"
 ) -> JsonObject:
     """Return a request extended by a turn and the replies to it, in the list ``field``."""
     messages = request[field]
     before = messages if isinstance(messages, list) else []
     # Results of tools may hold lone surrogates, which no HTTP body can carry.
-    return {**request, **sendable({field: [*before, *turn.messages, *told]})}
+    return {**request, **sendable({field: [*before, *turn.messages, *replies]})}
 
 
 def _text(text: str) -> str:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from promptgraft.algorithms.gepa.additions.blame import Blame
     from promptgraft.algorithms.gepa.additions.history import History
     from promptgraft.algorithms.gepa.additions.lines.addition import Lines
+    from promptgraft.algorithms.gepa.additions.restart import Restart
     from promptgraft.algorithms.gepa.additions.shorten import Shorten
     from promptgraft.algorithms.gepa.additions.whole_prompt import WholePrompt
     from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
@@ -79,6 +80,7 @@ __all__ = [
     "Paired",
     "Proposer",
     "Racing",
+    "Restart",
     "RolloutFeedback",
     "RolloutRecord",
     "Shorten",

@@ -42,7 +42,14 @@ class GepaConfig(GepaSettings):
         return GepaSearch(self, kit)
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
-        baseline, record, refused = target.baseline(), _record(sizes), "x" * sizes.refused
+        baseline, refused = target.baseline(), "x" * sizes.refused
+        record = RolloutRecord(
+            example_id="example",
+            inputs_repr="x" * sizes.input,
+            output_repr="x" * sizes.answer,
+            tool_trace_repr="x" * sizes.trace,
+            feedback=RolloutFeedback(score=1 / 3, feedback="x" * sizes.feedback),
+        )
         all_questions = questions_of(questions, as_published=self.strategy.published_question)
         described = [target.describe(module, baseline) for module in target.modules]
         rendered_prompts = (
@@ -54,13 +61,3 @@ class GepaConfig(GepaSettings):
             for module in described
         )
         return [sent_chars(question.render()) for question in rendered_prompts]
-
-
-def _record(sizes: Sizes) -> RolloutRecord:
-    return RolloutRecord(
-        example_id="example",
-        inputs_repr="x" * sizes.input,
-        output_repr="x" * sizes.answer,
-        tool_trace_repr="x" * sizes.trace,
-        feedback=RolloutFeedback(score=1 / 3, feedback="x" * sizes.feedback),
-    )

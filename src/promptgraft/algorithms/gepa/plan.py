@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
-from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_named
+from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_class
 from promptgraft.algorithms.gepa.earlier import (
     VERSIONS,
     check_versions,
@@ -176,7 +176,7 @@ class Strategy(Settings):
 
 
 def _as_addition(item: str | Addition) -> Addition:
-    return addition_named(item) if isinstance(item, str) else item
+    return addition_class(item)() if isinstance(item, str) else item
 
 
 def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -210,8 +210,8 @@ class GepaSettings(RunConfig):
             instruction, 0 to 1, if there are both.
         strategy: how the search spends its rollouts.
         additions: what the search does besides the published algorithm: names (``lines``,
-            ``whole_prompt``, ``blame``, ``history``, ``shorten``, or those that other packages
-            bring) or objects such as ``WholePrompt(share=0.5)``; by default those of the preset.
+            ``whole_prompt``, ``blame``, ``history``, ``restart``, ``shorten``, or those of other
+            packages) or objects such as ``Restart(after=5)``; by default those of the preset.
 
     Raises:
         ConfigError: naming the setting by its path, what was expected and what was found.

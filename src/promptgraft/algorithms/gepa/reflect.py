@@ -115,9 +115,11 @@ class Reflector:
         yield from self.ask(attempt, drafts)
         changes: Changes = ()
         for change in (change for draft in drafts for change in draft.changes):
-            onto = changes[-1].candidate if changes else None
+            part = change.module, change.before
             try:
-                changes = (*changes, change if onto is None else self._again(attempt, onto, change))
+                onto = changes[-1].candidate if changes else None
+                again = onto and self.graft(attempt, onto, part, change.text)
+                changes = (*changes, again or change)
             except InvalidProposalError as error:
                 name, before = change.module.name, change.before.text
                 attempt.rejections.add(name, before, error, text=change.text, final=False)
@@ -131,9 +133,6 @@ class Reflector:
         blamed = () if module.is_example else failures.get(module.name, ())
         records = blamed or attempt.records
         return self.draft(attempt, ((module, description),), records, number=place)
-
-    def _again(self, attempt: Attempt, onto: Candidate, change: Change) -> Change:
-        return self.graft(attempt, onto, (change.module, change.before), change.text)
 
     def draft(
         self,

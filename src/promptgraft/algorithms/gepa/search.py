@@ -16,6 +16,9 @@ from promptgraft.search.pipeline import Pipeline, Stepping
 from promptgraft.search.validation import PoolEntry
 from promptgraft.targets.base import RejectionReason
 
+_SURELY_UNUSABLE = 20
+"""Answers of the baseline after which a run ends if none of them can be used."""
+
 
 class GepaSearch(Stepping[Step, Attempt], BaseSearch):
     """One GEPA search."""
@@ -38,7 +41,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         yield from self.pipeline.run()
 
     def evaluate_more_of_baseline(self) -> Asking[None]:
-        return self.by.evaluate_more_of_baseline()
+        return self.by.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
 
     def begin(self, number: int, *, ahead: int) -> Step:
         """Line 8, algorithm 2: select the parent of a step from the frontier."""
@@ -92,7 +95,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         step.has_tried = True
         by.seen.add(attempt.child.digest)
         if attempt.accepted:
-            by.learn_of_child(attempt)
+            by.minibatches.learn(attempt.child, attempt.compared.batches[-1])
             step.better.append(attempt)
 
     def close(self, step: Step) -> Asking[None]:

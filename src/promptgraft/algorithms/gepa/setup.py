@@ -24,9 +24,6 @@ from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Validator
 from promptgraft.targets.judging import metrics_of
 
-_SURELY_UNUSABLE = 20
-"""Answers of the baseline after which a run ends if none of them can be used."""
-
 
 @attrs.frozen(kw_only=True)
 class Parts:
@@ -150,10 +147,6 @@ class Parts:
                 changes = addition.revise(attempt, changes)
         return changes or ()
 
-    def evaluate_more_of_baseline(self) -> Asking[None]:
-        """Evaluate the baseline on more examples, to see whether any answer can be used."""
-        return self.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
-
     def learn(self, attempt: Attempt) -> None:
         """Learn from an attempt that has ended. Call in the order of the steps."""
         records = attempt.known
@@ -162,11 +155,6 @@ class Parts:
         for addition in self.additions:
             addition.learn(attempt)
         attempt.step.note(attempt)
-
-    def learn_of_child(self, attempt: Attempt) -> None:
-        """Remember the rollouts of a child that was better than its parent."""
-        if attempt.compared is not None:
-            self.minibatches.learn(attempt.child, attempt.compared.batches[-1])
 
     def validate(self, result: Result) -> Asking[int]:
         """Evaluate the result of a step on the validation set; return its position in the pool."""

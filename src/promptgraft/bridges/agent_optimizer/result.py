@@ -278,6 +278,7 @@ _STOPPED = {
     StopReason.BUDGET: "budget_exhausted",
     StopReason.DEADLINE: "timeout",
     StopReason.NO_IMPROVEMENT: "no_improvement",
+    StopReason.PLATEAU: "no_improvement",
     StopReason.TARGET_SCORE: "score_threshold",
     StopReason.OBJECTIVES: "required_metrics_passing",
     StopReason.PROPOSALS: "max_candidate_proposals",

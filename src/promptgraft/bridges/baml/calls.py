@@ -16,7 +16,7 @@ import msgspec
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import Usage
-from promptgraft.adapters.calling.access import SENSITIVE, one_line
+from promptgraft.adapters.calling.access import one_line
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -30,6 +30,7 @@ from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
 from promptgraft.ground.content import File, Image, Input, from_base64
+from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject

@@ -10,13 +10,8 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import (
-    PromptExecuted,
-    ProviderAdapter,
-    adapter_identity,
-    evaluated,
-    sees_images,
-)
+from promptgraft.adapters.abilities import sees_images
+from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, adapter_identity, evaluated
 from promptgraft.errors import (
     CandidateError,
     ConfigError,

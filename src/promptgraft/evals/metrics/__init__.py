@@ -6,7 +6,8 @@ from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
-    from promptgraft.evals.metrics.expressions import Assertion, Check, Python
+    from promptgraft.evals.metrics.expressions import Assertion, Check
+    from promptgraft.evals.metrics.functions import Python
     from promptgraft.evals.metrics.json_schemas import JsonSchema
     from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, ToolRule, ToolTrajectory
     from promptgraft.evals.metrics.judging import check_cases, check_metrics, judge_case

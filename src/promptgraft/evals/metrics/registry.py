@@ -35,7 +35,7 @@ _CLASSES = {
     "latency": ("values", "Latency"),
     "length": ("text", "Length"),
     "number": ("values", "Number"),
-    "python": ("expressions", "Python"),
+    "python": ("functions", "Python"),
     "regex": ("text", "Regex"),
     "rouge": ("text", "Rouge"),
     "tokens": ("values", "Tokens"),

@@ -11,7 +11,6 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric
-from promptgraft.evals.metrics.expressions import usage_of
 from promptgraft.evals.metrics.reading import Path, UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json, did_you_mean, shown
@@ -295,3 +294,18 @@ def labels_in(feedback: str, metric: str) -> tuple[str, str] | None:
         if name == metric:
             return (expected or label).replace("`", ""), label.replace("`", "")
     return None
+
+
+def usage_of(answer: Answer) -> dict[str, float | int | None]:
+    """Return the amounts of an answer by name; None for unknown ones."""
+    usage = answer.usage
+    is_known = usage.input_tokens + usage.output_tokens > 0
+    return {
+        "input_tokens": usage.input_tokens if is_known else None,
+        "output_tokens": usage.output_tokens if is_known else None,
+        "cached_tokens": usage.cached_tokens if is_known else None,
+        "reasoning_tokens": usage.reasoning_tokens if is_known else None,
+        "tokens": usage.input_tokens + usage.output_tokens if is_known else None,
+        "cost": None if answer.cost is None else float(answer.cost),
+        "seconds": answer.seconds,
+    }

@@ -105,6 +105,13 @@ def engine_of(url: URL, timeout_seconds: float) -> Engine:
         ) from None
 
 
+def apart_from(engine: Engine) -> Engine:
+    """Return an engine for the same database that shares no connections with this one."""
+    if engine.url.database in {None, "", ":memory:"} and engine.dialect.name == "sqlite":
+        return engine  # a database in memory belongs to one connection
+    return Engine(engine.pool.recreate(), engine.dialect, engine.url)
+
+
 _creating = threading.Lock()
 
 

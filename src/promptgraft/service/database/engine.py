@@ -28,6 +28,7 @@ from sqlalchemy.schema import CreateTable
 from promptgraft.errors import ConfigError, Lasting, StoreError
 from promptgraft.ground.serde import shown
 from promptgraft.service.database.connecting import (
+    apart_from,
     create_file,
     engine_of,
     setting_up,
@@ -112,6 +113,7 @@ class Database:
         if self.dialect == "sqlite":
             event.listen(self._engine, "do_connect", create_file)
         event.listen(self._engine, "connect", set_up)
+        self._apart = apart_from(self._engine)
         event.listen(self._engine, "begin", self._begin)
 
     @property
@@ -130,6 +132,18 @@ class Database:
         self._open()
         with self._translated(), self._engine.connect() as connection:
             yield connection
+
+    def check(self) -> None:
+        """Have the database answer, on a connection apart from those of other callers.
+
+        These may all be in use, which is no fault of the database.
+
+        Raises:
+            DatabaseError: as :meth:`reading`.
+        """
+        self._open()
+        with self._translated(), self._apart.connect() as connection:
+            connection.execute(select(self.tables.jobs.c.number).limit(1))
 
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Run ``work`` in one transaction, and return what it returns.
@@ -171,6 +185,7 @@ class Database:
     def close(self) -> None:
         """Close all connections; later use opens new ones."""
         self._engine.dispose()
+        self._apart.dispose()
 
     def definition(self) -> str:
         """Return the SQL that creates the tables, for use with ``create=False``."""

@@ -105,23 +105,41 @@ class SqlPromptOverridesStore(RevisionedStore):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        check_revision(revision)
         address = OverrideAddress(ns, prompt_key, tag)
+        return self.rollback_all({address: revision})[address]
 
-        def roll_back(connection: Connection) -> Revision | None:
-            present = self._locked(connection, [address])[address]
-            known_revisions = self._known(connection, address)
-            where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
-            if not known_revisions:
-                raise RevisionNotFoundError(
-                    f"{where} has no revisions; there is nothing to roll back"
-                )
-            goal = wanted_revision(present, revision, where)
-            target = None if goal is None else known_revisions[one_id(known_revisions, goal, where)]
-            self._point(connection, address, target)
-            return target
+    def rollback_all(
+        self, revisions: Mapping[OverrideAddress, str | None]
+    ) -> dict[OverrideAddress, Revision | None]:
+        for revision in revisions.values():
+            check_revision(revision)
+
+        def roll_back(connection: Connection) -> dict[OverrideAddress, Revision | None]:
+            present = self._locked(connection, [*revisions])
+            targets = {
+                address: self._target(connection, address, present[address], revision)
+                for address, revision in revisions.items()
+            }
+            for address, target in targets.items():
+                self._point(connection, address, target)
+            return targets
 
         return self._database.write(roll_back)
+
+    def _target(
+        self,
+        connection: Connection,
+        address: OverrideAddress,
+        present: Revision | None,
+        revision: str | None,
+    ) -> Revision | None:
+        """Return the revision that a tag should point at; None for none."""
+        known_revisions = self._known(connection, address)
+        where = f"tag `{address.tag}` of prompt `{address.ns}/{address.prompt_key}`"
+        if not known_revisions:
+            raise RevisionNotFoundError(f"{where} has no revisions; there is nothing to roll back")
+        goal = wanted_revision(present, revision, where)
+        return None if goal is None else known_revisions[one_id(known_revisions, goal, where)]
 
     def _mutated(
         self, connection: Connection, changes: Changes, provenance: Provenance

@@ -191,6 +191,8 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
             "apply: `to-source` is for `promptgraft optimize` and `resume`, and a job writes no "
             "source: its winner goes to the store; leave it out of the project file"
         )
+    if changes.dry_run:
+        project.stand_in()  # it asks no model of the project, so that it needs no secrets
     run_changes = run_changes_of(changes)
     tuned = run_changes.tuned(project)
     job = run_changes.applied(tuned.job(name), tuned)

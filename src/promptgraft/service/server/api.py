@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.journal.records import decode_record
@@ -38,7 +38,7 @@ from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import Scope
 
 _logger = logging.getLogger("promptgraft.service.server")
-_LONGEST_WAIT = 60
+_LONGEST_WAIT = 3_600
 _SMALL: Mapping[str, Json] = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
 _DETAIL: Mapping[str, Json] = {"enum": ["all", "short"], "default": "all"}
 
@@ -109,7 +109,18 @@ def list_jobs(call: ApiCall) -> ApiReply:
     )
     # A number and not an offset: new jobs at the top do not move the pages.
     following = f"{jobs[-1].number}" if len(jobs) == limit else None
-    return reply({"jobs": [job_json(job) for job in jobs], "next": following})
+    rows: list[Json] = [_fields(call, job_json(job)) for job in jobs]
+    return reply({"jobs": rows, "next": following})
+
+
+def _fields(call: ApiCall, document: dict[str, Json]) -> dict[str, Json]:
+    """Return the fields of a document that the parameter ``fields`` names; all without it."""
+    names = [name for name in call.query.get("fields", "").split(",") if name]
+    for name in names:
+        if name not in document:
+            near = did_you_mean(name, list(document))
+            raise ApiProblem(422, f"fields: there is no `{name[:40]}`{near}")
+    return {name: document[name] for name in names} if names else document
 
 
 def list_workers(call: ApiCall) -> ApiReply:
@@ -125,7 +136,7 @@ def show_job(call: ApiCall) -> ApiReply:
     """Return a job with its attempts."""
     job = call.job
     attempts: list[Json] = [attrs.asdict(attempt) for attempt in call.manager.attempts(job.id)]
-    return reply({**job_json(job), "tries": attempts})
+    return reply(_fields(call, {**job_json(job), "tries": attempts}))
 
 
 def change_job(call: ApiCall) -> ApiReply:
@@ -208,7 +219,7 @@ def show_result(call: ApiCall) -> ApiReply:
     if _is_short(call):
         for name in ("parts", "ledger", "winner", "held_out"):
             result.pop(name, None)
-    return reply(result)
+    return reply(_fields(call, result))
 
 
 def _is_short(call: ApiCall) -> bool:
@@ -360,10 +371,11 @@ ROUTES: Sequence[Route] = (
             "since": _AFTER,
             "cursor": _AFTER,
             "limit": _SMALL,
+            "fields": _STRING,
         },
     ),
     Route("GET /workers", R, list_workers),
-    Route("GET /jobs/{job}", R, show_job),
+    Route("GET /jobs/{job}", R, show_job, query={"fields": _STRING}),
     Route("PATCH /jobs/{job}", S, change_job, body=JOB_CHANGES),
     Route("DELETE /jobs/{job}", S, delete_job, statuses=(204,)),
     Route("POST /jobs/{job}/pause", S, pause_job, statuses=(202,)),
@@ -374,7 +386,7 @@ ROUTES: Sequence[Route] = (
     Route(
         "GET /jobs/{job}/events", R, list_events, query=_EVENTS, headers={"Last-Event-ID": _AFTER}
     ),
-    Route("GET /jobs/{job}/result", R, show_result, query={"detail": _DETAIL}),
+    Route("GET /jobs/{job}/result", R, show_result, query={"detail": _DETAIL, "fields": _STRING}),
     Route("GET /jobs/{job}/candidates", R, list_candidates, query={"detail": _DETAIL}),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
     Route("GET /jobs/{job}/rounds", R, list_rounds),

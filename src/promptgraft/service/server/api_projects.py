@@ -162,7 +162,7 @@ def roll_back(call: ApiCall) -> ApiReply:
 
 
 def roll_back_to(call: ApiCall, revisions: Mapping[str, str] | None = None) -> ApiReply:
-    """Point a tag at revisions of prompts; others stay.
+    """Point a tag at revisions of prompts, in one step; others stay.
 
     By default, every prompt that the tag holds goes back to the parent of its revision.
     """
@@ -174,9 +174,7 @@ def roll_back_to(call: ApiCall, revisions: Mapping[str, str] | None = None) -> A
             there = ", ".join(rows_by_name)
             raise ApiProblem(422, f"revisions: no prompt `{name}`{near}; there: {there}")
     moved = rows if revisions is None else [rows_by_name[name] for name in revisions]
-    for row in moved:
-        at, revision = address(row.prompt, tag), (revisions or {}).get(row.name)
-        store.rollback(ns=at.ns, prompt_key=at.prompt_key, tag=tag, revision=revision)
+    store.rollback_all({address(row.prompt, tag): (revisions or {}).get(row.name) for row in moved})
     names = {"project": call.path["project"], "prompt": call.path["prompt"], "tag": tag}
     call.manager.record_move(moved, "rollback", **names)
     return _now(call, tag)

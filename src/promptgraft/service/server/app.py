@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
@@ -56,6 +57,8 @@ from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStor
 from promptgraft.service.server.views import JobViews
 
 _SECONDS_TO_BE_READY = 5.0
+_SHORT_WAIT = 60.0
+"""Seconds above which who waits for a job counts as an open stream."""
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -201,17 +204,6 @@ def serve(config: uvicorn.Config, listening: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-async def _waited(found: ApiReply, call: ApiCall) -> ApiReply:
-    """Return a reply once its job is at rest, or its time is over."""
-    until = time.monotonic() + found.seconds
-    while True:
-        # Threads are few: one is used for each look, and none while waiting.
-        job = await run_in_threadpool(call.manager.get, found.job)
-        if job.is_at_rest or time.monotonic() >= until:
-            return attrs.evolve(found, content=reply(job_json(job)).content)
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-
-
 async def _alive(_: Request) -> Response:
     # In the event loop: it must answer while all threads are busy. To any host name: probes come
     # by address, and it tells nothing.
@@ -235,7 +227,7 @@ class _Server:
 
     def _is_ready(self) -> bool:
         try:
-            self._manager.list(limit=1)
+            self._manager.database.check()
         except PromptgraftError as error:
             # The reason names the database, and anybody may ask.
             _logger.warning("not ready: %s", error)
@@ -243,7 +235,7 @@ class _Server:
         return True
 
     async def ready(self, _: Request) -> Response:
-        """Answer whether the database does, in a thread apart from those of requests."""
+        """Answer whether the database does, in a thread and on a connection of its own."""
         if await self._database.is_well():
             return _response(reply({"status": "ok"}))
         return _response(reply({"status": "unavailable"}, 503, Retry_After="5"))
@@ -328,10 +320,34 @@ class _Server:
             if route.is_heavy:
                 return _response(await self._reports.run(lambda: route.handler(call)))
             response = await run_in_threadpool(route.handler, call)
-            return _response(await _waited(response, call) if response.seconds else response)
+            return _response(
+                await self._waited(response, call, request) if response.seconds else response
+            )
 
         self.requests.name(answer, f"{prefix}{route.path}")
         return answer
+
+    async def _waited(self, answer: ApiReply, call: ApiCall, request: Request) -> ApiReply:
+        """Return a reply once its job is at rest, its time is over, or its client has left."""
+        job = await run_in_threadpool(call.manager.get, answer.job)
+        seconds, last = answer.seconds, -1
+        with contextlib.ExitStack() as stack:
+            if seconds > _SHORT_WAIT:
+                try:
+                    stack.enter_context(self._access.streaming(call.caller, job.project))
+                except ApiProblem:
+                    # The job is there: a preference is no reason to refuse it.
+                    seconds = _SHORT_WAIT
+            until = time.monotonic() + seconds
+            while time.monotonic() < until and not await request.is_disconnected():
+                # Threads are few: one is used for each look, and none while waiting.
+                latest = await run_in_threadpool(self._feed.latest, job)
+                if latest != last:
+                    last, job = latest, await run_in_threadpool(call.manager.get, answer.job)
+                if job.is_at_rest:
+                    break
+                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        return attrs.evolve(answer, content=reply(job_json(job)).content)
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a problem document, or with a page for a browser."""

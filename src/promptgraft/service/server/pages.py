@@ -16,7 +16,8 @@ from markupsafe import Markup
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
 from promptgraft.ground.text import dollars, duration, moment, score
-from promptgraft.overrides import RevisionedStore
+from promptgraft.overrides import Revision, RevisionedStore
+from promptgraft.overrides.resolution import diff_override
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
@@ -29,7 +30,7 @@ from promptgraft.service.jobs import Job, JobFilter, JobState
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import planned, read_changes, written_changes
-from promptgraft.service.jobs.promoting import held, tags_of
+from promptgraft.service.jobs.promoting import TaggedRevision, held, tags_of
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.service.server import api, api_projects
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
@@ -445,33 +446,82 @@ def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, 
 
 
 def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, object]:
-    """Return what a tag holds and changes, and its history if it holds one prompt."""
+    """Return what a tag holds and changes, and the versions of each prompt in it."""
     store, stored_rows = _stored(call, project, prompt)
     rows = held(store, stored_rows, tag)
-    is_graph = stored_rows.graph is not None
-    parts = [
-        (named_in(row.name, part.part) if is_graph else part.part, part)
-        for row in rows
-        for part in row.parts
-    ]
-    before, after = (
-        {name: getattr(part, side) or "" for name, part in parts} for side in ("before", "after")
-    )
-    only = rows[0].prompt.descriptor if len(rows) == 1 else None
-    history = store.history(ns=only.ns, prompt_key=only.key, tag=tag) if only else ()
+    before, after = _texts_of(rows, {row.name: row.revision for row in rows})
     return {
         "project": project,
         "prompt": prompt,
         "tag": tag,
-        "held": rows,
-        "history": history[::-1],
-        "stale": [name for name, part in parts if part.state is not None],
+        "held": [(row, _history(store, row, tag)[::-1]) for row in rows],
+        "stale": [part for row in rows for part in row.stale],
         "changes": list(changes_between(before, after)),
     }
 
 
+def _history(store: RevisionedStore, row: TaggedRevision, tag: str) -> Sequence[Revision]:
+    descriptor = row.prompt.descriptor
+    return store.history(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
+
+
+def _texts_of(
+    rows: Sequence[TaggedRevision], revisions: Mapping[str, Revision | None]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts of the source, and what revisions make of them, by part."""
+    before, after = dict[str, str](), dict[str, str]()
+    for row in rows:
+        revision = revisions.get(row.name)
+        for part in diff_override(row.prompt, revision.override) if revision else ():
+            name = named_in(row.name, part.part) if len(rows) > 1 else part.part
+            before[name], after[name] = part.before or "", part.after or ""
+    return before, after
+
+
+def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
+    """Show what a rollback would change, and ask whether it should."""
+    names = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
+    store, stored_rows = _stored(call, names["project"], names["prompt"])
+    rows = held(store, stored_rows, names["tag"])
+    targets = {row.name: _target(row, _history(store, row, names["tag"]), form) for row in rows}
+    source, now = _texts_of(rows, {row.name: row.revision for row in rows})
+    more, then = _texts_of(rows, targets)
+    sources = {**more, **source}
+    changes = changes_between({**sources, **now}, {**sources, **then})
+    chosen = {name: form.get(name, "") for name in ("name", "revision")}
+    fields = {**names, **chosen, "now": _pointed(rows)}
+    return page_of(
+        call,
+        "roll_back.html",
+        200,
+        fields=fields,
+        rows=rows,
+        targets=targets,
+        changes=list(changes),
+    )
+
+
+def _target(
+    row: TaggedRevision, history: Sequence[Revision], form: Mapping[str, str]
+) -> Revision | None:
+    """Return what a prompt would be rolled back to; None for its source."""
+    wanted = form.get("revision")
+    if wanted and row.name != form.get("name"):
+        return row.revision
+    goal = wanted or row.revision.parent
+    target = next((revision for revision in history if revision.id == goal), None)
+    if wanted and target is None:
+        raise ApiProblem(404, f"revision: `{row.name}` has no revision {wanted[:12]}")
+    return target
+
+
+def _pointed(rows: Sequence[TaggedRevision]) -> str:
+    """Return what a tag points at, to notice that somebody else has moved it."""
+    return ",".join(row.revision.id for row in rows)
+
+
 def move_tag(call: ApiCall) -> ApiReply:
-    """Promote a tag, or roll it back."""
+    """Promote a tag, or roll it back after a look at what that changes."""
     form = form_of(call)
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     tag_call = attrs.evolve(call, path=path)
@@ -479,6 +529,11 @@ def move_tag(call: ApiCall) -> ApiReply:
         api_projects.promote_to(tag_call, form.get("to", ""))
     elif form.get("what") == "rollback":
         name, revision = form.get("name", ""), form.get("revision")
+        if "now" not in form:
+            return _confirm(tag_call, form)
+        store, stored_rows = _stored(call, path["project"], path["prompt"])
+        if form["now"] != _pointed(held(store, stored_rows, path["tag"])):
+            raise ApiProblem(409, f"tag `{path['tag']}` was moved meanwhile; look at it again")
         api_projects.roll_back_to(tag_call, {name: revision} if revision else None)
     else:
         raise ApiProblem(422, "what: expected promote or rollback")

@@ -72,6 +72,16 @@ class Feed:
         after = last if chunk else look.last
         return look.has_ended and after >= look.last, chunk, after
 
+    def latest(self, job: Job) -> int:
+        """Return the number of the latest event of a job, as it was a moment ago.
+
+        Raises:
+            JobNotFoundError: the job was deleted.
+            DatabaseError: the database cannot be reached.
+        """
+        with self._lock:
+            return self._look(job).last
+
     def _look(self, job: Job) -> _Look:
         now, look_before = time.monotonic(), self._looks.get(job.number)
         if look_before is None or now - look_before.at >= _SECONDS_OF_A_LOOK:

@@ -17,32 +17,20 @@ Answers = tuple[tuple[float, RolloutRecord], ...]
 """Answers with their scores, best first."""
 
 
-class BestAnswers:
-    """The best few answers of any candidate to each training example.
+def remember(
+    best: dict[str, Answers], records: Sequence[RolloutRecord], *, most: int, scorer: Scorer
+) -> None:
+    """Add rollouts to the best few answers to each example.
 
-    Args:
-        most: how many answers to keep per example, at least 1.
-        scorer: ranks them.
+    Ties keep the earlier answer, and equal answers are kept once.
     """
-
-    def __init__(self, most: int, scorer: Scorer) -> None:
-        self._most = most
-        self._scorer = scorer
-        self._best: dict[str, Answers] = {}
-
-    def add(self, records: Sequence[RolloutRecord]) -> None:
-        """Record rollouts; ties keep the earlier answer, and equal answers are kept once."""
-        for record in records:
-            score = self._scorer.score(record)
-            answers = self._best.get(record.example_id, ())
-            if score is None or any(record.output_repr == old.output_repr for _, old in answers):
-                continue
-            ranked = sorted((*answers, (score, record)), key=lambda pair: -pair[0])
-            self._best[record.example_id] = tuple(ranked[: self._most])
-
-    def now(self) -> dict[str, Answers]:
-        """Return the answers by example, as they are at this time."""
-        return dict(self._best)
+    for record in records:
+        score = scorer.score(record)
+        answers = best.get(record.example_id, ())
+        if score is None or any(record.output_repr == old.output_repr for _, old in answers):
+            continue
+        ranked = sorted((*answers, (score, record)), key=lambda pair: -pair[0])
+        best[record.example_id] = tuple(ranked[:most])
 
 
 @attrs.define(slots=False)
@@ -56,14 +44,14 @@ class History(Addition):
     name: ClassVar[str] = "history"
 
     most: int = attrs.field(default=2, validator=COUNT)
-    _answers: BestAnswers = attrs.field(init=False, repr=False, eq=False)
+    _best: dict[str, Answers] = attrs.field(init=False, repr=False, eq=False)
 
     def start(self) -> None:
-        self._answers = BestAnswers(self.most, self.tools.kit.scorer)
+        self._best = {}
 
     def begin(self, attempt: Attempt) -> None:
-        attempt.earlier = self._answers.now()
+        attempt.earlier = dict(self._best)
 
     def learn(self, attempt: Attempt) -> None:
-        if attempt.compared is not None:
-            self._answers.add([record for batch in attempt.compared.batches for record in batch])
+        for batch in attempt.compared.batches if attempt.compared is not None else ():
+            remember(self._best, batch, most=self.most, scorer=self.tools.kit.scorer)

@@ -17,6 +17,7 @@ _OWN: Mapping[str, str] = {
     "whole_prompt": "whole_prompt:WholePrompt",
     "blame": "blame:Blame",
     "history": "history:History",
+    "restart": "restart:Restart",
     "shorten": "shorten:Shorten",
 }
 _GROUP = Group("promptgraft.additions", "addition", Addition, _OWN)
@@ -34,15 +35,6 @@ def addition_class(name: str) -> type[Addition]:
         addition_type: type[Addition] = getattr(home, attribute)
         return addition_type
     return _GROUP.load(name)
-
-
-def addition_named(name: str) -> Addition:
-    """Return an addition by its name, with the settings that it has by default.
-
-    Raises:
-        ConfigError: there is none of that name, or it cannot be loaded; lists those that exist.
-    """
-    return addition_class(name)()
 
 
 def _read(node: Node) -> Addition | None:

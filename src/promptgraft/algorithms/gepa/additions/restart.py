@@ -1,0 +1,61 @@
+"""Begins anew from an empty text where the search is stuck."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.base import Addition
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
+from promptgraft.ground.strict.checks import COUNT
+from promptgraft.search.asks import Asking
+from promptgraft.search.scores import paired_means
+
+_LEAST_GAIN = 0.1
+_MOST_FAILURES = 14
+
+
+@attrs.define(slots=False)
+class Restart(Addition):
+    """Asks for an instruction as if there were none, which no sentence of the old one can spoil.
+
+    Attributes:
+        after: steps without a gain of 0.1 on the validation examples that both leaders were
+            evaluated on, at least 1.
+    """
+
+    name: ClassVar[str] = "restart"
+
+    after: int = attrs.field(default=8, validator=COUNT)
+    _leader: int = attrs.field(default=0, init=False, repr=False, eq=False)
+    _since: int = attrs.field(default=0, init=False, repr=False, eq=False)
+
+    def begin(self, attempt: Attempt) -> Proposer | None:
+        if attempt.step.number - self._since <= self.after:
+            return None
+        self._since = attempt.step.number
+        known, perfect = self.tools.known.of(attempt.candidate), self.tools.reflector.perfect
+        failures, _ = self.tools.kit.scorer.parted(known.values(), at=perfect)
+        attempt.notes[self.name] = failures[-_MOST_FAILURES:]
+        return self._propose
+
+    def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
+        reflector, target = self.tools.reflector, self.tools.kit.target
+        modules = (module for module in attempt.turn.first if not module.is_example)
+        module = next(filter(partial(reflector.is_worth, attempt), modules), None)
+        if module is None:
+            return None
+        attempt.modules = (module,)
+        described = target.describe(module, attempt.candidate)
+        part = module, attrs.evolve(described, text="")
+        draft = reflector.draft(attempt, (part,), (*attempt.records, *attempt.notes[self.name]))
+        yield from reflector.ask(attempt, [draft])
+        return tuple(attrs.evolve(change, before=described) for change in draft.changes)
+
+    def learn(self, attempt: Attempt) -> None:
+        pool = self.tools.kit.population.pool
+        after, before = paired_means(pool.scores[pool.best], pool.scores[self._leader])
+        if after is not None and before is not None and after - before >= _LEAST_GAIN:
+            self._leader, self._since = pool.best, attempt.step.number

@@ -1,0 +1,124 @@
+"""Metrics that are Python functions of users."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Awaitable, Callable, Mapping
+from typing import ClassVar, Protocol, TypeAlias, TypeGuard, runtime_checkable
+
+import attrs
+
+from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.evals.metrics.base import BaseMetric, deadline_of
+from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.ground.functions import call_fault, texts_in_code
+from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import SHARE, plain_score
+from promptgraft.ground.under_way import doing
+from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.session import SessionProtocol
+
+
+@runtime_checkable
+class ScoredObject(Protocol):
+    """An object with a score and a reason, such as a prediction of DSPy."""
+
+    score: bool | float
+    feedback: str
+
+
+Outcome: TypeAlias = (
+    bool | float | tuple[bool | float, str] | Mapping[str, object] | ScoredObject | Verdict
+)
+"""A score from 0 to 1 or a boolean, alone, with a reason in a pair, or as ``score`` and
+``feedback`` of a mapping or an object; or a whole verdict."""
+Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
+
+
+def _function(value: Judge | str) -> Judge:
+    member: object = value
+    place = ""
+    if isinstance(value, str):
+        module, _, name = value.partition(":")
+        if not module or not name:
+            raise ConfigError(f"function: expected `package.module:function`, found {shown(value)}")
+        try:
+            member, place = pkgutil.resolve_name(value), f" at {shown(value)}"
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
+    if not callable(member):
+        raise ConfigError(f"function: expected a function, found {shown(member)}{place}")
+    if fault := call_fault(member, "case", "answer"):
+        raise ConfigError(f"function: {fault}")
+    return member
+
+
+def _name_of_function(metric: Python) -> str:
+    return str(getattr(metric.function, "__name__", metric.kind))
+
+
+@attrs.frozen(kw_only=True)
+class Python(BaseMetric):
+    """The score that a Python function returns for a case and an answer.
+
+    Attributes:
+        function: the function, or its import path ``package.module:function``.
+        name: by default the name of the function.
+    """
+
+    kind: ClassVar[str] = "python"
+
+    function: Judge = attrs.field(converter=_function, metadata={"plain": True})
+    name: str = attrs.field(default=attrs.Factory(_name_of_function, takes_self=True))
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return texts_in_code(self.function)
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        # Most texts in a function are reasons, which reflectors may take at their word.
+        return ()
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        return self.judge(case, answer)
+
+    def judge(
+        self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
+    ) -> Verdict:
+        where = f"metric `{self.name}`, case `{case.id}`"
+        with doing(where):
+            outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
+        if isinstance(outcome, Verdict):
+            return attrs.evolve(outcome, metric=self.name)
+        outcome_given = _given(outcome)
+        pair = (
+            (plain_score(outcome_given[0]), *outcome_given[1:]) if outcome_given else outcome_given
+        )
+        if not _is_scored(pair):
+            raise FeedbackError(
+                f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "
+                f"an object with `score` and `feedback`, or a Verdict, found {shown(outcome)}"
+            )
+        score, why = pair
+        return self.verdict(score, why or f"`{self.name}` returned {score:g}")
+
+
+def _given(outcome: object) -> tuple[object, ...]:
+    """Return score and reason of what a function returned, unchecked."""
+    if isinstance(outcome, tuple):
+        return outcome
+    if isinstance(outcome, Mapping):
+        # Other keys would be lost without a word.
+        is_known = outcome.keys() <= {"score", "feedback"} and "score" in outcome
+        return (outcome["score"], outcome.get("feedback") or "") if is_known else ()
+    if isinstance(outcome, ScoredObject):
+        return outcome.score, outcome.feedback or ""
+    return outcome, ""
+
+
+def _is_scored(pair: object) -> TypeGuard[tuple[float, str]]:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    score, why = pair
+    return isinstance(why, str) and SHARE.fits(score) is not None
