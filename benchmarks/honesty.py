@@ -132,6 +132,10 @@ def _loses_one(asked: Asked) -> float:
     return asked.mean + little + asked.fresh.uniform(-0.1, 0.1)
 
 
+def _by_family(asked: Asked) -> float:
+    return _graded(asked.fresh, asked.mean + asked.families.uniform(-0.2, 0.2), 0.1)
+
+
 NOISES: Mapping[str, Callable[[Asked], float]] = {
     "graded": lambda asked: _graded(asked.fresh, asked.mean),
     "graded within 0.2": lambda asked: _graded(asked.fresh, asked.mean, 0.2),
@@ -150,9 +154,8 @@ NOISES: Mapping[str, Callable[[Asked], float]] = {
     "judge prefers the first of two": lambda asked: _graded(
         asked.fresh, asked.mean + 0.2 * (asked.calls % 2)
     ),
-    "families of five cases": lambda asked: _graded(
-        asked.fresh, asked.mean + asked.families.uniform(-0.2, 0.2), 0.1
-    ),
+    "families of five cases, declared": _by_family,
+    "families of five cases": _by_family,
 }
 """How scores are drawn."""
 
@@ -208,6 +211,12 @@ def held_out_examples(count: int) -> list[GepaExample]:
     return [GepaExample(id=f"e{FIRST_HELD_OUT + number}", params=()) for number in range(count)]
 
 
+def example_of(noise: str, number: int) -> GepaExample:
+    """Return an example, which names its family where families are declared."""
+    family = str(number // FAMILY) if "declared" in noise else ""
+    return GepaExample(id=f"e{number}", params=(), family=family)
+
+
 def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
     """Return whether a winner that is worth so much more than the baseline is called improved.
 
@@ -224,7 +233,7 @@ def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
         ),
         scorer=Scorer({}),
     )
-    examples = [GepaExample(id=f"e{FIRST_HELD_OUT + n}", params=()) for n in range(held_out)]
+    examples = [example_of(noise, FIRST_HELD_OUT + n) for n in range(held_out)]
     asking = measure_held_out(cast("Kit", kit), 1, examples, seed=seed)
     answers: list[tuple[RolloutRecord, ...]] | None = None
     while True:
@@ -279,9 +288,7 @@ def run(noise: str, worth: float, held_out: int, seed: int) -> Ended:
         reflection_adapter=InstantAdapter(propose),
         overrides_store=store,
     )
-    examples = [
-        GepaExample(id=f"e{number}", params=()) for number in range(FIRST_HELD_OUT + held_out)
-    ]
+    examples = [example_of(noise, number) for number in range(FIRST_HELD_OUT + held_out)]
     config = GepaConfig(
         rollout_budget=BUDGET,
         pareto_set_size=30,

@@ -20,3 +20,11 @@ def test_a_verdict_is_a_function_of_its_seed() -> None:
     assert [is_shown("right or wrong", 0.2, 24, seed) for seed in range(6)] == [
         is_shown("right or wrong", 0.2, 24, seed) for seed in range(6)
     ]
+
+
+def test_families_that_are_declared_are_not_mistaken_for_a_gain() -> None:
+    false, declared = (
+        sum(is_shown(noise, 0.0, HELD_OUT, seed) for seed in range(60))
+        for noise in ("families of five cases", "families of five cases, declared")
+    )
+    assert false > 2 >= declared

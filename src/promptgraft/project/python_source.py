@@ -360,7 +360,8 @@ class Surroundings:
     def existing(self, path: YamlPath, name: str) -> Path:
         """Return the existing file that ``path`` names."""
         place = self.folder / name
-        if place.exists() and not is_file(place):
+        # Of `os.path`, which takes a name that is too long for one of nothing.
+        if os.path.exists(place) and not is_file(place):  # noqa: PTH110
             other = "a folder" if place.is_dir() else "a pipe or a device"
             raise self.refusal(path, f"expected a file, found {other} at {place}; name a file")
         if not is_file(place):

@@ -76,7 +76,8 @@ def measure(
     half = count // 2 if count >= _SMALL else count
     portions = [(portion, 0) for portion in (ordered[:half], ordered[half:]) if portion]
     # With fewer cases no gain can be shown, however often they are answered.
-    rounds, is_enough = 1, count >= least_cases(LEVEL)
+    cases = {example.family or example.id for example in examples}
+    rounds, is_enough = 1, len(cases) >= least_cases(LEVEL)
     # Nothing follows that rollouts would have to be reserved for, except for critical examples.
     kit.budget.release(kit.budget.kept)
     again, round_size = again_size(examples), 2 * count
@@ -235,7 +236,11 @@ class _Comparison:
 
     def scored(self, spent: float) -> HeldOut:
         """Return the mean scores so far, in the order of ``examples``."""
-        ids = tuple(example.id for example in self.examples if example.id in self.answers)
+        answered = [example for example in self.examples if example.id in self.answers]
+        ids, families = (
+            tuple(example.id for example in answered),
+            tuple(example.family for example in answered),
+        )
         before, after = zip(*(self.answers[id_] for id_ in ids), strict=True)
         return HeldOut(
             ids=ids,
@@ -246,6 +251,7 @@ class _Comparison:
             rollouts=self.rollouts,
             is_fixed=self.is_fixed,
             chars=(_mean_length(before), _mean_length(after)),
+            families=families if any(families) else (),
         )
 
 

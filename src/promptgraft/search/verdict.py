@@ -83,6 +83,8 @@ class HeldOut:
         why_not: why there was no evaluation; empty if there was one.
         hidden: what hidden metrics score.
         signs: signs that the winner games its metrics, one line each.
+        families: the family of each example, empty for one that stands alone; none if no example
+            has one. The examples of a family count as one case, with their means.
 
     Raises:
         DataFormatError: there was an evaluation, and the numbers of ids and scores differ.
@@ -100,6 +102,7 @@ class HeldOut:
     why_not: str = ""
     hidden: tuple[HiddenScores, ...] = ()
     signs: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         counts = {len(self.ids), len(self.baseline_scores), len(self.winner_scores)}
@@ -175,10 +178,12 @@ class HeldOut:
         return self._gain_of(hidden_gains, gains).verdict is Outcome.IMPROVED
 
     def _gain_of(self, before: Sequence[Score], after: Sequence[Score], **errors: float) -> Gain:
-        first, second = (
-            {id_: (score,) for id_, score in zip(self.ids, scores, strict=True)}
-            for scores in (before, after)
-        )
+        pairs: dict[str, list[tuple[Score, Score]]] = {}
+        families = self.families or ("",) * len(self.ids)
+        for id_, family, *pair in zip(self.ids, families, before, after, strict=True):
+            pairs.setdefault(f"family {family}" if family else id_, []).append((pair[0], pair[1]))
+        sides = {name: paired_means(*zip(*of_case, strict=True)) for name, of_case in pairs.items()}
+        first, second = ({name: (side[at],) for name, side in sides.items()} for at in (0, 1))
         return gain(first, second, level=LEVEL, **errors)
 
 

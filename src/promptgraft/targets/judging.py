@@ -21,6 +21,9 @@ from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutFeedback
 
+_FAMILY = "family"
+"""The column of a case that names its family, if it is kept."""
+
 
 def examples_from(
     prompt: Prompt[object],
@@ -57,7 +60,13 @@ def examples_from(
             )
     bound = params_of_cases(prompt, chosen, params)
     return tuple(
-        GepaExample(id=case.id, params=bound[case.id], label=case, critical=case.critical)
+        GepaExample(
+            id=case.id,
+            params=bound[case.id],
+            label=case,
+            critical=case.critical,
+            family="" if (name := case.fields.get(_FAMILY)) is None else str(name),
+        )
         for case in chosen
     )
 

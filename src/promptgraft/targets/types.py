@@ -101,6 +101,8 @@ class GepaExample:
         label: the ground truth, in whatever form the feedback function expects. The task model
             never sees it.
         critical: whether a candidate must not be worse on this example than what it replaces.
+        family: the name of the examples that answer like this one, which count as one case in a
+            verdict; empty if it stands alone.
 
     Raises:
         ConfigError: ``id`` is not a text, or ``params`` is neither a tuple nor a list.
@@ -110,6 +112,7 @@ class GepaExample:
     params: tuple[object, ...] = attrs.field(converter=_as_params, eq=False)
     label: object = attrs.field(default=None, eq=False)
     critical: bool = attrs.field(default=False, eq=False)
+    family: str = attrs.field(default="", eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.id, str):
