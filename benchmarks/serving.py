@@ -125,6 +125,7 @@ def lists(manager: JobManager, get: Callable[[str], httpx.Response], count: int)
         ("text that is there nowhere", "/api/v1/jobs?text=nowhere&"),
         ("project and tag", "/api/v1/jobs?project=support&tag=latest&"),
         ("dashboard", "/?"),
+        ("dashboard by gain", "/?sort=gain&"),
     ):
         took = []
         for part in range(10):
@@ -141,7 +142,8 @@ def pages(
     """Say how long the pages of a large job take, and how large they are."""
     job = large_job(manager, candidates=candidates, cases=cases)
     at = f"/jobs/{job.id}"
-    for path in (at, f"{at}/live", f"{at}/candidates/{candidates - 1}", f"{at}/report"):
+    tabs = [f"{at}/{tab}" for tab in ("candidates", "cases", "rounds", "texts", "cost", "events")]
+    for path in (at, f"{at}/live", *tabs, f"{at}/candidates/{candidates - 1}", f"{at}/report"):
         for time_ in ("first", "again"):
             began = time.perf_counter()
             answer = get(path)

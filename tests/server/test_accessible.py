@@ -51,6 +51,11 @@ def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
     job = manager.create("support", "triage", {})
     work_off(manager)
     waiting = manager.create("support", "triage", {"note": "a long note " * 8})
+    project = manager.projects["support"]
+    for body in ("Be kind.", "Be brief."):
+        prompt = project.prompt("triage").prompt
+        project.store().set_section_override(prompt, tag="prod", path=("rules",), body=body)
+    manager.comment(job.id, "Ship it.")
     paths = {
         "jobs": "/",
         "new": "/new",
@@ -102,6 +107,10 @@ def test_every_page_of_the_dashboard_can_be_read_and_used(
         assert shown is not None
         assert (shown.status == 200) == (name != "problem"), address
         faults += [f"{name}: {fault}" for fault in faults_of(page, axe)]
+    page.goto(pages["tags"])
+    page.get_by_role("button", name="Roll back …").first.click()
+    page.get_by_role("heading", name="Roll prod back?").wait_for()
+    faults += [f"roll back: {fault}" for fault in faults_of(page, axe)]
     page.context.close()
     assert not faults, "\n".join(faults)
 
