@@ -75,7 +75,7 @@ def overlapping(k: int = 3, g: int = 1, **changes: Any) -> GepaConfig:
     ``k`` proposals in each step, ``g`` steps at once.
     """
     sizes: dict[str, Any] = {"training_examples": twins(12), "pareto_set_size": 12}
-    common: dict[str, Any] = {"preset": "lean", "rollout_budget": 160}
+    common: dict[str, Any] = {"preset": "lean", "rollout_budget": 160, "minibatch_growth": 1}
     at_once = {"proposals_per_step": k, "steps_at_once": g}
     return config(**(common | sizes | at_once | changes))
 

@@ -240,14 +240,26 @@ def test_a_run_mutates_its_targets_in_the_order_in_which_they_are_named() -> Non
         assert proposed[0].module == names[0]
 
 
+def by_id(data: Sequence[GepaExample]) -> dict[str, GepaExample]:
+    return {example.id: example for example in data}
+
+
 def minibatches(
     seed: int, data: Sequence[GepaExample], size: int, choice: MinibatchChoice
 ) -> Iterator[tuple[GepaExample, ...]]:
     """Yield the minibatches of a candidate that never failed, one after the other."""
     known = Known(Scorer({}), 1.0)
-    drawing = Minibatches(seed, data, size, choice=choice, reuses=False, known=known)
+    drawing = Minibatches(
+        seed=seed,
+        examples=by_id(data),
+        size=size,
+        growth=1,
+        choice=choice,
+        reuses=False,
+        known=known,
+    )
     while True:
-        yield drawing.draw(candidate(0))[0]
+        yield drawing.draw(candidate(0), size)[0]
 
 
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 9))
@@ -257,6 +269,35 @@ def test_a_minibatch_holds_each_example_once(seed: int, size: int) -> None:
     for minibatch in islice(minibatches(seed, data, size, "random"), 5):
         assert len({example.id for example in minibatch}) == len(minibatch) == size
         assert set(minibatch) <= set(data)
+
+
+@given(
+    scores=st.lists(st.none() | st.floats(0, 1), max_size=30),
+    size=st.integers(1, 9),
+    growth=st.integers(1, 5),
+    count=st.integers(9, 60),
+)
+def test_minibatches_grow_as_the_parent_gets_better(
+    scores: list[float | None], size: int, growth: int, count: int
+) -> None:
+    drawing = Minibatches(
+        seed=1,
+        examples=by_id(examples(count)),
+        size=size,
+        growth=growth,
+        choice="teaching",
+        reuses=True,
+        known=Known(Scorer({}), 0.9),
+    )
+    drawn = drawing.size_for(scores)
+    assert size <= drawn <= min(growth * size, count)
+    if any(score is not None for score in scores):
+        assert drawing.size_for([*scores, 1.0]) >= drawn >= drawing.size_for([*scores, 0.0])
+    else:
+        assert drawn == size
+    assert drawing.size_for([0.0] * 30) == size
+    assert drawing.size_for([0.9] * 60) == min(growth * size, count)
+    assert len(drawing.draw(candidate(0), drawn)[0]) == drawn
 
 
 def test_minibatches_reach_every_example() -> None:

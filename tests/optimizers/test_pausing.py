@@ -44,6 +44,7 @@ def settings(pair: tuple[int, int]) -> GepaConfig:
     return config(
         preset="lean",
         rollout_budget=400,
+        minibatch_growth=1,  # many small steps to pause in
         proposals_per_step=proposals,
         steps_at_once=steps,
         enable_merge=True,

@@ -304,7 +304,10 @@ def test_a_run_that_is_stopped_has_its_best_so_far() -> None:
         return propose(rendered)
 
     result = optimize(
-        lean(), reflection=numbered(stop_late), cancellation=cancellation, session=told
+        lean(minibatch_growth=1),
+        reflection=numbered(stop_late),
+        cancellation=cancellation,
+        session=told,
     )
     assert result.stop_reason is StopReason.CANCELLED
     assert not tried_on(told, "final")
@@ -335,13 +338,21 @@ def drawing(size: int, data: Sequence[GepaExample], failed: Sequence[GepaExample
     known.add(
         BASELINE, [attrs.evolve(record("no"), example_id=one.id, feedback=WRONG) for one in failed]
     )
-    return Minibatches(3, data, size, choice="teaching", reuses=False, known=known)
+    return Minibatches(
+        seed=3,
+        examples={example.id: example for example in data},
+        size=size,
+        growth=1,
+        choice="teaching",
+        reuses=False,
+        known=known,
+    )
 
 
 def test_minibatches_take_what_failed_and_go_through_all_the_others() -> None:
     data = examples(20)
     batches = drawing(4, data, data[:3])
-    drawn = [batches.draw(BASELINE)[0] for _ in range(40)]
+    drawn = [batches.draw(BASELINE, 4)[0] for _ in range(40)]
     for batch in drawn:
         assert len({example.id for example in batch}) == 4
     counts = Counter(example.id for batch in drawn for example in batch)
@@ -355,7 +366,7 @@ def test_a_small_data_set_fills_every_minibatch() -> None:
     data = examples(2)
     batches = drawing(2, data, data)
     for _ in range(10):
-        assert {example.id for example in batches.draw(BASELINE)[0]} == {"e0", "e1"}
+        assert {example.id for example in batches.draw(BASELINE, 2)[0]} == {"e0", "e1"}
 
 
 def record(feedback: str, trace: str = "") -> RolloutRecord:

@@ -243,7 +243,12 @@ def test_what_training_never_shows_is_seen_by_the_race() -> None:
         for number, one in enumerate(examples(4))
     ]
     again = (twin(one, f"{one.id}-again") for one in examples(8)[4:])
-    settings = lean(training_examples=(*examples(8), *hidden, *again), pareto_set_size=8, seed=2)
+    settings = lean(
+        training_examples=(*examples(8), *hidden, *again),
+        pareto_set_size=8,
+        seed=2,
+        minibatch_growth=1,
+    )
     result = optimize(settings, reflection=wordy, task=careful)
     assert IDLE[2] in texts(result)
     assert not any(line in texts(result) for line in IDLE[:2])

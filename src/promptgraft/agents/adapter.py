@@ -25,15 +25,13 @@ from promptgraft.adapters.base import (
     evaluated,
 )
 from promptgraft.agents.call import (
-    AGENTS_NS,
-    DEFAULT_TURNS,
     Agent,
     AgentAnswer,
     AgentCall,
     Delivery,
-    OnAgentError,
     PastTurn,
 )
+from promptgraft.agents.defaults import AGENTS_NS, DEFAULT_TURNS, OnAgentError
 from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
 from promptgraft.agents.user import UserReply, asked_of_user, next_message

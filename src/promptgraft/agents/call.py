@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -31,15 +31,6 @@ from promptgraft.ground.strict.checks import STRING, instance, money
 from promptgraft.ground.text import clip, message_of
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-
-AGENTS_NS = "agents"
-"""The default namespace of agents' prompts."""
-
-DEFAULT_TURNS = 8
-"""Default limit on the turns of a conversation with a simulated user."""
-
-OnAgentError = Literal["zero", "unscored", "stop"]
-"""The effect of an agent's failure: the rollout scores 0 or stays unscored, or the run stops."""
 
 _COST = money(0).or_none
 _NO_STATE: Mapping[str, Json] = FrozenMap()

@@ -20,6 +20,7 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.summary import print_next
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.strict.nodes import count_faults
 from promptgraft.ground.text import counted, dollars, model_in_words
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
@@ -178,8 +179,6 @@ def check_command(
 
 def _show_check(path: Path, checked: Checked, probed: Probed | None, *, as_json: bool) -> ExitCode:
     """Show the result of a check as lines or as one document, and return the exit code."""
-    from promptgraft.ground.strict.nodes import count_faults
-
     checked_project = checked.project
     parts = {} if checked_project is None else checked_project.parts
     cases = {name: len(part) for name, part in parts.items()}

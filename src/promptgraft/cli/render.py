@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptgraft.adapters.calling.turns import Wire
+from promptgraft.adapters.calling.turns import Wire, content_of
 from promptgraft.cli import options
 from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import Screen, echo, print_json
@@ -210,8 +210,6 @@ def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]
 
 def _messages(rendered: RenderedPrompt[object]) -> list[Json]:
     """Return the messages that a model gets; the schema of the answer is a part of its own."""
-    from promptgraft.adapters.calling.turns import content_of
-
     content = content_of(rendered, say_format=False)
     roles = {"system": content.system, "user": content.user}
     return [{"role": role, "content": text} for role, text in roles.items() if text]

@@ -12,7 +12,8 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.agents.call import AGENTS_NS, Delivery
+from promptgraft.agents.call import Delivery
+from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import FileSource, Source, Sources, read_sources

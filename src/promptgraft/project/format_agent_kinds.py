@@ -14,8 +14,9 @@ from typing import Any, get_args
 import attrs
 
 from promptgraft.agents.adapter import MAX_CALL_COST
-from promptgraft.agents.call import DEFAULT_TURNS, Agent, OnAgentError
+from promptgraft.agents.call import Agent
 from promptgraft.agents.command import CommandAgent
+from promptgraft.agents.defaults import DEFAULT_TURNS, OnAgentError
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import ConfigError

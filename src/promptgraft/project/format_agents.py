@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptgraft.agents.call import DEFAULT_TURNS, Agent, OnAgentError
+from promptgraft.agents.defaults import DEFAULT_TURNS, OnAgentError
 from promptgraft.errors import ConfigError
 from promptgraft.ground.strict.checks import (
     PATH,
@@ -28,6 +28,9 @@ from promptgraft.ground.strict.kinds import (
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.python_source import FUNCTION, REFERENCE, PythonSource
+
+if TYPE_CHECKING:
+    from promptgraft.agents.call import Agent
 
 NAME = "^[a-z0-9][a-z0-9_-]{0,63}$"
 """The pattern of names of prompts and texts, for the JSON Schema."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.call import AGENTS_NS
+from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf

@@ -73,8 +73,8 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     }
 
 
-def without_divided(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return a fingerprint without a setting that is gone.
+def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a fingerprint without a setting that is gone, and with the growth of minibatches.
 
     Raises:
         JournalMismatchError: the recorded run divided the failures of a minibatch.
@@ -86,7 +86,8 @@ def without_divided(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
             "sees all failures today; start a new run, or continue this one with the promptgraft "
             "that began it"
         )
-    return {name: value for name, value in recorded.items() if name != f"strategy.{_DIVIDED}"}
+    present = {name: value for name, value in recorded.items() if name != f"strategy.{_DIVIDED}"}
+    return {"strategy.minibatch_growth": 1, **present}
 
 
 def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) -> None:

@@ -16,7 +16,7 @@ from promptgraft.algorithms.gepa.earlier import (
     in_additions,
     with_additions,
     with_present_questions,
-    without_divided,
+    with_present_settings,
 )
 from promptgraft.algorithms.gepa.questions import ATTEMPTS
 from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE
@@ -51,12 +51,14 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
     "paper": {
         "exploration": 1.0,
         "minibatches": "epochs",
+        "minibatch_growth": 1,
         "reuse_rollouts": False,
         "published_question": True,
     },
     "lean": {
         "exploration": 0.1,
         "minibatches": "teaching",
+        "minibatch_growth": 4,
         "reuse_rollouts": True,
         "published_question": False,
     },
@@ -113,6 +115,9 @@ class Strategy(Settings):
             again in another one, so that every example is chosen before any is chosen again; or
             ``teaching``: seven of ten places go to examples on which the parent has failed
             before, those first that were chosen least often for that, the others are epochs.
+        minibatch_growth: how many times ``minibatch_size`` a minibatch may have. It grows as the
+            parent gets better, so that ``minibatch_size`` failures can be expected in it; 1 for
+            the same size in all steps.
         reuse_rollouts: a parent's rollouts on the training set are not made again, except for
             one example of each minibatch.
         module_choice: which modules a reflection is about: ``turns``: one after the other; ``all``:
@@ -154,6 +159,7 @@ class Strategy(Settings):
     minibatches: MinibatchChoice = attrs.field(
         default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
     )
+    minibatch_growth: int = attrs.field(default=_by_preset("minibatch_growth"), validator=COUNT)
     reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
     module_choice: ModuleChoice | None = attrs.field(
         default=None, validator=one_of(*get_args(ModuleChoice)).or_none
@@ -336,7 +342,7 @@ class GepaSettings(RunConfig):
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         fingerprint = in_additions(recorded)
         check_versions(fingerprint, {use.name: use.version for use in self.used_additions})
-        fingerprint = without_divided(fingerprint)
+        fingerprint = with_present_settings(fingerprint)
         # A run with the former question on all parts has been refused by now.
         return with_present_questions(fingerprint, self.questions)
 
@@ -361,7 +367,11 @@ class GepaSettings(RunConfig):
         steps = -(-proposals // self.strategy.proposals_per_step)
         entries = self.entry_size(steps, merges=self._merges(proposals))
         ends = self._finals + self.following_size
-        needed = self.baseline_size + proposals * self.trial_size + entries + ends
+        # Minibatches of the baseline do not grow; all later ones may.
+        grown = max(0, proposals - self.strategy.proposals_per_step)
+        largest = min(self.strategy.minibatch_growth * self.batch_size, len(self.split[1]))
+        trials = (proposals - grown) * self.trial_size + grown * self.largest_trial(largest)
+        needed = self.baseline_size + trials + entries + ends
         # Solve for the budget: what additions reserve grows with it.
         most = needed
         while most - self._reserve_at(most) < needed:
@@ -425,8 +435,12 @@ class GepaSettings(RunConfig):
 
     @property
     def trial_size(self) -> int:
-        """Rollouts of parent and child on a minibatch, all repeats included."""
-        return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
+        """Rollouts of parent and child on a minibatch that has not grown, all repeats included."""
+        return self.largest_trial(self.batch_size)
+
+    def largest_trial(self, size: int) -> int:
+        """Return most rollouts of parent and child on so many examples, all repeats included."""
+        return 2 * size * (1 + self.acceptance.max_repeats)
 
     def entry_size(self, candidates: int, *, merges: int = 0) -> int:
         """Return the rollouts on the validation set that candidates and merges can use."""

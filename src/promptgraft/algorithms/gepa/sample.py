@@ -7,9 +7,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal
 
+import attrs
+
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.racing import RacingValidator
-from promptgraft.search.scores import Scorer
+from promptgraft.search.scores import Score, Scorer
 from promptgraft.search.validation import Full, Validation, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
@@ -36,7 +38,7 @@ class Known:
 
     def __init__(self, scorer: Scorer, perfect: float) -> None:
         self._scorer = scorer
-        self._perfect = perfect
+        self.perfect = perfect
         self._of: OrderedDict[str, dict[str, RolloutRecord]] = OrderedDict()
         self._chosen: Counter[tuple[str, str]] = Counter()
 
@@ -61,7 +63,7 @@ class Known:
         return {
             name: self._chosen[candidate.digest, name]
             for name, record in self.of(candidate).items()
-            if (score := self._scorer.score(record)) is not None and score < self._perfect
+            if (score := self._scorer.score(record)) is not None and score < self.perfect
         }
 
     def choose(self, candidate: Candidate, examples: Iterable[GepaExample]) -> None:
@@ -72,57 +74,63 @@ class Known:
         )
 
 
+@attrs.define(kw_only=True, eq=False)
 class Minibatches:
     """Draws the minibatches of steps, and remembers the rollouts that may be reused.
 
     Args:
         seed: the seed of the run.
-        examples: the training set.
-        size: examples of a minibatch.
+        examples: the training set, by id.
+        size: least examples of a minibatch.
+        growth: how many times that it may grow.
         choice: how they are drawn.
         reuses: whether rollouts of a parent are reused.
         known: remembers them.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        examples: Sequence[GepaExample],
-        size: int,
-        *,
-        choice: MinibatchChoice,
-        reuses: bool,
-        known: Known,
-    ) -> None:
-        self._random = random.Random(f"{seed}/minibatches")
-        self._examples = {example.id: example for example in examples}
-        self._size = size
-        self._choice = choice
-        self._reuses = reuses
-        self._known = known
-        self._epoch: list[str] = []
+    _seed: int
+    _examples: Mapping[str, GepaExample]
+    _size: int
+    _growth: int
+    _choice: MinibatchChoice
+    _reuses: bool
+    _known: Known
+    _random: random.Random = attrs.field(init=False)
+    _epoch: list[str] = attrs.field(factory=list[str], init=False)
 
-    def draw(self, candidate: Candidate) -> tuple[tuple[GepaExample, ...], Rollouts]:
+    def __attrs_post_init__(self) -> None:
+        self._random = random.Random(f"{self._seed}/minibatches")
+
+    def size_for(self, scores: Iterable[Score]) -> int:
+        """Return the size for a parent with these validation scores: more, the better it is."""
+        scored = [score for score in scores if score is not None]
+        if not scored:
+            return self._size
+        # As if one more example had failed and one had not: a few scores tell little.
+        failing = (1 + sum(score < self._known.perfect for score in scored)) / (len(scored) + 2)
+        most = min(self._growth * self._size, len(self._examples))
+        return min(most, max(self._size, round(self._size / failing)))
+
+    def draw(self, candidate: Candidate, size: int) -> tuple[tuple[GepaExample, ...], Rollouts]:
         """Return a minibatch, and the parent's rollouts on it that are reused.
 
         The last example of a minibatch is always evaluated anew.
         """
         match self._choice:
             case "random":
-                names = self._random.sample(list(self._examples), self._size)
+                names = self._random.sample(list(self._examples), size)
             case "epochs":
-                names = self._from_epoch()
+                names = self._from_epoch(size)
             case _:
-                names = self._from_epoch(again=self._failed(candidate))
+                names = self._from_epoch(size, again=self._failed(candidate, size))
         minibatch = tuple(self._examples[name] for name in names)
         if self._choice == "teaching":
             self._known.choose(candidate, minibatch)
-        cached = self.known(candidate, minibatch[:-1])
-        return minibatch, cached
+        return minibatch, self.known(candidate, minibatch[:-1])
 
     def known(self, candidate: Candidate, examples: Iterable[GepaExample]) -> Rollouts:
         """Return the rollouts of a candidate on some examples that are reused."""
-        rollouts = self._known.of(candidate) if self._reuses else {}
+        rollouts: Rollouts = self._known.of(candidate) if self._reuses else {}
         return {example.id: rollouts[example.id] for example in examples if example.id in rollouts}
 
     def learn(
@@ -138,21 +146,22 @@ class Minibatches:
                 candidate, [record for record in records if record.example_id not in known]
             )
 
-    def _failed(self, candidate: Candidate) -> list[str]:
+    def _failed(self, candidate: Candidate, size: int) -> list[str]:
         """Return earlier failures of a candidate for some places, those least often used first."""
         failed = self._known.failed(candidate)
-        places = sum(self._random.random() < _FAILED_SHARE for _ in range(self._size - 1))
+        places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._random.sample(list(failed), len(failed))
         return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]
 
-    def _from_epoch(self, again: Sequence[str] = ()) -> list[str]:
+    def _from_epoch(self, size: int, again: Sequence[str] = ()) -> list[str]:
         """Draw distinct examples in epochs: none again before all others were drawn.
 
         Args:
+            size: how many.
             again: ids of examples to include whether or not it is their turn.
         """
         chosen = list(again)
-        while len(chosen) < self._size:
+        while len(chosen) < size:
             if not self._epoch:
                 self._epoch = list(self._examples)
                 self._random.shuffle(self._epoch)

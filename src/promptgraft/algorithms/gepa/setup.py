@@ -83,9 +83,10 @@ class Parts:
                 config.seed, exploration=strategy.exploration, explored=strategy.explored
             ),
             minibatches=Minibatches(
-                config.seed,
-                kit.training,
-                config.batch_size,
+                seed=config.seed,
+                examples={example.id: example for example in kit.training},
+                size=config.batch_size,
+                growth=strategy.minibatch_growth,
                 choice=strategy.minibatches,
                 reuses=strategy.reuse_rollouts,
                 known=known_answers,
@@ -119,8 +120,12 @@ class Parts:
         if attempt.minibatch:
             attempt.known = self.minibatches.known(attempt.candidate, attempt.minibatch)
         else:
-            attempt.minibatch, attempt.known = self.minibatches.draw(attempt.candidate)
-        attempt.largest = self.config.trial_size - len(attempt.known)
+            # The first step is paid for by the least budget, so the baseline's do not grow.
+            scores = self.kit.population.pool.scores[attempt.parent] if attempt.parent else ()
+            size = self.minibatches.size_for(scores)
+            attempt.minibatch, attempt.known = self.minibatches.draw(attempt.candidate, size)
+        size = max(len(attempt.minibatch), self.config.batch_size)
+        attempt.largest = self.config.largest_trial(size) - len(attempt.known)
 
     def pipeline(self, search: Stepping[Step, Attempt]) -> Pipeline[Step, Attempt]:
         """Return what runs the steps of a search."""

@@ -11,6 +11,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.project.files import FILE_NAME, ProjectFile
 from promptgraft.project.parts import DEFAULT_REFLECTION, FormatOptions, named_options
+from promptgraft.search.scores import weights_of
 
 if TYPE_CHECKING:
     from promptgraft.bridges.baml.tests import BamlTest
@@ -108,8 +109,6 @@ def _settings(
 
 def _weights(written: str | None, tests: tuple[BamlTest, ...]) -> dict[str, Json]:
     """Return weights by objective; a check may be named alone."""
-    from promptgraft.search.scores import weights_of
-
     checks = {rule.name for test in tests for rule in test.rules if not rule.is_assert}
     weight_names = {*_OWN, *_AMOUNTS, *(f"check:{name}" for name in checks)}
     weights: dict[str, Json] = {}
