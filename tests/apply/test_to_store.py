@@ -139,8 +139,8 @@ def test_a_run_that_found_nothing_better_exits_with_1_and_writes_nothing(
     assert ended.code == 1
     assert ended.out.startswith(f"run `{world.run.name}`: no rewrite beat your prompt (")
     assert (
-        "; nothing was written\n--candidate N applies one of its rewrites; `promptgraft"
-        in ended.out
+        "; nothing was written\n--candidate N applies one of its rewrites; "
+        f"`promptgraft show {world.run.name}` lists them\n" in ended.out
     )
     assert world.history() == ()
     document = json.loads(console("apply", "--json").out)

@@ -1,8 +1,9 @@
-"""A search with recorded replies of a strong model: what it asks, and what it makes of them.
+"""A search with replies in the forms of strong models: what it asks, what it makes of them.
 
-The replies have the forms that such models write: reasons before each block, whole definition
-lists, SEARCH/REPLACE inside a block, the older form in one object, prose without a text, longer
-fences, and a summary that looks like definitions. Their order is that of the questions.
+The replies were written for this test, in forms that such models use: reasons before each
+block, whole definition lists, SEARCH/REPLACE inside a block, the older form in one object, prose
+without a text, longer fences, and a summary that looks like definitions. Their order is that of
+the questions.
 """
 
 from __future__ import annotations
@@ -83,10 +84,10 @@ def examples() -> tuple[GepaExample, ...]:
     )
 
 
-class Recorded:
-    """A reflection model that gives the recorded replies in their order, again and again.
+class Prepared:
+    """A reflection model that gives the prepared replies in their order, again and again.
 
-    They were recorded of questions on all parts; it changes nothing when asked about one.
+    They answer questions on all parts; it changes nothing when asked about one.
     """
 
     def __init__(self) -> None:
@@ -106,7 +107,7 @@ def made() -> tuple[
     GepaResult,
 ]:
     """Return the questions on all parts, the candidates, the proposals and the result."""
-    model, bus = Recorded(), EventBus()
+    model, bus = Prepared(), EventBus()
     added, proposed = list[GepaCandidateAdded](), list[GepaMutationProposed]()
     bus.subscribe(GepaCandidateAdded, added.append)
     bus.subscribe(GepaMutationProposed, proposed.append)
