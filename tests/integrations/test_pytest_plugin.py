@@ -181,8 +181,10 @@ def test_every_case_is_answered_once_however_many_tests_ask(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(
         [
             "baseline: no case has a score here and in the baseline",
-            "docs/words, your source (nothing is applied under tag `latest`), "
-            "3 test cases: pass rate *",
+            (
+                "docs/words, your source (nothing is applied under tag `latest`), "
+                "3 test cases: pass rate *"
+            ),
             "bread: exact 0: expected *",
             "*assert 0.8 > 0.9",
             "*where 0.8 = <docs/words, *, failing 'bread'>.pass_rate",

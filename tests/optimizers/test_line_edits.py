@@ -129,7 +129,8 @@ def test_a_reflection_may_edit_a_long_section() -> None:
 
 def test_a_reflection_on_all_parts_may_edit_the_long_ones_and_write_the_others() -> None:
     def teach(rendered: Rendered) -> str:
-        assert rendered.key == WHOLE.key
+        if rendered.key != WHOLE.key:
+            return "no block"  # in one of ten steps a single part is asked about
         assert ">>>>>>> REPLACE" in bound(rendered, "edits")
         words = re.search(r"missing (\w+)", bound(rendered, "examples"))
         assert words is not None

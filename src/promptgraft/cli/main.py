@@ -39,7 +39,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "optimize": ("optimize", "Improve a prompt of the project."),
     "resume": ("optimize", "Resume a run."),
     "replay": ("replaying", "Run a run again from its journal, without a call."),
-    "describe": ("render", "List the nodes, edges and parts of a graph."),
+    "describe": ("render", "List the nodes, edges and parts of a prompt or graph."),
     "runs": ("runs", "List the runs."),
     "watch": ("runs", "Follow a run in another process."),
     "report": ("runs", "Write the HTML report of a run."),

@@ -185,7 +185,8 @@ class Changes:
     max_tokens: int | None = None
     timeout: float | None = None
     algorithm: str | None = None
-    tuning: Mapping[str, Any] | None = None  # any JSON, read by the project
+    # Any JSON, read by the project.
+    tuning: Mapping[str, Any] | None = attrs.field(default=None, hash=False)
     max_iterations: int | None = None
     patience: int | None = None
     target_score: float | None = None

@@ -67,16 +67,19 @@ class Affordable:
         if_accepted: proposals evaluated if every one is accepted, and merged where merges are on.
         if_refused: proposals evaluated if none is accepted.
         steps: steps begun if no reply is usable, so that nothing is evaluated.
+        if_usual: as ``if_accepted``, if minibatches grow as they usually do; None for the same.
     """
 
     if_accepted: int
     if_refused: int
     steps: int
+    if_usual: int | None = None
 
     @property
     def expected(self) -> int:
         """Proposals evaluated if every second one is accepted."""
-        accepted, refused = self.if_accepted, self.if_refused
+        accepted = self.if_accepted if self.if_usual is None else self.if_usual
+        refused = self.if_refused
         # Of the budget, an accepted one takes 1/accepted and a refused one 1/refused.
         return round(2 * accepted * refused / (accepted + refused)) if accepted else refused // 2
 
@@ -86,6 +89,7 @@ class Affordable:
             self,
             if_accepted=min(self.if_accepted, proposals),
             if_refused=min(self.if_refused, proposals),
+            if_usual=None if self.if_usual is None else min(self.if_usual, proposals),
         )
 
 

@@ -52,11 +52,11 @@ class GepaConfig(GepaSettings):
         )
         all_questions = questions_of(questions, as_published=self.strategy.published_question)
         described = [target.describe(module, baseline) for module in target.modules]
+        # Only the longest question repeats a refused reply, and minibatches that have grown.
+        count = self.largest_batch if sizes.refused else self.batch_size
         rendered_prompts = (
             all_questions[module.meta_prompt].bind(
-                reflection_params(
-                    module, [record] * self.batch_size, problem=refused, previous=refused
-                )
+                reflection_params(module, [record] * count, problem=refused, previous=refused)
             )
             for module in described
         )

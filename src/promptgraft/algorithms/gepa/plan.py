@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
 import attrs
@@ -116,8 +117,7 @@ class Strategy(Settings):
             ``teaching``: seven of ten places go to examples on which the parent has failed
             before, those first that were chosen least often for that, the others are epochs.
         minibatch_growth: how many times ``minibatch_size`` a minibatch may have. It grows as the
-            parent gets better, so that ``minibatch_size`` failures can be expected in it; 1 for
-            the same size in all steps.
+            parent gets better, so that as many failures can be expected in it as at first.
         reuse_rollouts: a parent's rollouts on the training set are not made again, except for
             one example of each minibatch.
         module_choice: which modules a reflection is about: ``turns``: one after the other; ``all``:
@@ -359,18 +359,18 @@ class GepaSettings(RunConfig):
         entries = (1 + proposals + self._merges(proposals)) * self.pareto_set_size
         return entries + proposals * self.trial_size + self.following_size
 
-    def rollouts_for(self, proposals: int) -> int:
+    def rollouts_for(self, proposals: int, batch: int | None = None) -> int:
         """Return the fewest rollouts that cover so many accepted proposals, merges included.
 
         There is nothing to merge before the second one; a merge after the last is not covered.
+        Minibatches of later steps have ``batch`` examples, by default as many as they may.
         """
+        batch = batch or self.largest_batch
         steps = -(-proposals // self.strategy.proposals_per_step)
         entries = self.entry_size(steps, merges=self._merges(proposals))
         ends = self._finals + self.following_size
-        # Minibatches of the baseline do not grow; all later ones may.
         grown = max(0, proposals - self.strategy.proposals_per_step)
-        largest = min(self.strategy.minibatch_growth * self.batch_size, len(self.split[1]))
-        trials = (proposals - grown) * self.trial_size + grown * self.largest_trial(largest)
+        trials = (proposals - grown) * self.trial_size + grown * self.largest_trial(batch)
         needed = self.baseline_size + trials + entries + ends
         # Solve for the budget: what additions reserve grows with it.
         most = needed
@@ -394,14 +394,17 @@ class GepaSettings(RunConfig):
         remaining = rollouts - self.baseline_size - ends
         if remaining < self.step_size:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
-        accepted = bisect_right(
-            range(1, rollouts + 1), rollouts, key=lambda count: self.rollouts_for(each * count)
+        counts = range(each, each * rollouts + 1, each)
+        accepted, usual = (
+            bisect_right(counts, rollouts, key=partial(self.rollouts_for, batch=batch))
+            for batch in (self.largest_batch, max(self.batch_size, 2 * self.largest_batch // 3))
         )
         for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
         # If little is accepted, additions need little and return the rest to the search.
         most = remaining + self._reserve_at(rollouts) - self.step_size
         return Affordable(
             if_accepted=each * accepted,
+            if_usual=each * usual,
             if_refused=each * (most // (each * (for_parent + self.batch_size)) + 1),
             steps=most // (each * for_parent) + 1,
         )
@@ -425,6 +428,11 @@ class GepaSettings(RunConfig):
     def batch_size(self) -> int:
         """Number of training examples that a child is first evaluated on."""
         return min(self.minibatch_size, len(self.training_examples) - self.pareto_set_size)
+
+    @property
+    def largest_batch(self) -> int:
+        """Number of training examples of a minibatch that has grown as far as it may."""
+        return min(self.strategy.minibatch_growth * self.batch_size, len(self.split[1]))
 
     @property
     def warnings(self) -> tuple[str, ...]:

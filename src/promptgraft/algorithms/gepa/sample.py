@@ -104,12 +104,10 @@ class Minibatches:
     def size_for(self, scores: Iterable[Score]) -> int:
         """Return the size for a parent with these validation scores: more, the better it is."""
         scored = [score for score in scores if score is not None]
-        if not scored:
-            return self._size
         # As if one more example had failed and one had not: a few scores tell little.
         failing = (1 + sum(score < self._known.perfect for score in scored)) / (len(scored) + 2)
         most = min(self._growth * self._size, len(self._examples))
-        return min(most, max(self._size, round(self._size / failing)))
+        return min(most, max(self._size, round(self._size / failing))) if scored else self._size
 
     def draw(self, candidate: Candidate, size: int) -> tuple[tuple[GepaExample, ...], Rollouts]:
         """Return a minibatch, and the parent's rollouts on it that are reused.
@@ -154,12 +152,7 @@ class Minibatches:
         return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]
 
     def _from_epoch(self, size: int, again: Sequence[str] = ()) -> list[str]:
-        """Draw distinct examples in epochs: none again before all others were drawn.
-
-        Args:
-            size: how many.
-            again: ids of examples to include whether or not it is their turn.
-        """
+        """Draw distinct examples, first ``again``, then none twice before all others were drawn."""
         chosen = list(again)
         while len(chosen) < size:
             if not self._epoch:
