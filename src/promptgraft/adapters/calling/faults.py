@@ -129,7 +129,9 @@ def _body(received: Received) -> JsonObject | Fault:
             return body if is_unicode(body) else sendable(body)
         problem = "the answer: expected a JSON object"
     kind = received.headers.get("content-type", "no content type")
-    return _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
+    fault = _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
+    # The page of a website or of a network's sign-in does not become an answer by waiting.
+    return attrs.evolve(fault, shape="html" in kind)
 
 
 @attrs.frozen(kw_only=True)
