@@ -77,7 +77,10 @@ def test_a_job_ends_as_the_run_of_its_project_would(manager: JobManager, project
     assert ended.status.best == result.best_pareto_mean
     assert ended.status.baseline == result.baseline_pareto_mean
     assert outcome(manager, job)["means"] == list(result.means)
-    assert ended.reason.startswith(f"{result.stop_reason}: ")
+    assert (result.stop_reason, ended.reason) == (
+        "perfect",
+        "nothing left to improve, every validation case is right",
+    )
 
 
 def test_a_winner_is_a_candidate_until_it_is_applied(database: Database, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def _columns() -> int:
 
 
 def wrapped(text: str, stream: TextIO | None, indent: int = 0) -> list[str]:
-    """Return ``text`` as the lines that fit beside an indent, if ``stream`` is a terminal."""
+    """Return ``text`` as lines that fit a terminal beside an indent; elsewhere as one line."""
     if stream is None or not stream.isatty():
         return [text]
     # Paths and ids are never broken, so that they can be copied.
@@ -142,18 +142,18 @@ class Screen:
             for line in more:
                 self._print(f"{'':{width}}  {line}")
 
-    def table(self, rows: Sequence[Sequence[str]], *, spare: Collection[str] = ()) -> None:
+    def table(self, rows: Sequence[Sequence[str]], *, optional: Collection[str] = ()) -> None:
         """Print a table; all columns but the first and the last are aligned to the right.
 
         On a terminal that is too narrow, the last column is printed on lines of its own, and
-        columns whose head is in ``spare`` are left out.
+        the columns whose headings are in ``optional`` are left out.
         """
         rows = [[visible_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
-        if narrow and spare:
-            kept = [at for at, head in enumerate(rows[0]) if head not in spare]
-            self.table([[row[at] for at in kept] for row in rows])
+        if narrow and optional:
+            columns = [at for at, heading in enumerate(rows[0]) if heading not in optional]
+            self.table([[row[at] for at in columns] for row in rows])
             return
         for row in rows:
             *cells, last = row

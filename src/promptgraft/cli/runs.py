@@ -150,7 +150,7 @@ def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
     # Without the column for held-out gains the table fits on a narrow terminal.
     if not any(summary.held_out for summary in found):
         table = [(*row[:4], *row[5:]) for row in table]
-    screen.table(table, spare=("base", "best", "test calls"))
+    screen.table(table, optional=("base", "best", "test calls"))
     if any(mark for summary in found for mark in summary.estimated):
         screen.line(ESTIMATED)
 
@@ -241,14 +241,14 @@ class _RunLines(PlainProgress):
 def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     means = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
     if summary.state is State.ENDED:
-        by = f"stopped: {summary.stop_reason}"
-        screen.line(f"{summary.id} has ended: {summary.verdict}, {means}; {by}")
+        ending = f"stopped: {summary.stop_reason}"
+        screen.line(f"{summary.id} has ended: {summary.verdict}, {means}; {ending}")
         next_ = runs.command(
             "apply" if summary.verdict is RunVerdict.IMPROVED else "show", summary.folder
         )
     else:
-        by = f"; stopped: {summary.stop_reason}" if summary.stop_reason else ""
-        screen.line(f"{summary.id} was {summary.state}: {means}{by}")
+        ending = f"; stopped: {summary.stop_reason}" if summary.stop_reason else ""
+        screen.line(f"{summary.id} was {summary.state}: {means}{ending}")
         resumable = may_be_resumed(summary.stop_reason or "")
         next_ = runs.command("resume" if resumable else "show", summary.folder)
     print_next(screen, next_)

@@ -127,7 +127,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
 
 
 def _changed(record: RunRecord, candidate_record: CandidateAdded) -> str:
-    """Name the parts that a candidate changes, those of a graph without its name; mark the best."""
+    """Name the parts that a candidate changes, without the name of the graph; mark the best."""
     if not candidate_record.candidate:
         return "your prompt"
     changed = candidate_record.changed.replace(f"{record.prompt}/", "")

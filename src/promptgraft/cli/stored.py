@@ -192,12 +192,12 @@ def scores_in_words(scores: Mapping[str, float]) -> str:
     Users may give a revision scores of any name.
     """
     sets = {"validation": ("baseline", "best"), "test": ("held_out_baseline", "held_out_best")}
-    paired = {name: pair for name, pair in sets.items() if all(end in scores for end in pair)}
+    complete = {name: pair for name, pair in sets.items() if all(end in scores for end in pair)}
     pairs = [
         f"{name} {change(scores[before], scores[after])}"
-        for name, (before, after) in paired.items()
+        for name, (before, after) in complete.items()
     ]
-    in_pairs = {end for pair in paired.values() for end in pair}
+    in_pairs = {end for pair in complete.values() for end in pair}
     others = [f"{name} {value:.3f}" for name, value in scores.items() if name not in in_pairs]
     return ", ".join([*pairs, *others])
 

@@ -100,14 +100,14 @@ _IDENTITY = re.compile(r"(?:graph .* on )?([a-z]\w*)/\d+(?: ([^\s=]+))?(?: host=
 
 
 def model_in_words(identity: str) -> str:
-    """Return what users call the model of an adapter's identity; as it is if it is another text.
+    """Return the name that users know for the model of an adapter; other texts stay as they are.
 
     ``openai/1 small host=127.0.0.1:8000 effort='low'`` is ``small at 127.0.0.1:8000``.
     """
-    known = _IDENTITY.fullmatch(identity)
-    if known is None:
+    match = _IDENTITY.fullmatch(identity)
+    if match is None:
         return identity
-    provider, model, host = known.groups()
+    provider, model, host = match.groups()
     return f"{model or provider} at {host}" if host else model or provider
 
 

@@ -49,7 +49,7 @@ class ReportData:
         held_out: baseline and winner on the held-out cases.
         verdict: the verdict on the winner; None before the end.
         stopped: why the run ended, in one sentence; empty before the end.
-        stop_detail: the same with the arithmetic of its limits.
+        stop_detail: the same with the figures of the limits.
         gains: the gain in the mean from each kind of change along the winner's line.
         case_ids: ids of the validation set.
         candidates: the pool, the baseline first.
