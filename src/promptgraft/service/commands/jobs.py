@@ -252,8 +252,9 @@ def wait_command(job: str, *, timeout: float | None, place: JobsPlace, as_json: 
         print_json(job_json(job_ended))
     else:
         _print_job(job_ended)
-    reason = job_ended.reason.partition(":")[0]
     if job_ended.state == "completed":
+        stop = result.get("stop")
+        reason = str(stop["reason"]) if isinstance(stop, dict) else ""
         return exit_code_for(reason, improved=result.get("improved") is True)
     return ExitCode.WRONG_USE if job_ended.state == "failed" else ExitCode.STOPPED_EARLY
 
