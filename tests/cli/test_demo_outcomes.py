@@ -91,7 +91,11 @@ def test_an_improved_prompt_is_reported_and_kept(
     assert any(line.startswith("changed: section ") for line in lines)
     assert f"stored      tag `triage-demo`, revision 1 ({revision.id[:12]})" in lines
     assert "file        .promptgraft/overrides/toy/words/triage-demo.json" in lines
-    assert lines[-2:] == ["Next:", "  promptgraft diff toy/words --tag triage-demo"]
+    assert lines[-3:] == [
+        "Next:",
+        "  promptgraft diff toy/words --tag triage-demo",
+        "  promptgraft init my-prompt",
+    ]
     assert revision.provenance.note.startswith("promptgraft demo, GEPA, embedded offline model, ")
     assert ended.err.splitlines()[:2] == [
         "promptgraft demo, embedded offline model, seed 3",

@@ -245,7 +245,7 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     watched = console("watch")
     assert watched.code == 3
     assert " was stopped: " in watched.out
-    assert "; stopped by cancelled\n\nNext:\n  promptgraft resume " in watched.out
+    assert "; stopped: cancelled\n\nNext:\n  promptgraft resume " in watched.out
 
     source = (project / FILE).read_text("utf-8")
     (project / FILE).write_text(source.replace("signal.raise_signal(signal.SIGINT)", "None"))

@@ -91,17 +91,20 @@ def merges() -> list[Combination]:
     }
     return [
         Combination("merge-full", specialists, {**merging, "frontier_pruning": "dominated"}),
-        Combination(
-            "merge-racing",
-            narrow,
-            {
-                **merging,
-                **RACE,
-                "exploration": 0.8,
-                "module_choice": "turns",
-                "rollout_budget": 240,
-                "seed": 15,
-            },
+        *(
+            Combination(
+                name,
+                narrow,
+                {
+                    **merging,
+                    **RACE,
+                    "exploration": 0.8,
+                    "module_choice": "turns",
+                    "rollout_budget": 240,
+                    "seed": seed,
+                },
+            )
+            for name, seed in (("merge-racing", 15), ("merge-racing-refused", 17))
         ),
         Combination(
             "merge-racing-beside-steps",
