@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,8 @@ from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.bridges.baml import functions
 from promptgraft.bridges.baml.agent import BamlAgent
 from promptgraft.bridges.baml.functions import load_function
-from promptgraft.errors import ConfigError, TransientProviderError
+from promptgraft.errors import ConfigError, RunCancelledError, TransientProviderError
+from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.session import Session
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import says
@@ -173,6 +175,26 @@ def test_a_provider_that_fails_inside_a_flow_leaves_it_unscored(library: Library
     assert [called.requests for called in session.select_all(ModelCalled)] == [1, 2]
 
 
+def test_a_flow_that_is_stopped_during_a_call_leaves_no_panic_of_baml_behind(
+    library: Library, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stop, is_over = Cancellation(), threading.Event()
+
+    def slow(text: str) -> str | int:
+        if "shelf" in text:
+            stop.set("enough")
+            is_over.wait(30)
+        return librarian(text)
+
+    library.answers.append(slow)
+    with pytest.raises(RunCancelledError, match="enough"):
+        library.ask(deadline=Deadline(cancellation=stop))
+    is_over.set()
+    library.answers.append(librarian)
+    assert library.ask().text == "It goes to travel."
+    assert "panicked" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("protocol", "adapter"),
     [
@@ -196,13 +218,21 @@ def test_a_model_of_the_project_answers_the_calls_of_a_flow(
     assert library.server.seen == []
 
 
+def refuses(status: int) -> Callable[[str], int]:
+    return lambda _: status
+
+
+@pytest.mark.parametrize("proxy", [None, refuses(403), refuses(502)])
 def test_a_proxy_that_stands_between_is_named(
-    library: Library, monkeypatch: pytest.MonkeyPatch
+    library: Library, monkeypatch: pytest.MonkeyPatch, proxy: Answer | None
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match=r"sort.baml:\d+: test Maps: .*set NO_PROXY=127.0.0.1"):
-        library.ask()
+    with Answering(proxy or librarian) as between:
+        address = between.address.removesuffix("/v1") if proxy else "http://127.0.0.1:9"
+        monkeypatch.setenv("HTTP_PROXY", address)
+        monkeypatch.setenv("http_proxy", address)
+        with pytest.raises(ConfigError, match=r"sort.baml:\d+: test Maps: .*set NO_PROXY=127.0.0"):
+            library.ask()
+        assert bool(between.seen) == bool(proxy)
 
 
 def test_what_a_flow_sends_cannot_be_rendered(library: Library) -> None:

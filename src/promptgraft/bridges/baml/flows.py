@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
@@ -23,15 +23,23 @@ from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.agents.call import AgentAnswer
 from promptgraft.bridges.baml.calls import BamlCall, InnerCall, told_of
-from promptgraft.bridges.baml.functions import PASSED_TO
+from promptgraft.bridges.baml.functions import PASSED, PASSED_TO
 from promptgraft.bridges.baml.runtime import error_text, reasons_of
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.types import ToolUse
 from promptgraft.ground.serde import Json, canonical_json, parse_json
-from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.event_loop import GRACE, awaited
 
-Reply = Callable[[bytes], str]
-"""Answers the body of a request with a text."""
+if TYPE_CHECKING:
+    import asyncio
+
+    from baml_py.baml_py import FunctionResult
+
+_CLIENT_FAILED = f'LLM client "{PASSED}'
+_UNREACHABLE = "BAML cannot reach this process; set NO_PROXY=127.0.0.1 beside HTTP_PROXY"
+
+Reply = Callable[[bytes], str | None]
+"""Answers the body of a request with a text; None if it cannot."""
 
 
 @attrs.define
@@ -41,14 +49,14 @@ class FlowCall:
     Attributes:
         call: the call.
         send: obtains the reply to a call that the flow makes.
-        made: the calls that the flow has made, in order.
+        tools: the calls that the flow has made, in order.
         usage: their tokens.
         error: why a call of the flow failed; None if none did.
     """
 
     call: BamlCall
     send: Callable[[BamlCall], Turn]
-    made: list[ToolUse] = attrs.field(factory=list, init=False)
+    tools: list[ToolUse] = attrs.field(factory=list, init=False)
     usage: Usage = attrs.field(default=NO_USAGE, init=False)
     error: BaseException | None = attrs.field(default=None, init=False)
 
@@ -66,7 +74,7 @@ class FlowCall:
         return AgentAnswer(
             text=value if isinstance(value, str) else canonical_json(value),
             output=output,
-            tools=tuple(self.made),
+            tools=tuple(self.tools),
             usage=self.usage,
             counted=True,
         )
@@ -75,42 +83,48 @@ class FlowCall:
         """Return the value of the flow, or why BAML could not read an answer inside it."""
         from baml_py.errors import BamlError
 
-        call = self.call
-        told = told_of(call.function, call.compiled, call.test)
-
-        async def run() -> object:
-            runtime = call.compiled.runtime
-            result = await runtime.call_function(*told, [], {PASSED_TO: address}, None)
-            return call.compiled.output(result)
-
         try:
-            flow: object = run()
-            value = awaited(flow, deadline=call.asked.deadline)
+            flow: object = self._flow(address)
+            value = awaited(flow, deadline=self.call.asked.deadline)
         except BamlError as error:
             if self.error is not None:
                 raise self.error from None
-            if not self.made:
-                text = error_text(error)
-                if address in text:
-                    text = (
-                        "BAML cannot reach this process; set NO_PROXY=127.0.0.1 beside HTTP_PROXY"
-                    )
-                raise call.refusal(text) from None
+            if address in str(error) or _CLIENT_FAILED in str(error):
+                raise self.call.refusal(_UNREACHABLE) from None
+            if not self.tools:
+                raise self.call.refusal(error_text(error)) from None
             return None, reasons_of(str(error))
         return cast("Json", value), ""
 
-    def _reply(self, body: bytes) -> str:
+    async def _flow(self, address: str) -> Json:
+        import asyncio
+
+        call = self.call
+        arguments = told_of(call.function, call.compiled, call.test)
+        future: asyncio.Future[FunctionResult] = asyncio.ensure_future(
+            call.compiled.runtime.call_function(*arguments, [], {PASSED_TO: address}, None)
+        )
+        try:
+            await asyncio.wait((future,))
+        finally:
+            # BAML panics if a flow is cancelled during a call; the deadline ends that call too.
+            await asyncio.wait((future,), timeout=GRACE)
+            if not future.cancel():
+                future.exception()  # asyncio logs exceptions that were never retrieved
+        return call.compiled.output(future.result())
+
+    def _reply(self, body: bytes) -> str | None:
         try:
             return self._call(_inner_call(parse_json(body, where="a call of the flow")))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised where the flow ends
             self.error = error
-            raise
+            return None
 
     def _call(self, inner: InnerCall) -> str:
         turn = self.send(attrs.evolve(self.call, inner=inner))
-        asked = "\n\n".join(message["content"] for message in inner.messages)
-        use = ToolUse(name=inner.function, arguments={"messages": asked}, result=turn.text)
-        self.made.append(use)
+        prompt = "\n\n".join(message["content"] for message in inner.messages)
+        use = ToolUse(name=inner.function, arguments={"messages": prompt}, result=turn.text)
+        self.tools.append(use)
         self.usage += turn.usage
         return turn.text
 
@@ -133,6 +147,11 @@ def _message(function: str, message: Json) -> dict[str, str]:
     raise ConfigError(f"{function}: a call inside a flow sends text only, found another content")
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Print nothing: BAML has left, or another program has sent what is no request."""
+
+
 @contextlib.contextmanager
 def _served(reply: Reply) -> Iterator[str]:
     """Serve ``reply`` to BAML in this process while the context is open; yields the address."""
@@ -152,14 +171,12 @@ def _served(reply: Reply) -> Iterator[str]:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            with contextlib.suppress(OSError):  # BAML has been cancelled
-                self.wfile.write(content)
+            self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -171,9 +188,8 @@ def _served(reply: Reply) -> Iterator[str]:
 
 def _answered(context: contextvars.Context, reply: Reply, body: bytes) -> tuple[int, bytes]:
     """Return status and body of a response in the form of OpenAI's Chat Completions."""
-    try:
-        text = context.run(reply, body)
-    except BaseException:  # noqa: BLE001 - raised where the flow ends
+    text = context.run(reply, body)
+    if text is None:
         return 500, b'{"error": {"message": "the call failed"}}'
     message = {"role": "assistant", "content": text}
     choices = [{"index": 0, "finish_reason": "stop", "message": message}]

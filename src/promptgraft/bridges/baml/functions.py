@@ -30,7 +30,8 @@ PASSED_TO = "PROMPTGRAFT_PASSED_TO"
 """The environment variable with the address that calls of a flow are passed to."""
 ASK = "PromptgraftAsk_"
 """The prefix of the functions that send the messages of a call on, by its own client."""
-_PASSED = "PromptgraftPassed_"
+PASSED = "PromptgraftPassed_"
+"""The prefix of the clients that pass calls of a flow on."""
 _MESSAGE = """class PromptgraftMessage {
   role string
   content string
@@ -211,13 +212,13 @@ class BamlFunction:
             holder, block = self._named[name]
             if holder is file:
                 start, end = block.value_range("client")
-                yield start, end, f"{_PASSED}{name}"
+                yield start, end, f"{PASSED}{name}"
 
     @property
     def _passing(self) -> str:
         """The clients that pass calls of a flow to us, and functions that send them on."""
         return _MESSAGE + "".join(
-            _PASSING % (_PASSED, name, PASSED_TO, name, ASK, name, file.source[slice(*place)])
+            _PASSING % (PASSED, name, PASSED_TO, name, ASK, name, file.source[slice(*place)])
             for name in self.asked
             for file, block in [self._named[name]]
             for place in [block.value_range("client")]
