@@ -86,11 +86,8 @@ def _to_come(time: float) -> float:
 def _points(leaders: Sequence[Leader], now: int) -> list[tuple[float, float, float]]:
     """Return when a leader took the lead, its mean, and the precision of that."""
     scores = [[score for score in leader.scores if score is not None] for leader in leaders]
-    scored = [
-        (leader.rollouts, fmean(row), row)
-        for leader, row in zip(leaders, scores, strict=True)
-        if row
-    ]
+    rows = zip(leaders, scores, strict=True)
+    scored = [(leader.rollouts, fmean(row), row) for leader, row in rows if row]
     squares = sum((score - mean) ** 2 for _, mean, row in scored for score in row)
     degrees_of_freedom = sum(len(row) - 1 for _, _, row in scored)
     # The prior keeps a few equal scores from looking certain.
