@@ -44,6 +44,7 @@ METHODS: Mapping[str, Search] = {
         minibatch_size=6,
         additions=["restart", "lines", "whole_prompt", "blame", "shorten"],
     ),
+    "same size": partial(ours.search, preset="lean", minibatch_size=6, minibatch_growth=1),
     "paper": partial(ours.search, preset="paper", minibatch_size=3),
     "gepa defaults": peer.search,
     "gepa best settings": partial(peer.search, **_BEST),

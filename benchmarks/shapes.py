@@ -32,6 +32,7 @@ from search_bench import header, machine
 OURS: Mapping[str, Search] = {
     "lean": METHODS[LEAN],
     "lean-long": partial(METHODS[LEAN], additions=("lines", "whole_prompt", "blame")),
+    "lean-same-size": partial(METHODS[LEAN], minibatch_growth=1),
     "lean-single": partial(METHODS[LEAN], additions=("blame", "shorten")),
     "lean-8x4": partial(METHODS[LEAN], proposals_per_step=8, steps_at_once=4),
     "paper": METHODS[PAPER],

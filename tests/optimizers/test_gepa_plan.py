@@ -402,6 +402,33 @@ def test_the_longest_question_shows_a_refused_reply_and_long_feedback() -> None:
     assert longest / 5 < max(len(asked) for asked in reflection.calls) / 4 <= longest
 
 
+def test_the_longest_question_shows_a_minibatch_that_has_grown() -> None:
+    def mostly_right(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        is_better = "better" in response.text and not example.id.startswith("e1")
+        return RolloutFeedback(score=float(is_better), feedback="x" * FEEDBACK_CHARS)
+
+    settings = config(
+        feedback_fn=mostly_right,
+        training_examples=twins(30),
+        pareto_set_size=30,
+        minibatch_size=6,
+        minibatch_growth=4,
+        **PATIENT | {"max_part_chars": 60, "max_example_chars": 2_000, "rollout_budget": 400},
+    )
+    assert settings.largest_batch == 24
+    reflection = Metered(reply=lambda rendered: instruction(f"better {len(rendered.text)}"))
+    task = Metered(reply=lambda rendered: f"{rendered.text} {'y' * 2_000}")
+    runner = optimizer(settings, task, reflection)
+    longest = runner.plan(PROMPT).roles[1].input_tokens
+    runner.optimize(PROMPT)
+    asked = max(reflection.calls, key=len)
+    assert asked.count("### Example ") > settings.batch_size
+    assert longest is not None
+    assert len(asked) / 4 <= longest
+
+
 def plan_of(task: Metered, **changes: Any) -> RunPlan:
     return optimizer(config(**changes), task, Metered(reply=propose)).plan(PROMPT)
 

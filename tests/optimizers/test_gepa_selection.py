@@ -20,7 +20,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationProposed,
     GepaRolloutCompleted,
 )
-from promptgraft.algorithms.gepa.sample import Known, MinibatchChoice, Minibatches
+from promptgraft.algorithms.gepa.sample import MinibatchChoice, Minibatches, TrainingRollouts
 from promptgraft.algorithms.gepa.select import Turns
 from promptgraft.ground.serde import digest_text
 from promptgraft.overrides import PromptOverride
@@ -248,7 +248,7 @@ def minibatches(
     seed: int, data: Sequence[GepaExample], size: int, choice: MinibatchChoice
 ) -> Iterator[tuple[GepaExample, ...]]:
     """Yield the minibatches of a candidate that never failed, one after the other."""
-    known = Known(Scorer({}), 1.0)
+    training_rollouts = TrainingRollouts(Scorer({}), 1.0)
     drawing = Minibatches(
         seed=seed,
         examples=by_id(data),
@@ -256,7 +256,7 @@ def minibatches(
         growth=1,
         choice=choice,
         reuses=False,
-        known=known,
+        training_rollouts=training_rollouts,
     )
     while True:
         yield drawing.draw(candidate(0), size)[0]
@@ -287,7 +287,7 @@ def test_minibatches_grow_as_the_parent_gets_better(
         growth=growth,
         choice="teaching",
         reuses=True,
-        known=Known(Scorer({}), 0.9),
+        training_rollouts=TrainingRollouts(Scorer({}), 0.9),
     )
     drawn = drawing.size_for(scores)
     assert size <= drawn <= min(growth * size, count)
@@ -417,6 +417,21 @@ def test_where_nothing_is_said_a_share_is_held_out_that_the_budget_pays_for(
     assert found.least_budget <= found.budget
     if count >= 40 and (budget == "light" or budget >= 1000):
         assert held == int(0.3 * count)
+
+
+@pytest.mark.filterwarnings("ignore:there are only", "ignore:minibatch_size")
+@pytest.mark.parametrize("preset", ["lean", "paper"])
+def test_a_minibatch_is_no_larger_than_what_is_left_to_learn_from(preset: str) -> None:
+    settings = config(
+        training_examples=examples(30),
+        pareto_set_size=4,
+        minibatch_size=20,
+        held_out=None,
+        rollout_budget=900,
+        preset=preset,
+    )
+    assert settings.batch_size == len(settings.split[1]) == 30 - 4 - len(settings.held_out) < 20
+    assert optimize(settings).steps > 0
 
 
 def test_candidates_with_equal_overrides_have_equal_digests() -> None:

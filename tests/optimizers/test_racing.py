@@ -47,7 +47,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.additions.blame import Names, blamed, blamed_modules, names_of
 from promptgraft.algorithms.gepa.plan import ADDITIONS, Strategy
-from promptgraft.algorithms.gepa.sample import Known, Minibatches
+from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts
 from promptgraft.algorithms.gepa.select import Draws, Turn, Turns
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.ground.serde import digest_text
@@ -334,8 +334,8 @@ def test_a_parent_is_asked_again_about_one_example_only() -> None:
 
 def drawing(size: int, data: Sequence[GepaExample], failed: Sequence[GepaExample]) -> Minibatches:
     """Return minibatches that know that the baseline has failed on some examples."""
-    known = Known(Scorer({}), 1.0)
-    known.add(
+    training_rollouts = TrainingRollouts(Scorer({}), 1.0)
+    training_rollouts.add(
         BASELINE, [attrs.evolve(record("no"), example_id=one.id, feedback=WRONG) for one in failed]
     )
     return Minibatches(
@@ -345,7 +345,7 @@ def drawing(size: int, data: Sequence[GepaExample], failed: Sequence[GepaExample
         growth=1,
         choice="teaching",
         reuses=False,
-        known=known,
+        training_rollouts=training_rollouts,
     )
 
 

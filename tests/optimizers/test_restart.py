@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 
@@ -26,7 +27,7 @@ def writes_anew(rendered: RenderedPrompt[object]) -> str:
 
 def run_of(
     journal: MemoryJournal,
-    at_once: Mapping[str, int] = {},
+    strategy: Mapping[str, object] = {},
     *,
     executor: Executor | None = None,
     event_bus: EventBus | None = None,
@@ -37,7 +38,7 @@ def run_of(
         minibatch_size=2,
         reuse_rollouts=True,
         max_failed_reflections=50,
-        **at_once,
+        **strategy,
     )
     return Run(
         settings,
@@ -65,6 +66,15 @@ def test_it_begins_anew_after_some_steps_without_a_gain_and_shows_all_known_fail
     assert result.accepted_mutations > 0
     [first_accepted] = [event for event in proposed if event.step == accepted[0].step]
     assert first_accepted.before.startswith("Known words:")
+
+
+def test_an_example_of_the_minibatch_that_failed_before_is_shown_once() -> None:
+    run = run_of(MemoryJournal(), {"minibatches": "teaching"})
+    run.start()
+    shown = [bound(request, "examples") for request in run.reflection.requests]
+    headings = [re.findall(r"(?m)^### Example .*$", examples) for examples in shown]
+    assert max(map(len, headings)) > 2
+    assert all(len({*lines}) == len(lines) for lines in headings)
 
 
 def test_a_search_that_gains_never_begins_anew() -> None:

@@ -7,7 +7,6 @@ Anyone may add one: a package registers its subclass of
 from __future__ import annotations
 
 import importlib
-from collections import ChainMap
 from collections.abc import Mapping
 
 from promptgraft.ground.entry_points import Group
@@ -44,8 +43,10 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
 
 def shipped_questions() -> Mapping[str, PromptTemplate[object]]:
     """Return the questions of promptgraft's own algorithms and kinds of parts, by their keys."""
-    of_algorithms = ChainMap(*(dict(algorithm(name).questions) for name in reversed(_OWN)))
-    return {**of_algorithms, VISIBILITY_QUESTION.key: VISIBILITY_QUESTION}
+    questions: dict[str, PromptTemplate[object]] = {}
+    for name in _OWN:
+        questions |= algorithm(name).questions
+    return {**questions, VISIBILITY_QUESTION.key: VISIBILITY_QUESTION}
 
 
 __all__ = ["DEFAULT", "algorithm", "shipped_questions"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
@@ -372,6 +373,12 @@ class RunConfig(Settings, ABC):
         return tuple(ordered)
 
     @property
+    def training_size(self) -> int:
+        """Examples of the training set, without those that are held out by default."""
+        return len(self.training_examples) - self.pareto_set_size - self._taken_out
+
+    # Budgets are searched by bisection, which asks for this many times.
+    @cached_property
     def _taken_out(self) -> int:
         """How many of the training examples are held out."""
         count = len(self.training_examples) if self.data.held_out is None else 0

@@ -14,10 +14,17 @@ from statistics import NormalDist, fmean
 import attrs
 
 _PACES = 24
+"""Paces that are tried, equally probable before the run, from the fastest to the whole search."""
 _FASTEST = 1 / 64
+"""The fastest pace, as a share of the search."""
 _TOTAL_GAIN = 0.5
+"""Standard deviation of the whole gain before the run, around 0."""
 _LEVEL_PRECISION = 0.01
+"""Precision of the final score before the run, around 0.5: next to nothing is known of it."""
 _PRIOR_SQUARES = 0.5
+"""Squared deviations of scores before the run; with two more degrees of freedom, a variance."""
+_LEAST_VARIANCE = 0.02
+"""Of a score: leaders whose scores are all equal are still not certain."""
 
 
 @attrs.frozen
@@ -79,12 +86,13 @@ def _to_come(time: float) -> float:
 def _points(leaders: Sequence[Leader], now: int) -> list[tuple[float, float, float]]:
     """Return when a leader took the lead, its mean, and the precision of that."""
     scores = [[score for score in leader.scores if score is not None] for leader in leaders]
-    known = [(leader, row) for leader, row in zip(leaders, scores, strict=True) if row]
-    squares = sum((score - fmean(row)) ** 2 for _, row in known for score in row)
-    freedom = sum(len(row) - 1 for _, row in known)
+    rows = zip(leaders, scores, strict=True)
+    scored = [(leader.rollouts, fmean(row), row) for leader, row in rows if row]
+    squares = sum((score - mean) ** 2 for _, mean, row in scored for score in row)
+    degrees_of_freedom = sum(len(row) - 1 for _, _, row in scored)
     # The prior keeps a few equal scores from looking certain.
-    variance = max((squares + _PRIOR_SQUARES) / (freedom + 2), _TOTAL_GAIN / 25)
-    points = [(leader.rollouts, fmean(row), len(row) / variance) for leader, row in known]
+    variance = max((squares + _PRIOR_SQUARES) / (degrees_of_freedom + 2), _LEAST_VARIANCE)
+    points = [(rollouts, mean, len(row) / variance) for rollouts, mean, row in scored]
     # The last leader still leads, so nothing has been gained since.
     return [*points, *((float(now), mean, precision) for _, mean, precision in points[-1:])]
 

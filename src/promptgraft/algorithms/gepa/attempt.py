@@ -49,7 +49,7 @@ class Attempt:
         tried: how many candidates had been tried by then.
         rejections: refused texts.
         minibatch: the examples that parent and child are evaluated on.
-        known: the parent's rollouts that are not made again, by example id.
+        reused: the parent's rollouts that are not made again, by example id.
         largest: most rollouts that it can use.
         earlier: answers of earlier candidates with their scores, by example id, of which a
             question shows the better ones.
@@ -74,7 +74,7 @@ class Attempt:
     tried: int
     rejections: Rejections
     minibatch: tuple[GepaExample, ...] = ()
-    known: Mapping[str, RolloutRecord] = attrs.field(factory=dict)
+    reused: Mapping[str, RolloutRecord] = attrs.field(factory=dict)
     largest: int = 0
     earlier: Mapping[str, Sequence[tuple[float, RolloutRecord]]] = attrs.field(factory=dict)
     is_reflection: bool = True
@@ -102,8 +102,8 @@ class Attempt:
         return self.compared is not None and self.compared.refusal is None
 
     def add(self, records: Records) -> None:
-        """Add the parent's rollouts to those that are known."""
-        rollouts = {**self.known, **{record.example_id: record for record in records}}
+        """Add the parent's rollouts to those that are reused."""
+        rollouts = {**self.reused, **{record.example_id: record for record in records}}
         self.records = tuple(rollouts[example.id] for example in self.minibatch)
 
     @property

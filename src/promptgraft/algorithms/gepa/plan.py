@@ -427,12 +427,12 @@ class GepaSettings(RunConfig):
     @property
     def batch_size(self) -> int:
         """Number of training examples that a child is first evaluated on."""
-        return min(self.minibatch_size, len(self.training_examples) - self.pareto_set_size)
+        return min(self.minibatch_size, self.training_size)
 
     @property
     def largest_batch(self) -> int:
         """Number of training examples of a minibatch that has grown as far as it may."""
-        return min(self.strategy.minibatch_growth * self.batch_size, len(self.split[1]))
+        return min(self.strategy.minibatch_growth * self.batch_size, self.training_size)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -118,8 +118,8 @@ class Reflector:
             part = change.module, change.before
             try:
                 onto = changes[-1].candidate if changes else None
-                again = onto and self.graft(attempt, onto, part, change.text)
-                changes = (*changes, again or change)
+                anew = change if onto is None else self.graft(attempt, onto, part, change.text)
+                changes = (*changes, anew)
             except InvalidProposalError as error:
                 name, before = change.module.name, change.before.text
                 attempt.rejections.add(name, before, error, text=change.text, final=False)

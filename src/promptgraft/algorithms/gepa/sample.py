@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -28,7 +28,7 @@ Rollouts = Mapping[str, RolloutRecord]
 """Rollouts by example id."""
 
 
-class Known:
+class TrainingRollouts:
     """Training rollouts of the latest candidates, by candidate and example.
 
     Args:
@@ -85,16 +85,16 @@ class Minibatches:
         growth: how many times that it may grow.
         choice: how they are drawn.
         reuses: whether rollouts of a parent are reused.
-        known: remembers them.
+        training_rollouts: remembers them.
     """
 
     _seed: int
     _examples: Mapping[str, GepaExample]
-    _size: int
+    size: int
     _growth: int
     _choice: MinibatchChoice
     _reuses: bool
-    _known: Known
+    _training_rollouts: TrainingRollouts
     _random: random.Random = attrs.field(init=False)
     _epoch: list[str] = attrs.field(factory=list[str], init=False)
 
@@ -105,9 +105,10 @@ class Minibatches:
         """Return the size for a parent with these validation scores: more, the better it is."""
         scored = [score for score in scores if score is not None]
         # As if one more example had failed and one had not: a few scores tell little.
-        failing = (1 + sum(score < self._known.perfect for score in scored)) / (len(scored) + 2)
-        most = min(self._growth * self._size, len(self._examples))
-        return min(most, max(self._size, round(self._size / failing))) if scored else self._size
+        failed = sum(score < self._training_rollouts.perfect for score in scored)
+        failing = (1 + failed) / (len(scored) + 2)
+        most = min(self._growth * self.size, len(self._examples))
+        return min(most, max(self.size, round(self.size / failing))) if scored else self.size
 
     def draw(self, candidate: Candidate, size: int) -> tuple[tuple[GepaExample, ...], Rollouts]:
         """Return a minibatch, and the parent's rollouts on it that are reused.
@@ -123,30 +124,22 @@ class Minibatches:
                 names = self._from_epoch(size, again=self._failed(candidate, size))
         minibatch = tuple(self._examples[name] for name in names)
         if self._choice == "teaching":
-            self._known.choose(candidate, minibatch)
-        return minibatch, self.known(candidate, minibatch[:-1])
+            self._training_rollouts.choose(candidate, minibatch)
+        return minibatch, self.reusable(candidate, minibatch[:-1])
 
-    def known(self, candidate: Candidate, examples: Iterable[GepaExample]) -> Rollouts:
+    def reusable(self, candidate: Candidate, examples: Iterable[GepaExample]) -> Rollouts:
         """Return the rollouts of a candidate on some examples that are reused."""
-        rollouts: Rollouts = self._known.of(candidate) if self._reuses else {}
+        rollouts: Rollouts = self._training_rollouts.of(candidate) if self._reuses else {}
         return {example.id: rollouts[example.id] for example in examples if example.id in rollouts}
 
-    def learn(
-        self,
-        candidate: Candidate,
-        records: Sequence[RolloutRecord],
-        *,
-        known: Container[str] = (),
-    ) -> None:
-        """Record training rollouts, except those on ``known`` examples. Call in step order."""
+    def learn(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
+        """Record new training rollouts. Call in step order."""
         if self._reuses or self._choice == "teaching":
-            self._known.add(
-                candidate, [record for record in records if record.example_id not in known]
-            )
+            self._training_rollouts.add(candidate, records)
 
     def _failed(self, candidate: Candidate, size: int) -> list[str]:
         """Return earlier failures of a candidate for some places, those least often used first."""
-        failed = self._known.failed(candidate)
+        failed = self._training_rollouts.failed(candidate)
         places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._random.sample(list(failed), len(failed))
         return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]

@@ -67,7 +67,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         records = yield from Rollouts(
             position=f"{attempt.position}/parent",
             candidate=attempt.candidate,
-            examples=[example for example in attempt.minibatch if example.id not in attempt.known],
+            examples=[example for example in attempt.minibatch if example.id not in attempt.reused],
         )
         attempt.add(records)
         # Lines 12 and 13: reflect on the module and the rollouts.

@@ -12,7 +12,7 @@ from promptgraft.algorithms.gepa.merge import Merger
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.questions import questions_of
 from promptgraft.algorithms.gepa.reflect import Reflector
-from promptgraft.algorithms.gepa.sample import Known, Minibatches, validator_of
+from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts, validator_of
 from promptgraft.algorithms.gepa.select import Parents, Turns
 from promptgraft.search.acceptance import Comparer
 from promptgraft.search.algorithm import Kit
@@ -59,7 +59,7 @@ class Parts:
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
         strategy, seen_texts = config.strategy, Seen()
-        known_answers = Known(kit.scorer, config.objectives.perfect_score)
+        training_rollouts = TrainingRollouts(kit.scorer, config.objectives.perfect_score)
         reflector = _reflector(config, kit, seen_texts)
         validator = validator_of(config.validation, kit, config.seed)
         tools = Tools(
@@ -69,7 +69,7 @@ class Parts:
             validator=validator,
             seen=seen_texts,
             trial_size=config.trial_size,
-            known=known_answers,
+            training_rollouts=training_rollouts,
         )
         return cls(
             config=config,
@@ -89,7 +89,7 @@ class Parts:
                 growth=strategy.minibatch_growth,
                 choice=strategy.minibatches,
                 reuses=strategy.reuse_rollouts,
-                known=known_answers,
+                training_rollouts=training_rollouts,
             ),
             reflector=reflector,
             comparer=Comparer(
@@ -118,14 +118,14 @@ class Parts:
         proposers = [addition.begin(attempt) for addition in self.additions]
         attempt.proposers = [*filter(None, proposers), self.reflector.propose]
         if attempt.minibatch:
-            attempt.known = self.minibatches.known(attempt.candidate, attempt.minibatch)
+            attempt.reused = self.minibatches.reusable(attempt.candidate, attempt.minibatch)
         else:
             # The first step is paid for by the least budget, so the baseline's do not grow.
             scores = self.kit.population.pool.scores[attempt.parent] if attempt.parent else ()
             size = self.minibatches.size_for(scores)
-            attempt.minibatch, attempt.known = self.minibatches.draw(attempt.candidate, size)
-        size = max(len(attempt.minibatch), self.config.batch_size)
-        attempt.largest = self.config.largest_trial(size) - len(attempt.known)
+            attempt.minibatch, attempt.reused = self.minibatches.draw(attempt.candidate, size)
+        size = max(len(attempt.minibatch), self.minibatches.size)
+        attempt.largest = self.config.largest_trial(size) - len(attempt.reused)
 
     def pipeline(self, search: Stepping[Step, Attempt]) -> Pipeline[Step, Attempt]:
         """Return what runs the steps of a search."""
@@ -154,8 +154,8 @@ class Parts:
 
     def learn(self, attempt: Attempt) -> None:
         """Learn from an attempt that has ended. Call in the order of the steps."""
-        records = attempt.known
-        self.minibatches.learn(attempt.candidate, attempt.records, known=records)
+        new = [record for record in attempt.records if record.example_id not in attempt.reused]
+        self.minibatches.learn(attempt.candidate, new)
         self.reflector.learn(attempt)
         for addition in self.additions:
             addition.learn(attempt)

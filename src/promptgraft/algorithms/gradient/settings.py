@@ -94,8 +94,8 @@ class GradientSettings(RunConfig):
     @property
     def train_size(self) -> int:
         """Training cases of a round."""
-        there = len(self.training_examples) - self.pareto_set_size
-        return there if self.train_batch == "all" else min(self.train_batch, there)
+        most = self.training_size
+        return most if self.train_batch == "all" else min(self.train_batch, most)
 
     @property
     def judging_size(self) -> int:

@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Reflector
-from promptgraft.algorithms.gepa.sample import Known
+from promptgraft.algorithms.gepa.sample import TrainingRollouts
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, answered
@@ -30,7 +30,7 @@ class Tools:
         validator: adds candidates to the population.
         seen: the candidates tried so far.
         trial_size: most rollouts of an attempt.
-        known: the training rollouts of the latest candidates.
+        training_rollouts: those of the latest candidates.
     """
 
     config: RunConfig
@@ -39,7 +39,7 @@ class Tools:
     validator: Validator
     seen: Seen
     trial_size: int
-    known: Known
+    training_rollouts: TrainingRollouts
 
 
 class Addition:

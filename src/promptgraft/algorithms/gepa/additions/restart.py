@@ -12,9 +12,10 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.search.asks import Asking
 from promptgraft.search.scores import paired_means
+from promptgraft.targets.evidence import MOST_FAILURES
 
 _LEAST_GAIN = 0.1
-_MOST_FAILURES = 14
+"""Gain in mean score that counts as progress: smaller ones are often luck on a few examples."""
 
 
 @attrs.define(slots=False)
@@ -36,9 +37,10 @@ class Restart(Addition):
         if attempt.step.number - self._since <= self.after:
             return None
         self._since = attempt.step.number
-        known, perfect = self.tools.known.of(attempt.candidate), self.tools.reflector.perfect
-        failures, _ = self.tools.kit.scorer.parted(known.values(), at=perfect)
-        attempt.notes[self.name] = failures[-_MOST_FAILURES:]
+        records = self.tools.training_rollouts.of(attempt.candidate).values()
+        attempt.notes[self.name], _ = self.tools.kit.scorer.parted(
+            records, at=self.tools.reflector.perfect
+        )
         return self._propose
 
     def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
@@ -50,7 +52,11 @@ class Restart(Addition):
         attempt.modules = (module,)
         described = target.describe(module, attempt.candidate)
         part = module, attrs.evolve(described, text="")
-        draft = reflector.draft(attempt, (part,), (*attempt.records, *attempt.notes[self.name]))
+        ids = {record.example_id for record in attempt.records}
+        failures = [record for record in attempt.notes[self.name] if record.example_id not in ids]
+        room = max(0, MOST_FAILURES - len(attempt.records))
+        shown = (*attempt.records, *failures[::-1][:room])
+        draft = reflector.draft(attempt, (part,), shown)
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)
 

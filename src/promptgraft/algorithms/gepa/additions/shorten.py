@@ -204,7 +204,7 @@ class Shorten(Addition):
                 self._keys[candidate.digest] = self._keys_of(candidate)
             for record in records:
                 score, feedback = self.tools.kit.scorer.score(record), record.feedback
-                is_old = number == 0 and record.example_id in attempt.known
+                is_old = number == 0 and record.example_id in attempt.reused
                 if score is not None and feedback is not None and not is_old:
                     tried = self._tried.setdefault(record.example_id, _Tried())
                     tried.words.update(folded_words(f"{record.inputs_repr} {feedback.feedback}"))

@@ -104,7 +104,7 @@ class WholePrompt(Addition):
         may_ask = self._draws.at(attempt.ahead) < self.share and not self._rests
         attempt.notes[self.name] = _Note(
             may_ask=may_ask,
-            records=tuple(self.tools.known.of(attempt.candidate).values()),
+            records=tuple(self.tools.training_rollouts.of(attempt.candidate).values()),
             tried=tuple(self._tried),
         )
         return self._propose

@@ -120,7 +120,7 @@ class Lines(Addition):
             )
         )
         history.note(note.plan, added)
-        new = [record for record in before if record.example_id not in attempt.known]
+        new = [record for record in before if record.example_id not in attempt.reused]
         history.learn(attempt.candidate, new, stop_words)
         history.learn(attempt.child, after, stop_words)
         if not note.misplaced:
