@@ -147,7 +147,7 @@ def _message(function: str, message: Json) -> dict[str, str]:
     raise ConfigError(f"{function}: a call inside a flow sends text only, found another content")
 
 
-class _Server(ThreadingHTTPServer):
+class _ReplyServer(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
         """Print nothing: BAML has left, or another program has sent what is no request."""
 
@@ -176,7 +176,7 @@ def _served(reply: Reply) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = _Server(("127.0.0.1", 0), Handler)
+    server = _ReplyServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
