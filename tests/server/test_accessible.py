@@ -166,6 +166,28 @@ def test_only_a_proven_winner_is_green(
     page.context.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "column"),
+    [
+        ("cases", "table.heat thead th:nth-child(4)"),
+        ("cost", "#ledger thead th:nth-child(3)"),
+        ("case?id=l11", "thead th:has-text('Winner')"),
+    ],
+)
+def test_a_phone_shows_what_matters_without_scrolling(
+    browser: Browser, client: Client, manager: JobManager, path: str, column: str
+) -> None:
+    job = manager.create("support", "triage", {"budget": 120})
+    work_off(manager)
+    page = new_page(browser, viewport={"width": 390, "height": 900})
+    page.goto(f"{client.url}/login?code={client.access.new_code()}")
+    page.goto(f"{client.url}/jobs/{job.id}/{path}")
+    box = page.locator(column).first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    page.context.close()
+
+
 def test_no_gain_of_a_search_is_green_and_none_that_is_shown_as_zero(
     browser: Browser, tmp_path: Path
 ) -> None:

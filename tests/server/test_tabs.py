@@ -79,6 +79,19 @@ def test_a_report_is_made_once_until_something_happens(manager: JobManager, tmp_
         assert third.data.candidates == first.data.candidates
 
 
+def test_the_winner_has_an_answer_to_each_case_that_it_has_a_score_on(
+    manager: JobManager, tmp_path: Path
+) -> None:
+    job = ended(manager)
+    with Mirrors(tmp_path / "mirrors").report(manager, job) as report:
+        data = report.data
+    assert data.winner
+    for number in (0, data.winner):
+        scores = zip(data.case_ids, data.candidates[number].scores, strict=True)
+        scored = {case for case, score in scores if score is not None}
+        assert {case for at, case in data.answers if at == number} >= scored
+
+
 def test_rounds_of_a_job_are_those_of_its_events(client: Client, manager: JobManager) -> None:
     job = large_job(manager, candidates=4, cases=5)
     rounds = client.get(f"/jobs/{job.id}/rounds").rows("rounds")

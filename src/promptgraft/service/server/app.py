@@ -95,7 +95,8 @@ def make_app(
         patience: seconds after which the stream of a client that does not read is closed.
         ending: set when the server stops, so that open streams end and waiting replies are sent.
     """
-    server = _Server(manager, access, mirrors, patience, ending or threading.Event())
+    ending = ending or threading.Event()
+    server = _Server(manager, access, mirrors, patience=patience, ending=ending)
     routes: list[BaseRoute] = [
         StarletteRoute("/healthz", _alive),
         StarletteRoute("/readyz", server.ready),
@@ -242,6 +243,7 @@ class _Server:
         manager: JobManager,
         access: Access,
         mirrors: Path,
+        *,
         patience: float,
         ending: threading.Event,
     ) -> None:
