@@ -401,8 +401,8 @@ def test_an_image_of_a_sample_of_inspect_ai_is_a_part_of_the_question(console: C
     ended = console("import", "s.jsonl")
     assert (ended.code, ended.err) == (0, "")
     assert "a part of a message that is no text and no image is left out" in ended.out
-    cases = cases_of(load_project("promptgraft.yaml")).values()
-    assert [case.input for case in cases] == [
+    cases = cases_of(load_project("promptgraft.yaml"))
+    assert [cases[f"{n}"].input for n in (1, 2, 3)] == [
         {"question": [f"How many on shelf {n}?", Image(data=photo, name=f"{n}.png")]}
         for n, photo in enumerate(PHOTOS)
     ]
