@@ -16,6 +16,7 @@ from promptgraft.project import Project
 from promptgraft.project.describing import describe
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import beside
+from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
 from promptgraft.service.server.calls import ApiCall, ApiReply, reply
 from promptgraft.service.server.problems import ApiProblem
@@ -43,6 +44,21 @@ PROMOTION: Kind[_Promotion] = record(
 ROLLBACK: Kind[_Rollback] = record(
     _Rollback,
     {"revisions": Key(named(STRING), "Ids by prompt; by default the parents of the current ones.")},
+)
+
+
+@attrs.frozen(kw_only=True)
+class _DatasetText:
+    text: str
+    expected: str | None = None
+
+
+DATASET_TEXT: Kind[_DatasetText] = record(
+    _DatasetText,
+    {
+        "text": Key(STRING, "The cases, a JSON object per line.", required=True),
+        "expected": Key(STRING, "Digest that its latest revision must have; empty for none."),
+    },
 )
 
 
@@ -99,6 +115,45 @@ def show_structure(call: ApiCall) -> ApiReply:
         for prompt in prompt_shown.prompts
     }
     return reply({**describe(prompt_shown).as_json(), "prompts": prompts})
+
+
+# Data sets
+
+
+def list_datasets(call: ApiCall) -> ApiReply:
+    """Return the data sets of a project, without their texts."""
+    project_of(call)
+    rows: list[Json] = [_light(row) for row in call.manager.datasets(call.path["project"])]
+    return reply({"datasets": rows})
+
+
+def show_dataset(call: ApiCall) -> ApiReply:
+    """Return a data set with its text: the latest revision, or one by its digest."""
+    project_of(call)
+    which = call.path["name"]
+    if "revision" in call.query:
+        which = f"{which}@{call.query['revision']}"
+    return reply(attrs.asdict(call.manager.dataset(call.path["project"], which)))
+
+
+def show_dataset_history(call: ApiCall) -> ApiReply:
+    """Return the revisions of a data set, the newest first, without their texts."""
+    project_of(call)
+    history = call.manager.dataset_history(call.path["project"], call.path["name"])
+    rows: list[Json] = [_light(row) for row in history]
+    return reply({"revisions": rows})
+
+
+def save_dataset(call: ApiCall) -> ApiReply:
+    """Save a data set as its latest revision; the same text makes none."""
+    project_of(call)
+    body = call.read(DATASET_TEXT)
+    names = (call.path["project"], call.path["name"])
+    return reply(_light(call.manager.save_dataset(*names, body.text, expected=body.expected)))
+
+
+def _light(revision: DatasetRevision) -> dict[str, Json]:
+    return attrs.asdict(revision, filter=lambda field, _: field.name != "text")
 
 
 # Tags

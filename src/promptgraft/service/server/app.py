@@ -309,10 +309,10 @@ class _Server:
             body=body,
         )
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, most: int = MOST_BODY_BYTES) -> bytes:
         try:
             async with asyncio.timeout(self._access.limits.body_seconds):
-                return await _body(request)
+                return await _body(request, most)
         except TimeoutError:
             seconds = self._access.limits.body_seconds
             raise ApiProblem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
@@ -333,7 +333,8 @@ class _Server:
             if route.scope is not None:
                 caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
-            call = self._call(request, caller, visit, await self._body(request))
+            body = await self._body(request, route.most_bytes)
+            call = self._call(request, caller, visit, body)
             if route.path.endswith("/events") and _wants_stream(request):
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
@@ -454,18 +455,16 @@ def _check_text(values: Iterable[str]) -> None:
         raise ApiProblem(400, "a name or a parameter contains the character NUL; remove it")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     # The header allows an early refusal, but may be missing or wrong: what arrives is counted too.
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > MOST_BODY_BYTES:
-        raise ApiProblem(
-            413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found {int(length):,}"
-        )
+    if length.isdigit() and int(length) > most:
+        raise ApiProblem(413, f"body: expected at most {most:,} bytes, found {int(length):,}")
     chunks = bytearray()
     async for chunk in request.stream():
         chunks += chunk
-        if len(chunks) > MOST_BODY_BYTES:
-            raise ApiProblem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
+        if len(chunks) > most:
+            raise ApiProblem(413, f"body: expected at most {most:,} bytes, found more")
     return bytes(chunks)
 
 
