@@ -631,12 +631,12 @@ def test_a_job_runs_on_the_revision_that_it_chose(jobs: Jobs, manager: JobManage
     assert fork.changes.dataset == job.changes.dataset
     assert work_off(manager) == 1
     result = jobs.result(fork.id) or {}
-    ids = {case for case in json.loads(json.dumps(result["held_out"]))["ids"]}
+    ids = set(json.loads(json.dumps(result["held_out"]))["ids"])
     assert ids
     assert ids <= {f"n{n}" for n in range(40)}
     with pytest.raises(RevisionNotFoundError, match="no data set `soft`; there: hard"):
         submit(jobs, dataset="soft")
-    with pytest.raises(REFUSED, match="split|test|cases"):
+    with pytest.raises(REFUSED, match=r"split|test|cases"):
         submit(jobs, dataset="hard")  # whose latest revision has two cases
     waiting = submit(jobs, dataset=f"hard@{saved.digest[:6]}")
     assert waiting.changes.dataset == job.changes.dataset

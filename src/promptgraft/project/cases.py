@@ -36,13 +36,9 @@ def load_whole(
         raise around.refusal(
             ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
         )
-    unreduced = attrs.evolve(dataset, keep=kept_columns(dataset, splits))
+    keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
+    unreduced = attrs.evolve(dataset, keep=keep)
     return _load(unreduced, dataset.path, ("dataset", "path"), around=around, parameters=parameters)
-
-
-def kept_columns(dataset: DatasetConfig, splits: SplitsConfig) -> tuple[str, ...]:
-    """Return the columns that are hidden from the agent, and kept for the splits or for users."""
-    return tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
 
 
 def load_files(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,20 +18,13 @@ from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
-from promptgraft.ground.content import files_in
 from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
-from promptgraft.project.cases import (
-    is_divisible,
-    kept_columns,
-    load_files,
-    load_whole,
-    parted,
-)
+from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import TargetsConfig, tuned_settings
@@ -76,22 +69,15 @@ class Project:
         config: the settings as values.
         surroundings: resolves names in the settings.
         default_store: the store of winners unless the file names one; None for a folder.
-        cases: the cases instead of those that the file names; None for these.
     """
 
     def __init__(
-        self,
-        file: Source,
-        config: ProjectConfig,
-        *,
-        default_store: RevisionedStore | None = None,
-        cases: Dataset | None = None,
+        self, file: Source, config: ProjectConfig, *, default_store: RevisionedStore | None = None
     ) -> None:
         self.path = Path(file.name)
         self.folder = self.path.absolute().parent
         self.config = config
         self.default_store = default_store
-        self.cases = cases
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
@@ -140,8 +126,6 @@ class Project:
     @cached_property
     def _whole(self) -> Dataset:
         """The cases before they are split."""
-        if self.cases is not None:
-            return self.cases
         if self.baml is not None:
             return self.baml.dataset
         return load_whole(
@@ -304,38 +288,7 @@ class Project:
 
     def storing_in(self, store: RevisionedStore) -> Project:
         """Return the project with another store, unless its file names one."""
-        return Project(self.surroundings.file, self.config, default_store=store, cases=self.cases)
-
-    def on_cases(self, rows: Sequence[Mapping[str, Json]], name: str) -> Project:
-        """Return the project with other cases, which whoever sends them need not be trusted for.
-
-        Args:
-            rows: the cases, with the columns of the file that the project names.
-            name: what they are called in messages and records.
-
-        Raises:
-            ConfigError: the project has cases of its own kind, such as a file for each set.
-            DataFormatError: a line for each fault, with the number of its row.
-        """
-        config = self.config.dataset
-        is_other = self.config.baml is not None or self.config.splits.files is not None
-        if is_other or config.images or config.files:
-            raise ConfigError(
-                f"{self.path}: its cases are tests of BAML, have images or a file for each set; a "
-                "data set replaces only texts of `dataset.path`"
-            )
-        cases = Dataset.of(
-            rows,
-            name=name,
-            fields=config.fields,
-            keep=kept_columns(config, self.config.splits),
-            parameters=self._read,
-        )
-        if any(True for _ in files_in([case.input for case in cases])):
-            raise ConfigError(f"{name}: its cases hold texts only, no images or files")
-        return Project(
-            self.surroundings.file, self.config, default_store=self.default_store, cases=cases
-        )
+        return Project(self.surroundings.file, self.config, default_store=store)
 
     def run_config(self, name: str | None = None) -> RunConfig:
         """Return the run settings for a prompt, without making a model.
@@ -402,9 +355,7 @@ class Project:
             missing = self.missing_targets(optimizer.targets)
             raise_lines(str(self.path), (f"{spelled(place)}: {fault}" for place, fault in missing))
         config = attrs.evolve(self.config, optimizer=optimizer)
-        tuned = Project(
-            self.surroundings.file, config, default_store=self.default_store, cases=self.cases
-        )
+        tuned = Project(self.surroundings.file, config, default_store=self.default_store)
         # The same models: those made already, and those that stand in for them.
         tuned._adapters.update(self._adapters)
         return tuned
@@ -454,8 +405,7 @@ class Project:
 
     def described(self) -> dict[str, Json]:
         """Return the settings as written, with defaults filled in and secrets as ``${NAME}``."""
-        settings = described(self.surroundings.file.document.value)
-        return settings if self.cases is None else {**settings, "dataset": self.cases.name}
+        return described(self.surroundings.file.document.value)
 
     def _name(self, name: str | None) -> str:
         names = listed(self.names)

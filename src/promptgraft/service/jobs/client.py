@@ -21,7 +21,7 @@ from promptgraft.overrides.parts.validation import check_key
 from promptgraft.runs.event_file import decoded, encoded_json
 from promptgraft.search.notices import Event
 from promptgraft.service.database import DatabaseError
-from promptgraft.service.jobs.datasets import DatasetRevision, encoded
+from promptgraft.service.jobs.datasets import DatasetRevision, encoded, text_of
 from promptgraft.service.jobs.interface import MOST_EVENTS, Changes, Jobs
 from promptgraft.service.jobs.mirror import folder_of
 from promptgraft.service.jobs.preparing import (
@@ -230,9 +230,9 @@ class JobClient(Jobs):
         return [_dataset(row) for row in rows]
 
     def save_dataset(
-        self, project: str, name: str, text: str, *, expected: str | None = None
+        self, project: str, name: str, cases: str | Path, *, expected: str | None = None
     ) -> DatasetRevision:
-        body: dict[str, Json] = {"text": encoded(text, name).decode()}
+        body: dict[str, Json] = {"text": encoded(text_of(cases), name).decode()}
         if expected is not None:
             body["expected"] = expected
         return _dataset(self._of_project("PUT", _datasets(project, name), json=body).json())

@@ -5,15 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 
 import attrs
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, tuple_
 
-from promptgraft.errors import DataFormatError, OverrideConflictError, RevisionNotFoundError
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    OverrideConflictError,
+    RevisionNotFoundError,
+)
+from promptgraft.evals.dataset import Dataset, format_of, rows_of
+from promptgraft.evals.faults import CaseFaults
+from promptgraft.evals.splits import Splits
+from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project
+from promptgraft.project.cases import parted
+from promptgraft.project.parts import read_by
 from promptgraft.project.python_source import beside
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.types import JobChanges
@@ -60,6 +73,29 @@ class DatasetRevision:
     def rows(self) -> list[dict[str, Json]]:
         """The cases as plain data."""
         return rows_in(self.text, self.name)
+
+
+def text_of(cases: str | Path) -> str:
+    """Return cases as a text with a JSON object per line: a text as it is, or a file of any format.
+
+    Raises:
+        ConfigError: the format of the file is not known.
+        DataFormatError: it cannot be read, or has faults; a line for each.
+    """
+    if isinstance(cases, str):
+        return cases
+    kind, faults = format_of(cases, None), CaseFaults(str(cases))
+    try:
+        rows = [row.value for row in rows_of(cases, kind, faults, delimiter=None, encoding=None)]
+    except OSError as error:
+        raise DataFormatError(f"{cases}: cannot be read: {error.strerror}") from None
+    faults.raise_all()
+    return "".join(f"{json.dumps(_filled(row) if kind == 'csv' else row)}\n" for row in rows)
+
+
+def _filled(row: Json) -> Json:
+    # An empty cell of a table is no value.
+    return {key: cell for key, cell in row.items() if cell != ""} if isinstance(row, dict) else row
 
 
 def tidy(text: str) -> str:
@@ -221,6 +257,39 @@ def _revision(row: Row[object]) -> DatasetRevision:
     return DatasetRevision(**{**columns, "author": columns["author"].decode()})
 
 
+def cases_for(project: Project, rows: Sequence[Mapping[str, Json]], name: str) -> Dataset:
+    """Return cases for a project, which whoever sends them need not be trusted for.
+
+    Args:
+        project: the project; its folder must be importable.
+        rows: the cases, with the columns of the file that the project names.
+        name: what they are called in messages and records.
+
+    Raises:
+        ConfigError: the project has cases of its own kind, such as a file for each set.
+        DataFormatError: a line for each fault, with the number of its row.
+    """
+    config, splits = project.config.dataset, project.config.splits
+    is_other = project.config.baml is not None or splits.files is not None
+    if is_other or config.images or config.files:
+        raise ConfigError(
+            f"{project.path}: its cases are tests of BAML, have images or a file for each set; a "
+            "data set replaces only texts of `dataset.path`"
+        )
+    parameters = () if project.config.params else read_by(project.prompt, project.config.prompts)
+    # Without a folder, so that no row can name a file.
+    cases = Dataset.of(
+        rows,
+        name=name,
+        fields=config.fields,
+        keep=tuple(filter(None, dict.fromkeys((*config.keep, splits.field or splits.stratify)))),
+        parameters=parameters,
+    )
+    if any(files_in([case.input for case in cases])):
+        raise ConfigError(f"{name}: its cases hold texts only, no images or files")
+    return cases
+
+
 def on_chosen(database: Database, project: Project, name: str, changes: JobChanges) -> Project:
     """Return a project, called ``name``, with the cases that the changes of a job choose.
 
@@ -232,4 +301,25 @@ def on_chosen(database: Database, project: Project, name: str, changes: JobChang
         return project
     revision = Datasets(database).find(name, changes.dataset)
     with beside(project.folder):
-        return project.on_cases(revision.rows, revision.id)
+        return _ProjectOnCases(project, cases_for(project, revision.rows, revision.id))
+
+
+class _ProjectOnCases(Project):
+    """A project with other cases than those that its file names."""
+
+    def __init__(self, project: Project, cases: Dataset) -> None:
+        store = project.default_store
+        super().__init__(project.surroundings.file, project.config, default_store=store)
+        self._cases = cases
+        # The same models: those made already, and those that stand in for them.
+        self._adapters.update(project._adapters)
+
+    @cached_property
+    def splits(self) -> Splits:
+        return parted(self._cases, self.config.splits, self.surroundings)
+
+    def tuned(self, settings: Mapping[str, Json]) -> Project:
+        return _ProjectOnCases(super().tuned(settings), self._cases)
+
+    def described(self) -> dict[str, Json]:
+        return {**super().described(), "dataset": self._cases.name}

@@ -261,15 +261,15 @@ class Jobs(ABC):
 
     @abstractmethod
     def save_dataset(
-        self, project: str, name: str, text: str, *, expected: str | None = None
+        self, project: str, name: str, cases: str | Path, *, expected: str | None = None
     ) -> DatasetRevision:
         """Save a data set under a new or an existing name, as its latest revision.
 
         Args:
             project: the project.
             name: 1 to 64 lower-case letters, digits, `_` or `-`.
-            text: the cases, a JSON object per line, with the columns of the project's own file;
-                at most 1,000,000 bytes.
+            cases: a text with a JSON object per line, which have the columns of the project's own
+                file, in at most 1,000,000 bytes; or the path of a file of cases.
             expected: the digest that its latest revision must have; empty for a new data set.
 
         Raises:

@@ -24,9 +24,11 @@ from promptgraft.service.jobs.datasets import (
     MOST_DATASET_BYTES,
     DatasetRevision,
     Datasets,
+    cases_for,
     encoded,
     on_chosen,
     rows_in,
+    text_of,
     tidy,
 )
 from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
@@ -401,17 +403,17 @@ class JobManager(Jobs):
         return self._datasets.history(project, name)
 
     def save_dataset(
-        self, project: str, name: str, text: str, *, expected: str | None = None
+        self, project: str, name: str, cases: str | Path, *, expected: str | None = None
     ) -> DatasetRevision:
-        of, text = self._project(project), tidy(text)
+        of, text = self._project(project), tidy(text_of(cases))
         check_key(name, "name of a data set")
         if (size := len(encoded(text, name))) > MOST_DATASET_BYTES:
             most = f"at most {MOST_DATASET_BYTES:,} bytes"
             raise ConfigError(f"data set {name}: expected {most}, found {size:,}")
         with beside(of.folder):
-            cases = len(of.on_cases(rows_in(text, name), f"data set {name}").cases or ())
+            count = len(cases_for(of, rows_in(text, name), f"data set {name}"))
         return self._datasets.save(
-            project, name, text, cases=cases, author=self._by, expected=expected
+            project, name, text, cases=count, author=self._by, expected=expected
         )
 
     def record_move(
