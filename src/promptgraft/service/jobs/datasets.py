@@ -312,14 +312,14 @@ class _ProjectOnCases(Project):
         super().__init__(project.surroundings.file, project.config, default_store=store)
         self._cases = cases
         # The same models: those made already, and those that stand in for them.
-        self._adapters.update(project._adapters)
+        self._adapters.update(project._adapters)  # noqa: SLF001 - of the same class
 
     @cached_property
     def splits(self) -> Splits:
         return parted(self._cases, self.config.splits, self.surroundings)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
-        return _ProjectOnCases(super().tuned(settings), self._cases)
+        return _ProjectOnCases(super().tuned(settings), self._cases) if settings else self
 
     def described(self) -> dict[str, Json]:
         return {**super().described(), "dataset": self._cases.name}
