@@ -66,6 +66,9 @@ def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
         prompt = project.prompt("triage").prompt
         project.store().set_section_override(prompt, tag="prod", path=("rules",), body=body)
     manager.comment(job.id, "Ship it.")
+    for count in (30, 31):
+        rows = [{"id": f"n{n}", "input": "lost " * 9, "expected": "login"} for n in range(count)]
+        manager.save_dataset("support", "hard", "".join(f"{json.dumps(row)}\n" for row in rows))
     paths = {
         "jobs": "/",
         "new": "/new",
@@ -77,6 +80,8 @@ def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
         "candidate": f"/jobs/{job.id}/candidates/1",
         "compare": f"/compare?job={job.id}&job={job.id}",
         "tags": "/tags",
+        "data sets": "/datasets",
+        "data set": "/datasets/support/hard",
         "account": "/account",
         "sign in": "/login",
         "workers": "/workers",
