@@ -265,7 +265,7 @@ class LedgerRow(TypedDict):
     seconds: float
 
 
-class Winner(TypedDict):
+class WinnerReply(TypedDict):
     """The best candidate: its position, the tag of the run, its changes by address."""
 
     candidate: int
@@ -337,7 +337,7 @@ class JobResult(TypedDict):
     metrics: dict[str, Any]
     cost: str | None
     ledger: NotRequired[list[LedgerRow]]
-    winner: NotRequired[Winner]
+    winner: NotRequired[WinnerReply]
     parts: NotRequired[list[PartDifference]]
     warnings: list[str]
     wear: NotRequired[WearReply]
