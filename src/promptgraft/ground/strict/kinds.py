@@ -317,13 +317,7 @@ def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
 def abouts_of(kind: type) -> dict[str, str]:
     """Return the descriptions of fields in the docstring of a class, each in one line."""
     # Base classes first, because an entry of a subclass replaces theirs.
-    return abouts_in(
-        "\n".join(inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__))
-    )
-
-
-def abouts_in(docs: str) -> dict[str, str]:
-    """Return the descriptions of fields in a docstring, each in one line."""
+    docs = "\n".join(inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__))
     return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(docs)}
 
 

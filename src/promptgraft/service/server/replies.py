@@ -12,7 +12,7 @@ import msgspec
 from promptgraft.evals.spending import Role
 from promptgraft.graphs.describing import Edge, NodeDescription
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.kinds import abouts_in
+from promptgraft.ground.strict.kinds import abouts_of
 from promptgraft.runs.rounds import RoundPatch
 from promptgraft.search.round_events import Decided, Loss, Problem, Severity
 from promptgraft.search.scores import Score
@@ -556,10 +556,11 @@ def partial(name: str) -> Json:
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema with descriptions of its fields, and without defaults: replies are whole."""
     text = inspect.cleandoc(schema.get("description", ""))
-    described, abouts = {**schema, "description": text.partition("\n\n")[0]}, abouts_in(text)
+    described = {**schema, "description": text.partition("\n\n")[0]}
     if "properties" not in schema:
         return described
     required = set(schema.get("required", ()))
+    abouts = abouts_of(type("Described", (), {"__doc__": text}))
     properties: dict[str, dict[str, Json]] = {}
     for name, field in schema["properties"].items():
         if "default" in field:
