@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import importlib.util
 import json
@@ -15,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.console import Console
+from image_files import png
 from promptgraft.bridges.inspect_ai import import_inspect
 from promptgraft.bridges.promptfoo.configuration import import_promptfoo
 from promptgraft.bridges.promptfoo.models import read_provider
 from promptgraft.evals.metrics import judge_case
 from promptgraft.evals.types import Answer, Case
+from promptgraft.ground.content import Image
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project, load_project
 from promptgraft.project.foreign import Foreign, Notes
@@ -309,6 +312,100 @@ def test_a_data_set_of_inspect_ai_is_a_project_that_runs(console: Console) -> No
     ended = console("eval", "--split", "all")
     assert (ended.code, ended.err) == (0, "")
     assert "all 12 cases" in ended.out
+
+
+SHAPES = {
+    "image_url": {"type": "image_url", "image_url": {"url": "{{photo}}"}},
+    "image_url of bytes": {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,{{ photo }}"},
+    },
+    "input_image": {"type": "input_image", "image_url": "{{photo}}"},
+    "source": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "{{photo}}"},
+    },
+    "inline_data": {"inline_data": {"mime_type": "image/png", "data": "{{photo}}"}},
+}
+PHOTOS = [png(colour=(9 + n, 9, 9), caption=f"a shelf with {n} books") for n in range(3)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_image_of_a_chat_of_promptfoo_is_an_input_of_cases(
+    console: Console, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    chat = [
+        {"role": "system", "content": "Count the books."},
+        {"role": "user", "content": [{"type": "text", "text": "{{what}}?"}, SHAPES[shape]]},
+    ]
+    photos = ["file://shelves/0.png", base64.b64encode(PHOTOS[1]).decode(), "https://a.org/2.png"]
+    tests = [
+        {
+            "vars": {"what": "How many", "photo": photo},
+            "assert": [{"type": "equals", "value": f"{n}"}],
+        }
+        for n, photo in enumerate(photos)
+    ]
+    providers = ["openai:gpt-5-mini"]
+    configuration = {"prompts": ["file://chat.json"], "providers": providers, "tests": tests}
+    write({"chat.json": json.dumps(chat), "p.json": json.dumps(configuration)})
+    write({"shelves/0.png": PHOTOS[0]})
+    ended = console("import", "p.json")
+    assert (ended.code, ended.err) == (0, "")
+    assert "left out" not in ended.out
+    assert "checked: promptgraft.yaml is valid" in ended.out
+
+    project = load_project("promptgraft.yaml")
+    cases = cases_of(project)
+    inputs = [cases[f"test-{n}"].input for n in (1, 2, 3)]
+    images = [case_input["photo"] for case_input in inputs if isinstance(case_input, Mapping)]
+    assert images == [
+        *(Image(data=PHOTOS[0], name="0.png"), Image(data=PHOTOS[1])),
+        Image(url="https://a.org/2.png"),
+    ]
+    prompt = project.prompt("chat").prompt
+    assert prompt.bind(inputs[0]).render().content[-1] == images[0]
+
+
+def test_an_image_outside_of_the_folder_of_a_configuration_is_a_fault(console: Console) -> None:
+    chat = [{"role": "user", "content": [{"text": "Which?"}, SHAPES["image_url"]]}]
+    tests = [{"vars": {"photo": "file://../0.png"}, "assert": [{"type": "equals", "value": "0"}]}]
+    configuration = {"prompts": [json.dumps(chat)], "tests": tests}
+    write({"a/p.json": json.dumps(configuration), "0.png": PHOTOS[0]})
+    ended = console("import", "a/p.json", "--root", ".")
+    assert ended.code == 2
+    assert "expected an image in" in ended.err.splitlines()[-1]
+    assert not Path("a/promptgraft.yaml").exists()
+
+
+def test_an_image_of_a_sample_of_inspect_ai_is_a_part_of_the_question(console: Console) -> None:
+    rows = [
+        {
+            "input": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": f"How many on shelf {n}?"},
+                        {"type": "image", "image": f"{n}.png"},
+                        {"type": "audio", "audio": "a.mp3", "format": "mp3"},
+                    ],
+                }
+            ],
+            "target": f"{n}",
+        }
+        for n in range(3)
+    ]
+    write({f"{n}.png": photo for n, photo in enumerate(PHOTOS)})
+    write({"s.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows)})
+    ended = console("import", "s.jsonl")
+    assert (ended.code, ended.err) == (0, "")
+    assert "a part of a message that is no text and no image is left out" in ended.out
+    cases = cases_of(load_project("promptgraft.yaml"))
+    assert [cases[f"{n}"].input for n in (1, 2, 3)] == [
+        {"question": [f"How many on shelf {n}?", Image(data=photo, name=f"{n}.png")]}
+        for n, photo in enumerate(PHOTOS)
+    ]
 
 
 needs_inspect = pytest.mark.skipif(

@@ -107,7 +107,7 @@ FORMS: Mapping[str, Form] = {
         "  - role: user\n    content: '{{note}}.'\n" + TESTS,
         first="Name the shelf of\n\nmaps.",
     ),
-    "a chat with an image": Form(
+    "a chat with a recording": Form(
         config=prompted("file://c.json"),
         files={
             "c.json": json.dumps(
@@ -116,13 +116,13 @@ FORMS: Mapping[str, Form] = {
                         "role": "user",
                         "content": [
                             {"type": "text", "text": "Name the shelf of {{note}}."},
-                            {"type": "image_url", "image_url": {"url": "{{note}}"}},
+                            {"type": "input_audio", "input_audio": {"data": "{{sound}}"}},
                         ],
                     }
                 ]
             )
         },
-        note="a part of a message that is no text is left out",
+        note="a part of a message that is no text and no image is left out",
     ),
     "a Python function that fills in a template": Form(
         config=prompted("file://p.py:shelf"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +21,12 @@ from promptgraft.project.imported import (
     ImportedProject,
     Importer,
     ImportOptions,
+    image_part,
     lines_of,
+    parts_of,
     prompt_file,
     questions_in,
     splits_of,
-    texts_in,
 )
 
 FIELDS = ("input", "target", "choices", "id", "metadata")
@@ -188,21 +190,41 @@ def _data(node: Node) -> Json:
     return value
 
 
-def _question(node: Node, notes: Notes) -> str:
-    """Return the question: a text, or the messages of a conversation joined to one."""
+def _question(node: Node, notes: Notes) -> Json:
+    """Return the question: a text, or texts and images in order; messages are joined to one."""
     if not isinstance(node.value, list):
         return str(node.value)
-    lines = []
-    for message in node.items():
-        texts = texts_in(message)
-        if None in texts:
-            notes.add(message, "a part of a message that is no text is left out")
-        text = "\n".join(text for text in texts if text is not None)
-        lines.append((message.member("role").value, text))
-    if len(lines) == 1:
-        return lines[0][1]
-    notes.add(node, "several messages are asked as one text")
-    return "\n\n".join(f"{role}: {text}" for role, text in lines)
+    messages = node.items()
+    pieces: list[Json] = []
+    for message in messages:
+        role = f"{message.member('role').value}: " if len(messages) > 1 else ""
+        content = [*_content(message, notes)]
+        start = f"{role}{content.pop(0)}" if content and isinstance(content[0], str) else role
+        pieces += [start, *content] if start else content
+    if len(messages) > 1:
+        notes.add(node, "several messages are asked as one text")
+    if all(isinstance(piece, str) for piece in pieces):
+        return "\n\n".join(map(str, pieces))
+    return pieces
+
+
+def _content(message: Node, notes: Notes) -> Iterator[Json]:
+    """Yield the images of a message and the texts between them."""
+    pieces: list[Json] = []
+    for part in parts_of(message):
+        match part:
+            case {"text": str(text)}:
+                pieces.append(text)
+            case {"type": "image", "image": str(place)}:
+                pieces.append(image_part(place))
+            case _:
+                what = "a part of a message that is no text and no image is left out"
+                notes.add(message, what)
+    for kind, run in itertools.groupby(pieces, type):
+        if kind is str:
+            yield "\n".join(map(str, run))
+        else:
+            yield from run
 
 
 def _choices(row: Node, fields: Mapping[str, str]) -> list[str]:

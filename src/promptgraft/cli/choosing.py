@@ -6,7 +6,7 @@ import contextlib
 import functools
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import click
@@ -59,8 +59,9 @@ def store_options(command: options.Command) -> options.Command:
     def wrapped(*, project: str | None, store: str | None, **others: object) -> int | None:
         prompt = others.get("prompt")
         # The prompts of a graph come as a list.
-        first = prompt[0] if isinstance(prompt, list) else prompt
-        named = first if isinstance(first, options.PromptName) else None
+        if isinstance(prompt, list):
+            prompt = cast("list[object]", prompt)[0]
+        named = prompt if isinstance(prompt, options.PromptName) else None
         return command(store=chosen_store(store, project, named), **others)
 
     return options.project_option(options.store_option(options.json_option(wrapped)))

@@ -100,7 +100,7 @@ class CaseFiles:
 
     def _within(self, value: Json, path: YamlPath, source: Source) -> Json:
         if isinstance(value, dict):
-            if (part := _part_in(value)) is not None:
+            if (part := file_part(value)) is not None:
                 return self._noted(lambda: self._of_part(part), path, source)
             return {
                 key: item if key in _DATA else self._within(item, (*path, key), source)
@@ -120,7 +120,7 @@ class CaseFiles:
             source.settle(path, str(error))
             return None
 
-    def _of_part(self, part: _FilePart) -> File:
+    def _of_part(self, part: FilePart) -> File:
         kind = Image if part.is_image else File
         if part.path:
             return self._on_disk(part.path, kind, part.name)
@@ -158,7 +158,7 @@ class CaseFiles:
 
 
 @attrs.frozen(kw_only=True)
-class _FilePart:
+class FilePart:
     """A part of a message that is a file, whoever's shape it has."""
 
     is_image: bool
@@ -170,28 +170,28 @@ class _FilePart:
     media_type: str = ""
 
 
-def _part_in(value: Mapping[str, Json]) -> _FilePart | None:
+def file_part(value: Mapping[str, Json]) -> FilePart | None:
     """Return the file in a part as OpenAI, Anthropic, EvalSets or we write it; None for others."""
     match value:
         case {"type": "image_url", "image_url": {"url": str(address)} | str(address)}:
-            return _FilePart(is_image=True, address=address)
+            return FilePart(is_image=True, address=address)
         case {"type": "input_image", "image_url": str(address)}:
-            return _FilePart(is_image=True, address=address)
+            return FilePart(is_image=True, address=address)
         case {"type": "file", "file": {"file_data": str(address), **more}}:
-            return _FilePart(is_image=False, address=address, name=_word(more, "filename"))
+            return FilePart(is_image=False, address=address, name=_word(more, "filename"))
         case {"type": "input_file", "file_data": str(address), **more}:
-            return _FilePart(is_image=False, address=address, name=_word(more, "filename"))
+            return FilePart(is_image=False, address=address, name=_word(more, "filename"))
         case {"type": "input_file", "file_url": str(address)}:
-            return _FilePart(is_image=False, address=address)
+            return FilePart(is_image=False, address=address)
         case {"type": "image" | "file" as kind, "path": str(path), **more}:
-            return _FilePart(is_image=kind == "image", path=path, name=_word(more, "name"))
+            return FilePart(is_image=kind == "image", path=path, name=_word(more, "name"))
         case {"type": "image" | "document" as kind, "source": {"type": str(), **source}}:
             return _of_anthropic(source, is_image=kind == "image", name=_word(value, "title"))
         case {"inline_data": {"data": str(data), **more}} | {
             "inlineData": {"data": str(data), **more}
         }:
             media_type = _word(more, "mime_type") or _word(more, "mimeType")
-            return _FilePart(
+            return FilePart(
                 is_image=media_type.startswith("image/"),
                 # In addresses `-` and `_` stand for `+` and `/`, and so they do in some EvalSets.
                 data=data.replace("-", "+").replace("_", "/"),
@@ -203,18 +203,18 @@ def _part_in(value: Mapping[str, Json]) -> _FilePart | None:
         }:
             media_type = _word(more, "mime_type") or _word(more, "mimeType")
             is_image = media_type.startswith("image/")
-            return _FilePart(is_image=is_image, address=address, media_type=media_type)
+            return FilePart(is_image=is_image, address=address, media_type=media_type)
     return None
 
 
-def _of_anthropic(source: Mapping[Any, object], *, is_image: bool, name: str) -> _FilePart | None:
+def _of_anthropic(source: Mapping[Any, object], *, is_image: bool, name: str) -> FilePart | None:
     match source:
         case {"data": str(text), "media_type": "text/plain"}:
-            return _FilePart(is_image=False, text=text, name=name or "document.txt")
+            return FilePart(is_image=False, text=text, name=name or "document.txt")
         case {"data": str(data), "media_type": str(media_type)}:
-            return _FilePart(is_image=is_image, data=data, media_type=media_type, name=name)
+            return FilePart(is_image=is_image, data=data, media_type=media_type, name=name)
         case {"url": str(address)}:
-            return _FilePart(is_image=is_image, address=address, name=name)
+            return FilePart(is_image=is_image, address=address, name=name)
     return None
 
 

@@ -156,12 +156,18 @@ def filled(text: str, values: Mapping[str, Json]) -> str | None:
         return None
 
 
-def texts_in(message: Node) -> list[str | None]:
-    """Return the texts of the parts of a message; None for a part that is not text."""
+def parts_of(message: Node) -> list[Mapping[str, Json]]:
+    """Return the parts of a message; a content that is one text is one part."""
     content = message.member("content").value
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
-    return [text if isinstance(text, str) else None for text in texts]
+    return [part if isinstance(part, dict) else {} for part in parts]
+
+
+def image_part(place: str) -> Json:
+    """Return the image at a path or an address as a case holds it."""
+    if place.startswith(("data:", "http:", "https:")):
+        return {"type": "image_url", "image_url": place}
+    return {"type": "image", "path": place}
 
 
 def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:

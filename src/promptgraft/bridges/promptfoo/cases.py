@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import attrs
 
 from promptgraft.bridges.promptfoo.asserts import AssertedMetric, Asserting
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.project.imported import name_of
+from promptgraft.project.imported import image_part, name_of
 
 _FORM = ("json_schema", "length", "cost", "latency")
 
@@ -42,12 +42,18 @@ class Test:
 
 
 def judged(
-    tests: Sequence[Test], reads: Sequence[str], text: str, *, place: Node, asserting: Asserting
+    tests: Sequence[Test],
+    reads: Sequence[str],
+    text: str,
+    *,
+    images: Set[str],
+    place: Node,
+    asserting: Asserting,
 ) -> tuple[list[dict[str, Json]], dict[str, Json]]:
     """Convert tests to cases, and to the keys of a project file that score them.
 
     The variables that prompts read are the input of a case, all others its field ``vars``; ``text``
-    is the text of all prompts.
+    is the text of all prompts, and ``images`` are the variables that they show as images.
     """
     notes = asserting.files.notes
     asserted = [test for test in tests if test.asked]
@@ -83,7 +89,9 @@ def judged(
         case: dict[str, Json] = {
             "id": f"test-{number}",
             "input": {
-                name: _bound(name, test.values.get(name), text)
+                name: image_part(str(test.values[name]))
+                if name in images and name in test.values
+                else _bound(name, test.values.get(name), text)
                 for name in reads
                 if name not in test.missing
             },

@@ -74,6 +74,7 @@ _SHEET = re.compile(r"\.(xlsx?|ods)(#.*)?$", re.IGNORECASE)
 _NO_TEXTS = re.compile(
     r"\.(png|jpe?g|gif|webp|bmp|svg|mp3|wav|ogg|mp4|mov|pdf|docx?)$", re.IGNORECASE
 )
+_ADDRESS = re.compile(r"data:|https?://|\{\{")
 _LONGEST_CHAIN = 10
 
 
@@ -162,6 +163,7 @@ class _PromptfooReader:
         named = "targets" if "targets" in root.members() else "providers"
         task = self._models.task(root.member(named))
         prompts = self._prompts(root.member("prompts"))
+        self._images = frozenset[str]().union(*(prompt.images for prompt in prompts.values()))
         self._files.raise_all()
         place = root.member("scenarios" if "scenarios" in root.members() else "tests")
         tests = list(self._tests())
@@ -175,7 +177,12 @@ class _PromptfooReader:
             what = "no prompt has a placeholder such as `{{question}}`: all cases ask the same"
             self._notes.add(root.member("prompts"), what)
         cases, judging = judged(
-            tests, read, " ".join(texts), place=place, asserting=self._asserting
+            tests,
+            read,
+            " ".join(texts),
+            images=self._images,
+            place=place,
+            asserting=self._asserting,
         )
         choices = choices_of(tests)
         if choices:
@@ -339,7 +346,9 @@ class _PromptfooReader:
                     what = f"`{name}` comes from code: write its values in {self._cases}"
                     self._notes.add(member, f"{what}, in place of {member.value}")
                     missing.add(name)
-                values[name] = self._variable(member)
+                values[name] = (
+                    self._image(member) if name in self._images else self._variable(member)
+                )
             return values
         files = [
             path
@@ -351,6 +360,22 @@ class _PromptfooReader:
             for path in files
             for name, member in self._files.opened(path).root.members().items()
         }
+
+    def _image(self, node: Node) -> Json:
+        """Return the path, seen from the project, or the address of an image."""
+        value = node.value
+        if isinstance(value, list):
+            return [self._image(item) for item in node.items()]
+        if not isinstance(value, str) or _ADDRESS.match(value):
+            return value
+        if not value.startswith("file://"):
+            return f"data:;base64,{value}"  # as promptfoo fills it into an address
+        folder = self._files.path.resolve().parent
+        for path in self._files.named(node, value):
+            if path.resolve().is_relative_to(folder):
+                return str(path.resolve().relative_to(folder))
+            node.fault(f"{path}: expected an image in {folder} or below; copy it there")
+        return None
 
     def _variable(self, node: Node) -> Json:
         value = node.value

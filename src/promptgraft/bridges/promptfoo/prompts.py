@@ -11,6 +11,7 @@ import attrs
 from promptgraft.bridges.promptfoo.code import code_reference, python_prompt
 from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import PromptgraftError
+from promptgraft.evals.case_reader import file_part
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.ground.strict.nodes import Node, Source
@@ -18,7 +19,7 @@ from promptgraft.ground.text import visible_line
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
 from promptgraft.project.foreign import DATA, TABLES, Foreign
-from promptgraft.project.imported import Messages, name_of, placeholders, texts_in
+from promptgraft.project.imported import Messages, name_of, parts_of, placeholders
 
 TEXTS = (".txt", ".md", ".j2", ".jinja", ".njk", ".prompt")
 WRITE_HERE = "write_this_prompt"
@@ -27,6 +28,7 @@ WRITE_HERE = "write_this_prompt"
 _MANAGED = re.compile(r"(langfuse|portkey|helicone)://")
 _A_FILE = re.compile(r"[^\s{}]+\.(txt|md|json|jsonl|yaml|yml|csv|j2|njk)")
 _LONGEST_NAME = 250
+_PLACE_OF_IMAGE = re.compile(r"\s*(?:data:[^,{]*,)?\{\{-?\s*(\w+)\s*-?\}\}\s*")
 _DUMPED = re.compile(r":\s*\{\{-?\s*([\w.]+)\s*\|\s*(?:dump|tojson)\s*-?\}\}")
 
 
@@ -37,10 +39,18 @@ def reads(prompts: Iterable[Messages]) -> set[str]:
 
 @attrs.frozen(kw_only=True)
 class Read:
-    """A prompt; without messages it is one that the user has to write, and ``why`` says so."""
+    """A prompt.
+
+    Attributes:
+        name: its name.
+        messages: role and text of each message; none if the user has to write it.
+        images: the placeholders that stand for images.
+        why: why the user has to write it.
+    """
 
     name: str
     messages: Messages = attrs.field(hash=False)
+    images: frozenset[str] = frozenset()
     why: str = ""
 
 
@@ -126,7 +136,7 @@ class PromptfooPrompts:
             return
         opened = self.files.opened(path).root
         if any("role" in item.members() for item in opened.items() or [opened]):
-            yield Read(name=name, messages=list(self._chat(opened)))
+            yield self._of_chat(name, opened)
         else:
             for item in opened.items():
                 yield from self._prompt(item)
@@ -144,39 +154,49 @@ class PromptfooPrompts:
         return Read(name=name, messages=[], why=f"{what}: {_unwritten()}")
 
     def _of_text(self, name: str, text: str, node: Node) -> Read:
-        messages = self._messages(text, node)
-        if any(text.strip() for _, text in messages) or not node.is_right():
-            return Read(name=name, messages=messages)
+        prompt = self._chat_or_text(name, text, node)
+        if any(text.strip() for _, text in prompt.messages) or not node.is_right():
+            return prompt
         return Read(name=name, messages=[], why=f"`{name}` holds no text: {_unwritten()}")
 
-    def _messages(self, text: str, node: Node) -> Messages:
+    def _chat_or_text(self, name: str, text: str, node: Node) -> Read:
         """Return the messages of a chat in JSON or YAML, or the text as one."""
         value = _as_chat(text, self.files.budget)
         if value is None:
             if text.lstrip().startswith("[") and '"role"' in text:
                 what = "its messages are made by a template: they are sent as one text of the user"
                 self.files.notes.add(node, what)
-            return [("text", self._checked(text, node))]
+            return Read(name=name, messages=[("text", self._checked(text, node))])
         chat = Source(node.source.name, YamlDocument(value, {}, {}))
-        messages = list(self._chat(Node(value, node.path, chat), at=node))
-        if all(role == "system" for role, _ in messages):
+        prompt = self._of_chat(name, Node(value, node.path, chat), at=node)
+        if all(role == "system" for role, _ in prompt.messages):
             what = "a message by `system` alone is sent as the user's, which models need"
             self.files.notes.add(node, what)
-        return messages
+        return prompt
 
-    def _chat(self, node: Node, at: Node | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the role and text of each message of a prompt."""
+    def _of_chat(self, name: str, node: Node, at: Node | None = None) -> Read:
+        """Return the role and text of each message of a chat."""
+        messages: Messages = []
+        images = set[str]()
         for message in node.items() or [node]:
-            role, texts = message.member("role").value, texts_in(message)
-            place = message if at is None else at
-            if None in texts:
-                self.files.notes.add(place, "a part of a message that is no text is left out")
+            role, place = message.member("role").value, message if at is None else at
+            texts = []
+            for part in parts_of(message):
+                image = _image(part)
+                if image is not None:
+                    images.add(image)
+                    texts.append(f"{{{{ {image} }}}}")
+                elif isinstance(text := part.get("text"), str):
+                    texts.append(text)
+                else:
+                    what = "a part of a message that is no text and no image is left out"
+                    self.files.notes.add(place, what)
             if role not in ("system", "user"):
                 self.files.notes.add(
                     place, f"a message by `{role}` is sent as a part of the user's"
                 )
-            joined = "\n".join(text for text in texts if text is not None)
-            yield str(role), self._checked(joined, place)
+            messages.append((str(role), self._checked("\n".join(texts), place)))
+        return Read(name=name, messages=messages, images=frozenset(images))
 
     def _checked(self, text: str, node: Node) -> str:
         """Return a template of nunjucks as one of Jinja; a fault is noted if it does not parse."""
@@ -192,6 +212,15 @@ class PromptfooPrompts:
             node.fault(f"{error}; templates here are those of Jinja")
             return ""
         return converted.text
+
+
+def _image(part: Mapping[str, Json]) -> str | None:
+    """Return the placeholder that a part shows as an image; None if it shows none."""
+    file = file_part(part)
+    if file is None or not file.is_image:
+        return None
+    place = _PLACE_OF_IMAGE.fullmatch(file.address or file.data)
+    return None if place is None else place[1]
 
 
 def _unwritten() -> str:
