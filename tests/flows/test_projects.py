@@ -94,8 +94,8 @@ def test_the_texts_of_a_graph_are_rendered_and_its_prompts_compared(
         shown = console(command)
         assert shown.code == 0
         assert all(f"prompt `{prompt}`" in shown.out for prompt in stored_prompts)
-    for command in (["rollback", "reports"], ["diff", "reports", "--from", "1"]):
-        ended = console(*command)
+    for arguments in (["rollback", "reports"], ["diff", "reports", "--from", "1"]):
+        ended = console(*arguments)
         assert ended.code == 2
         assert "name one of" in ended.err
         assert "`fernhill/reports/area`" in ended.err
