@@ -133,7 +133,8 @@ class FlowCall:
     def _reply(self, body: bytes) -> str | None:
         try:
             return self._call(_inner_call(parse_json(body, where="a call of the flow")))
-        except BaseException as error:  # noqa: BLE001 - raised where the flow ends
+        # Whatever ended the call ends the flow: `answer` raises it where the flow is awaited.
+        except BaseException as error:  # noqa: BLE001
             self.error = error
             return None
 
