@@ -111,7 +111,7 @@ def _print_documents(documents: Sequence[Mapping[str, Json]], prompts: Sequence[
 
 
 @attrs.frozen(kw_only=True)
-class _Comparison:
+class _RevisionDiff:
     """What a revision changes against an older one or a source.
 
     Attributes:
@@ -155,7 +155,7 @@ def _compared(
     *,
     source: bool,
     template: str | None,
-) -> _Comparison:
+) -> _RevisionDiff:
     newer = stored_tag.present() if after is None else stored_tag.revision(after)
     base_revision = None if template or source else before or newer.parent
     older = None if base_revision is None else stored_tag.revision(base_revision)
@@ -171,7 +171,7 @@ def _compared(
     else:
         empty = stored_tag.address.empty()
         parts = diff_revisions(older.override if older else empty, newer.override)
-    return _Comparison(
+    return _RevisionDiff(
         tag=stored_tag,
         older=older,
         newer=newer,
