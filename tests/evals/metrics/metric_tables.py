@@ -1,4 +1,4 @@
-"""The tables of `specs/metrics.md`, and the cases and answers that their cells stand for."""
+"""The tables of `tables.md`, and the cases and answers that their cells stand for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from promptgraft.adapters.base import Usage
 from promptgraft.evals.types import Answer, Case, ToolUse
 from promptgraft.ground.serde import Json
 
-SPEC = Path(__file__).parents[3] / "specs" / "metrics.md"
+TABLES = Path(__file__).with_name("tables.md")
 
 _HEADING = re.compile(r"^### `(\w+)`", re.MULTILINE)
 _CELLS = re.compile(r"(?<!\\)\|")
@@ -28,8 +28,8 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return every row of the spec page, with the metric under whose heading it stands."""
-    parts = _HEADING.split(SPEC.read_text("utf-8"))[1:]
+    """Return every row of the page, with the metric under whose heading it stands."""
+    parts = _HEADING.split(TABLES.read_text("utf-8"))[1:]
     found: list[Row] = []
     for metric, text in zip(parts[::2], parts[1::2], strict=True):
         table = text.partition(

@@ -1,4 +1,4 @@
-"""Every row of every table in `specs/metrics.md` is the actual result of the metric."""
+"""Every row of every table in `tables.md` is the actual result of the metric."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = rows()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.metric}-{n}" for n, row in enumerate(ROWS)])
-def test_a_row_of_the_specification_is_what_the_metric_says(row: Row) -> None:
+def test_a_row_is_what_the_metric_says(row: Row) -> None:
     (metric,) = load_metrics([{"name": row.metric, **row.options}])
 
     verdict = verdict_of(metric, case_of(row.metric, row.expected), answer_of(row.answer))

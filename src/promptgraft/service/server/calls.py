@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 import attrs
@@ -61,7 +62,7 @@ class ApiCall:
     headers: Mapping[str, str] = _NO_TEXTS
     body: bytes = b""
 
-    @property
+    @cached_property
     def job(self) -> Job:
         """The job in the path.
 
@@ -75,7 +76,7 @@ class ApiCall:
             raise JobNotFoundError(f"no job has an id that begins with `{self.path['job'][:40]}`")
         return job
 
-    @property
+    @cached_property
     def view(self) -> JobView:
         """View of the job in the path.
 
