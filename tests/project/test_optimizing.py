@@ -13,6 +13,7 @@ import pytest
 
 import promptgraft as pg
 from programs import Programs
+from promptgraft.errors import ConfigError
 from promptgraft.evals import metrics
 from promptgraft.journal import MemoryJournal
 
@@ -270,7 +271,7 @@ def test_the_embedded_model_takes_the_answers_of_a_plain_text_from_the_cases() -
     assert first == "Say what it is."
     assert {"- fruit", "- tool"} & {rule.partition(":")[0] for rule in rules}
     once = [(f"in {number}", f"out {number}") for number in range(30)]
-    with pytest.raises(pg.ConfigError, match=r"list the answers .*`output_type=Literal"):
+    with pytest.raises(ConfigError, match=r"list the answers .*`output_type=Literal"):
         pg.optimize("Say it.", once, "exact", model="offline")
 
 
