@@ -56,8 +56,9 @@ def test_from_submitting_to_a_run_directory(
     shown = said(capsys, "jobs", "show", job)
     assert "support/triage, tag latest" in shown
     assert "budget=60, patience=5, note=nightly" in shown
-    assert run(["jobs", "wait", job]) in (0, 1)
+    code = run(["jobs", "wait", job])
     capsys.readouterr()
+    assert code == (0 if json.loads(said(capsys, "jobs", "result", job))["improved"] else 1)
     assert json.loads(said(capsys, "jobs", "result", job))["prompt"] == "support/triage"
     folder = said(capsys, "jobs", "export", job).strip()
     assert folder.startswith("runs/")

@@ -258,7 +258,7 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     case = "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 0.0 s, $0.0"
     assert case in answers
     assert "promptgraft show 20260101-000000-triage --case ID" in answers
-    assert "task some-model 60 1 1,200 0 300 $0.40 12.5" in section(page, "ledger")
+    assert "task some-model $0.40 60 1 1,200 0 300 12.5" in section(page, "ledger")
     assert "t-2 question 2 0 0.5 0.5 0.5" in section(page, "cases")
     assert "Mean 0.00" not in section(page, "cases")
 
@@ -269,8 +269,8 @@ def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
     [row] = plain.ledger
     thought = attrs.evolve(row, usage=attrs.evolve(row.usage, reasoning_tokens=250))
     ledger = section(render(attrs.evolve(plain, ledger=(thought,))), "ledger")
-    assert "Tokens out of them thinking Money" in ledger
-    assert "task some-model 60 1 1,200 0 300 250 $0.40" in ledger
+    assert "Tokens out of them thinking Seconds" in ledger
+    assert "task some-model $0.40 60 1 1,200 0 300 250 12.5" in ledger
 
 
 def test_a_run_in_progress_or_interrupted_says_so() -> None:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from jobs.job_world import work_off
 from promptgraft.runs.report.page import render
+from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import JobManager
 from runs.report_pages import hostile_run, small_run
 from runs.test_report_in_browser import browser as browser_of_reports
@@ -34,6 +35,15 @@ UNREACHED = """() => [...document.querySelectorAll('a[href], button, input, sele
 NARROW_SCROLLERS = """() => [...document.querySelectorAll('.scroll')]
     .filter(found => found.scrollWidth > found.clientWidth + 1 && found.tabIndex < 0)
     .map(found => found.outerHTML.slice(0, 90))"""
+
+GREEN = """() => {
+    const probe = document.body.appendChild(document.createElement('i'));
+    probe.style.setProperty('color', 'var(--good)');
+    const good = getComputedStyle(probe).color;
+    return [...document.querySelectorAll('.delta, .figure, .figs, td')]
+        .filter(found => getComputedStyle(found).color === good)
+        .map(found => found.outerHTML);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -148,4 +158,51 @@ def test_only_a_proven_winner_is_green(
     page.goto(f"{client.url}/jobs/{job.id}")
     badge = page.locator("#live .badge").first
     assert is_good == ("good" in (badge.get_attribute("class") or "").split())
+    for tab in ("", "/report", *(f"/{tab}" for tab in TABS)):
+        page.goto(f"{client.url}/jobs/{job.id}{tab}")
+        page.evaluate(OPEN_ALL)
+        green = page.evaluate(GREEN)
+        assert all(is_good and "proven" in found for found in green), (tab, green)
+    page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "column"),
+    [
+        ("cases", "table.heat thead th:nth-child(4)"),
+        ("cost", "#ledger thead th:nth-child(3)"),
+        ("case?id=l11", "thead th:has-text('Winner')"),
+    ],
+)
+def test_a_phone_shows_what_matters_without_scrolling(
+    browser: Browser, client: Client, manager: JobManager, path: str, column: str
+) -> None:
+    job = manager.create("support", "triage", {"budget": 120})
+    work_off(manager)
+    page = new_page(browser, viewport={"width": 390, "height": 900})
+    page.goto(f"{client.url}/login?code={client.access.new_code()}")
+    page.goto(f"{client.url}/jobs/{job.id}/{path}")
+    box = page.locator(column).first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    page.context.close()
+
+
+def test_no_gain_of_a_search_is_green_and_none_that_is_shown_as_zero(
+    browser: Browser, tmp_path: Path
+) -> None:
+    run = small_run(
+        verdict=RunVerdict.NOT_SHOWN,
+        gains={"section": 0.3, "merge": 0.0004, "example": -0.0004},
+    )
+    file = tmp_path / "report.html"
+    file.write_text(render(run), "utf-8")
+    page = new_page(browser)
+    page.goto(file.as_uri())
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate(GREEN) == []
+    helped = page.locator("dd .delta")
+    assert helped.all_inner_texts()[-3:] == ["+0.300", "+0.000", "+0.000"]
+    classes = [delta.get_attribute("class") for delta in helped.all()[-3:]]
+    assert classes == ["delta up", "delta level", "delta level"]
     page.context.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -20,6 +21,7 @@ import pytest
 from jobs.job_world import write_project
 from promptgraft.cli.main import run
 from promptgraft.service.commands.door import host_names
+from promptgraft.service.server.app import bound
 
 
 @contextmanager
@@ -78,6 +80,58 @@ def test_the_server_ends_in_order_when_it_is_asked() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert not Path(f"/proc/{worker}").exists()
+
+
+def test_open_streams_and_waiting_replies_end_when_the_server_stops() -> None:
+    with serving() as (process, line):
+        found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+)/login\?code=(\S+)", line)
+        assert found, line
+        with httpx.Client(base_url=found[1], timeout=60) as client:
+            client.get("/login", params={"code": found[2]})
+            body = {"project": "support", "prompt": "triage"}
+            job = client.post("/api/v1/jobs", json=body).json()
+            answers: list[httpx.Response] = []
+
+            def wait() -> None:
+                headers = {"Prefer": "wait=60"}
+                answers.append(client.post("/api/v1/jobs", json=body, headers=headers))
+
+            waiting = threading.Thread(target=wait)
+            events = f"/api/v1/jobs/{job['id']}/events"
+            with client.stream("GET", events, headers={"Accept": "text/event-stream"}) as stream:
+                lines = stream.iter_lines()
+                assert next(lines) == "id: 1"
+                waiting.start()
+                while len(client.get("/api/v1/jobs").json()["jobs"]) < 2:
+                    threading.Event().wait(0.02)
+                process.send_signal(signal.SIGTERM)
+                assert len(list(lines)) > 0
+            waiting.join(60)
+        assert [answer.status_code for answer in answers] == [201]
+        assert answers[0].json()["state"] == "queued"
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_replies_do_not_wait_for_the_client_to_acknowledge_their_headers() -> None:
+    async def no_delay(listening: socket.socket) -> int:
+        found = asyncio.get_running_loop().create_future()
+
+        def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            own = writer.get_extra_info("socket")
+            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        server = await asyncio.start_server(accepted, sock=listening)
+        async with server:
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            answer: int = await found
+            writer.close()
+            return answer
+
+    with bound("127.0.0.1", 0) as listening:
+        assert asyncio.run(no_delay(listening))
 
 
 def has_ipv6() -> bool:

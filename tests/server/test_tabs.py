@@ -7,11 +7,17 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import attrs
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Connection, update
 
 from jobs.job_world import work_off
+from promptgraft.runs.event_file import encoded
+from promptgraft.search.events import RunEnded
+from promptgraft.search.verdict import HeldOut, HiddenScores, RunVerdict
 from promptgraft.service.jobs import Job, JobManager
+from promptgraft.service.jobs.lines import encoded_plain
 from promptgraft.service.server.mirrors import Mirrors
 from server.large_job import large_job
 from server.serving import Client
@@ -71,6 +77,19 @@ def test_a_report_is_made_once_until_something_happens(manager: JobManager, tmp_
     with mirrors.report(manager, job) as third:
         assert third is not first
         assert third.data.candidates == first.data.candidates
+
+
+def test_the_winner_has_an_answer_to_each_case_that_it_has_a_score_on(
+    manager: JobManager, tmp_path: Path
+) -> None:
+    job = ended(manager)
+    with Mirrors(tmp_path / "mirrors").report(manager, job) as report:
+        data = report.data
+    assert data.winner
+    for number in (0, data.winner):
+        scores = zip(data.case_ids, data.candidates[number].scores, strict=True)
+        scored = {case for case, score in scores if score is not None}
+        assert {case for at, case in data.answers if at == number} >= scored
 
 
 def test_rounds_of_a_job_are_those_of_its_events(client: Client, manager: JobManager) -> None:
@@ -145,6 +164,51 @@ def test_a_case_has_its_answers_and_its_history_over_jobs(
         assert other.id not in page
         assert "Baseline: " in page
         assert browser.get(f"/jobs/{first.id}/case?id=none").status_code == 404
+
+
+@pytest.mark.parametrize("verdict", [RunVerdict.GAMED, RunVerdict.IMPROVED, RunVerdict.NOT_SHOWN])
+def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
+    client: Client, manager: JobManager, verdict: RunVerdict
+) -> None:
+    job = ended(manager)
+    (number, end), *_ = [
+        (number, event)
+        for number, event, _ in manager.events(job.id)
+        if isinstance(event, RunEnded)
+    ]
+    ids = tuple(f"u{n}" for n in range(20))
+    held_out = HeldOut(
+        ids=ids,
+        baseline_scores=(0.0,) * 20,
+        winner_scores=(1.0,) * 20,
+        hidden=(
+            HiddenScores(metric="<i>", baseline_scores=(1.0,) * 20, winner_scores=(0.0,) * 20),
+        ),
+        signs=("it names <b>cases</b> of the training set",),
+    )
+    line = encoded(replace(end, held_out=held_out, verdict=verdict)).encode()
+    status = attrs.evolve(job.status, verdict=str(verdict), gain=1.0, gain_low=0.5, gain_high=1.0)
+    events, jobs = manager.database.tables.events, manager.database.tables.jobs
+    for statement in (
+        update(events)
+        .where(events.c.job == job.number, events.c.number == number)
+        .values(line=line),
+        update(jobs).values(status=encoded_plain(attrs.asdict(status))),
+    ):
+        manager.database.write(partial(Connection.execute, statement=statement))
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job.id}").text
+        report = browser.get(f"/jobs/{job.id}/report").text
+    is_proven = verdict is RunVerdict.IMPROVED
+    assert f'<span class="badge {"good" if is_proven else "mark"}">{verdict}</span>' in page
+    assert ('<div class="card good">' in page) == is_proven
+    assert ('class="card wide good"' in report) == is_proven
+    assert ('class="delta up proven"' in report) == is_proven
+    for text in (
+        "It names &lt;b&gt;cases&lt;/b&gt; of the training set.",
+        "the hidden metric `&lt;i&gt;`",
+    ):
+        assert (text in page) == (verdict is RunVerdict.GAMED)
 
 
 def test_comments_are_kept_with_what_they_are_about(client: Client, manager: JobManager) -> None:

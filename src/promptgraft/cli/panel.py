@@ -201,8 +201,7 @@ class PanelProgress(LivePanel, Progress):
         text = line(f"{mean_of(baseline)} -> {mean_of(best)}")
         gained = "" if any(run.estimated) else difference(*run.means)
         if gained:
-            better = best.mean is not None and best.mean > (baseline.mean or 0)
-            text.append(f" ({gained})", "green" if better else "")
+            text.append(f" ({gained})")
         if not self._console.options.ascii_only:
             text.append(f"  {sparkline(run.curve, _BARS)}", "cyan")
         return text

@@ -32,7 +32,18 @@ from promptgraft.targets.types import RolloutRecord, read_changes
 Answers = Mapping[tuple[int, str], RolloutRecord]
 """Rollouts by the position of the candidate and the id of the case."""
 
-_ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final"}
+_ON_VALIDATION_SET = frozenset(
+    {
+        Phase.BASELINE,
+        Phase.INITIAL,
+        Phase.PARETO,
+        Phase.MERGE,
+        Phase.IDLE,
+        Phase.SHORTEN,
+        Phase.FINAL,
+        Phase.VALIDATE,
+    }
+)
 _NO_HELD_OUT = HeldOut(ids=(), why_not="the job has no held-out cases")
 _NOT_ENDED = HeldOut(ids=(), why_not="the run has not ended")
 

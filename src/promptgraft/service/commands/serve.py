@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Literal
@@ -97,11 +98,14 @@ def serve_command(
             echo(f"serving {door.address(port)}")
         # The link must appear before the server blocks, also in a pipe.
         sys.stdout.flush()
-        app = served.make_app(manager, access=access, mirrors=mirrors, base_path=door.base_path)
+        ending = threading.Event()
+        app = served.make_app(
+            manager, access=access, mirrors=mirrors, base_path=door.base_path, ending=ending
+        )
         files = {"certificate": door.certificate, "key": door.key}
         # uvicorn installs handlers of its own, which know nothing of a signal before them.
         if not is_asked_to_end():
-            served.serve(served.server_settings(app, access.limits, **files), socket)
+            served.serve(served.server_settings(app, access.limits, **files), socket, ending)
 
 
 def _logged(form: Literal["text", "json"]) -> AbstractContextManager[None]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,6 +80,7 @@ def make_app(
     mirrors: Path,
     base_path: str = "",
     patience: float = SECONDS_TO_READ,
+    ending: threading.Event | None = None,
 ) -> ASGIApp:
     """Return the application.
 
@@ -90,8 +93,10 @@ def make_app(
         base_path: the path below which browsers see it, such as ``/pg``. Requests may come with
             it, or without it from a proxy that removes it.
         patience: seconds after which the stream of a client that does not read is closed.
+        ending: set when the server stops, so that open streams end and waiting replies are sent.
     """
-    server = _Server(manager, access, mirrors, patience)
+    ending = ending or threading.Event()
+    server = _Server(manager, access, mirrors, patience=patience, ending=ending)
     routes: list[BaseRoute] = [
         StarletteRoute("/healthz", _alive),
         StarletteRoute("/readyz", server.ready),
@@ -112,6 +117,7 @@ def make_app(
             )
             for route in table
         ]
+    pages.prepare()
     errors = (HTTPException, PromptgraftError, ApiProblem, Exception)
     inner = Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
     app = server.requests.measured(inner)
@@ -165,7 +171,8 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         ConfigError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as bound_socket:
+    # With the protocol named, asyncio sets TCP_NODELAY; a reply would else wait 40 ms for its body.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound_socket:
         # A restarted server would otherwise wait for connections in TIME_WAIT, for a minute.
         bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -199,9 +206,23 @@ def server_settings(
     )
 
 
-def serve(config: uvicorn.Config, listening: socket.socket) -> None:
-    """Serve requests until SIGTERM or Ctrl+C."""
-    uvicorn.Server(config).run(sockets=[listening])
+def serve(config: uvicorn.Config, listening: socket.socket, ending: threading.Event) -> None:
+    """Serve requests until SIGTERM or Ctrl+C; then set ``ending``."""
+    # Modules and templates are never freed: looking through them would hold up a request.
+    gc.freeze()
+    _EndingServer(config, ending).run(sockets=[listening])
+
+
+class _EndingServer(uvicorn.Server):
+    """Tells the application that it stops: uvicorn itself would wait for open streams in vain."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending.set()
+        await super().shutdown(sockets)
 
 
 async def _alive(_: Request) -> Response:
@@ -217,8 +238,16 @@ def _document(call: ApiCall) -> ApiReply:
 class _Server:
     """Turns handlers into endpoints, and errors into problem documents."""
 
-    def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
-        self._patience, self._feed = patience, Feed(manager)
+    def __init__(
+        self,
+        manager: JobManager,
+        access: Access,
+        mirrors: Path,
+        *,
+        patience: float,
+        ending: threading.Event,
+    ) -> None:
+        self._patience, self._feed = patience, Feed(manager, ending)
         self._manager, self._access, self._mirrors = manager, access, Mirrors(mirrors)
         self._views, self.requests = JobViews(), RequestMetrics()
         limits = access.limits
@@ -344,7 +373,7 @@ class _Server:
                 latest = await run_in_threadpool(self._feed.latest, job)
                 if latest != last:
                     last, job = latest, await run_in_threadpool(call.manager.get, answer.job)
-                if job.is_at_rest:
+                if job.is_at_rest or self._feed.ending.is_set():
                     break
                 await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         return attrs.evolve(answer, content=reply(job_json(job)).content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 import attrs
@@ -19,6 +20,13 @@ from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.service.server.access import Access, Visit
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.problems import TITLES, ApiProblem
+from promptgraft.service.server.replies import (
+    PARTIAL,
+    REF,
+    partial,
+    reply_schemas,
+    with_changes,
+)
 from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import JobView, JobViews
 
@@ -61,7 +69,7 @@ class ApiCall:
     headers: Mapping[str, str] = _NO_TEXTS
     body: bytes = b""
 
-    @property
+    @cached_property
     def job(self) -> Job:
         """The job in the path.
 
@@ -75,7 +83,7 @@ class ApiCall:
             raise JobNotFoundError(f"no job has an id that begins with `{self.path['job'][:40]}`")
         return job
 
-    @property
+    @cached_property
     def view(self) -> JobView:
         """View of the job in the path.
 
@@ -194,6 +202,7 @@ class Route:
         query: query parameters with their JSON Schemas.
         headers: request headers with their JSON Schemas.
         body: kind of the body; None if there is none.
+        reply: class of the JSON document of the reply; None if it has none.
         statuses: statuses of success.
         media: media type of the reply.
         is_heavy: whether it is answered in the small pool of reports.
@@ -209,6 +218,7 @@ class Route:
         default=FrozenMap(), kw_only=True, hash=False
     )
     body: Kind[object] | None = attrs.field(default=None, kw_only=True)
+    reply: type | None = attrs.field(default=None, kw_only=True)
     statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
     media: str = attrs.field(default="application/json", kw_only=True)
     is_heavy: bool = attrs.field(default=False, kw_only=True)
@@ -257,7 +267,10 @@ def openapi(routes: Sequence[Route], base: str = "") -> dict[str, Json]:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"Problem": _PROBLEM},
+            "schemas": {
+                "ProblemDocument": _PROBLEM,
+                **reply_schemas(route.reply for route in routes if route.reply is not None),
+            },
         },
         "security": [{"token": []}],
     }
@@ -287,7 +300,7 @@ def _operation(route: Route) -> dict[str, Json]:
         for name, schema in route_parameter.items()
     ]
     statuses = sorted({*_ALWAYS, *_WITH_BODY})
-    problem: Json = {"$ref": "#/components/schemas/Problem"}
+    problem: Json = {"$ref": "#/components/schemas/ProblemDocument"}
     responses: dict[str, Json] = {
         f"{status}": {
             "description": TITLES[status],
@@ -298,8 +311,7 @@ def _operation(route: Route) -> dict[str, Json]:
     for status in route.statuses:
         answer: dict[str, Json] = {"description": _SUCCESS[status]}
         if status != 204:
-            schema: dict[str, Json] = {"type": "object"} if "json" in route.media else {}
-            answer["content"] = {route.media: {"schema": schema}}
+            answer["content"] = {route.media: {"schema": _reply_schema(route)}}
         responses[f"{status}"] = answer
     operation: dict[str, Json] = {
         "operationId": route.handler.__name__,
@@ -311,6 +323,16 @@ def _operation(route: Route) -> dict[str, Json]:
     if route.body is not None:
         operation["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": route.body.schema}},
+            "content": {"application/json": {"schema": with_changes(route.body.schema)}},
         }
     return operation
+
+
+def _reply_schema(route: Route) -> Json:
+    if route.reply is None:
+        binary: dict[str, Json] = {} if route.media.startswith("text/") else {"format": "binary"}
+        return {"type": "string", **binary}
+    name = route.reply.__name__
+    if "fields" in route.query and name in PARTIAL:
+        return partial(name)
+    return {"$ref": REF.format(name=name)}

@@ -85,6 +85,14 @@ def _environment() -> Environment:
     return environment
 
 
+def prepare() -> None:
+    """Compile the templates and the patterns of word diffs, which would delay the first page."""
+    environment = _environment()
+    for name in environment.list_templates(["html"]):
+        environment.get_template(name)
+    list(changes_between({"": "a"}, {"": "b"}))
+
+
 def page_of(call: ApiCall, name: str, status: int = 200, **values: object) -> ApiReply:
     """Return a page made from a template."""
     frame = {"base": call.visit.base, "who": call.caller, **values}

@@ -49,10 +49,11 @@ class Feed:
 
     Args:
         manager: the jobs.
+        ending: set when the server stops, which ends all streams.
     """
 
-    def __init__(self, manager: JobManager) -> None:
-        self._manager = manager
+    def __init__(self, manager: JobManager, ending: threading.Event) -> None:
+        self._manager, self.ending = manager, ending
         self._lock = threading.Lock()
         self._looks: dict[int, _Look] = {}
         self._pages: dict[int, tuple[int, bytes, int]] = {}
@@ -151,7 +152,7 @@ class ServerStream:
                 # A client that does not read would otherwise hold one of the streams for ever.
                 async with asyncio.timeout(self.patience):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if ends:
+            if ends or self.feed.ending.is_set():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
             if not chunk:
