@@ -676,7 +676,7 @@ def test_reading_runs_loads_nothing_that_makes_them(arguments: list[str], demo: 
         "promptgraft.evals.judges",
         "promptgraft.project.project",
         "promptgraft.search.config",
-        "promptgraft.search.run",
+        "promptgraft.search.job",
     )
     code = (
         "import sys\nfrom promptgraft.cli.main import run\n"

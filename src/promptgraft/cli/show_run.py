@@ -20,10 +20,10 @@ from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.pages import reasons_of
-from promptgraft.runs.transcripts import questions_of
+from promptgraft.runs.reading import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.targets.visibility import changes_in_words
+from promptgraft.targets.part_kinds import changes_in_words
 
 _MOST_CANDIDATES = 20
 _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")
