@@ -238,6 +238,12 @@ class Case:
     origin: str = attrs.field(default="", eq=False)
 
     @property
+    def family(self) -> str:
+        """The kept column ``family``: what the cases that answer like this one share, or empty."""
+        name = self.fields.get("family")
+        return "" if name is None else str(name)
+
+    @property
     def scenario(self) -> Scenario | None:
         """The scenario of a simulated user in ``fields``; None if the turns are given."""
         match self.fields.get(SCENARIO):
