@@ -88,7 +88,7 @@ class Step:
         id: its position in the flow, such as ``3``, or ``4.1.2`` for the second step of the first
             branch of step 4; the same for the same flow with any number of threads.
         node: the name of the node.
-        kind: ``prompt``, or ``function`` for a node without a text.
+        kind: ``prompt``, ``graph``, or ``function`` for a node without a text.
         after: ids of the steps that it follows; empty for the first.
         input: what the node received, as clipped text.
         output: what the node returned, as clipped text; empty if it failed.
