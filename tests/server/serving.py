@@ -23,6 +23,7 @@ from promptgraft.service.jobs import JobManager
 from promptgraft.service.server import Access, Limits, Proxy, Scope, TokenStore, make_app
 from promptgraft.service.server.access import NO_PROXY
 from promptgraft.service.server.app import bound, server_settings
+from server.documented import check_documented
 
 
 @attrs.frozen
@@ -89,7 +90,10 @@ class Client:
             headers=named,
         )
         is_json = "json" in found.headers.get("content-type", "")
-        return Answer(found.status_code, found.json() if is_json else {}, found.headers, found.text)
+        document = found.json() if is_json else {}
+        if is_json and found.is_success:
+            check_documented(method, path, found.status_code, document)
+        return Answer(found.status_code, document, found.headers, found.text)
 
     def get(self, path: str, **query: object) -> Answer:
         return self.ask("GET", f"/api/v1{path}{'?' + urlencode(query) if query else ''}")

@@ -25,7 +25,7 @@ from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
-from promptgraft.runs.transcripts import base_of
+from promptgraft.runs.reading import base_of
 from promptgraft.search.stopping import stop_detail
 from promptgraft.targets.types import Change, read_changes
 

@@ -18,8 +18,8 @@ from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_d
 from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
+from promptgraft.targets.part_kinds import changes_in_words
 from promptgraft.targets.types import RolloutRecord
-from promptgraft.targets.visibility import changes_in_words
 
 _PIECE_BYTES = 16
 _LINE_BYTES = 400

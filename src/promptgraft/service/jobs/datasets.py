@@ -246,7 +246,7 @@ class Datasets:
                 )
 
         self._database.write(save)
-        return self.find(project, f"{name}@{digest}")
+        return attrs.evolve(self.find(project, f"{name}@{digest}"), text="")
 
     def _of(self, project: str, name: str) -> list[ColumnElement[bool]]:
         return [self._table.c.project == project, self._table.c.name == name]

@@ -263,7 +263,7 @@ class Jobs(ABC):
     def save_dataset(
         self, project: str, name: str, cases: str | Path, *, expected: str | None = None
     ) -> DatasetRevision:
-        """Save a data set under a new or an existing name, as its latest revision.
+        """Save a data set under a new or an existing name; return the revision without its text.
 
         Args:
             project: the project.

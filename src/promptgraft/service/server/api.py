@@ -18,7 +18,7 @@ from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder
 from promptgraft.search.events import CandidateAdded
 from promptgraft.service.jobs import Job, JobFilter, JobState
-from promptgraft.service.jobs.datasets import MOST_DATASET_BYTES
+from promptgraft.service.jobs.datasets import MOST_DATASET_BYTES, DatasetRevision
 from promptgraft.service.jobs.preparing import job_json
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
@@ -41,6 +41,28 @@ from promptgraft.service.server.api_projects import (
 )
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural, reply
 from promptgraft.service.server.problems import ApiProblem
+from promptgraft.service.server.replies import (
+    Applied,
+    CandidateList,
+    CandidateReply,
+    DatasetHistory,
+    DatasetList,
+    EventPage,
+    JobPage,
+    JobReply,
+    JobResult,
+    JobWithAttempts,
+    Plan,
+    ProjectList,
+    RolloutPage,
+    RoundList,
+    Structure,
+    TagContents,
+    TagHistory,
+    TagList,
+    TagReply,
+    WorkerList,
+)
 from promptgraft.service.server.tokens import Scope
 
 _logger = logging.getLogger("promptgraft.service.server")
@@ -359,13 +381,14 @@ R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
 
 ROUTES: Sequence[Route] = (
-    Route("GET /projects", R, list_projects),
-    Route("GET /projects/{project}/prompts/{prompt}/structure", R, show_structure),
-    Route("POST /plans", S, make_plan, body=_SUBMISSION),
+    Route("GET /projects", R, list_projects, reply=ProjectList),
+    Route("GET /projects/{project}/prompts/{prompt}/structure", R, show_structure, reply=Structure),
+    Route("POST /plans", S, make_plan, body=_SUBMISSION, reply=Plan),
     Route(
         "POST /jobs",
         S,
         create_job,
+        reply=JobReply,
         headers={"Idempotency-Key": _KEY, "Prefer": _STRING},
         body=_SUBMISSION,
         statuses=(200, 201),
@@ -374,6 +397,7 @@ ROUTES: Sequence[Route] = (
         "GET /jobs",
         R,
         list_jobs,
+        reply=JobPage,
         query={
             "state": {"enum": [str(state) for state in JobState]},
             **dict.fromkeys(("project", "prompt", "tag", "text"), _STRING),
@@ -383,44 +407,69 @@ ROUTES: Sequence[Route] = (
             "fields": _STRING,
         },
     ),
-    Route("GET /workers", R, list_workers),
-    Route("GET /jobs/{job}", R, show_job, query={"fields": _STRING}),
-    Route("PATCH /jobs/{job}", S, change_job, body=JOB_CHANGES),
+    Route("GET /workers", R, list_workers, reply=WorkerList),
+    Route("GET /jobs/{job}", R, show_job, query={"fields": _STRING}, reply=JobWithAttempts),
+    Route("PATCH /jobs/{job}", S, change_job, body=JOB_CHANGES, reply=JobReply),
     Route("DELETE /jobs/{job}", S, delete_job, statuses=(204,)),
-    Route("POST /jobs/{job}/pause", S, pause_job, statuses=(202,)),
-    Route("POST /jobs/{job}/resume", S, resume_job, statuses=(202,)),
-    Route("POST /jobs/{job}/cancel", S, cancel_job, statuses=(202,)),
-    Route("POST /jobs/{job}/fork", S, fork_job, body=JOB_CHANGES, statuses=(201,)),
-    Route("POST /jobs/{job}/apply", A, apply_winner, body=_APPLICATION),
+    Route("POST /jobs/{job}/pause", S, pause_job, reply=JobReply, statuses=(202,)),
+    Route("POST /jobs/{job}/resume", S, resume_job, reply=JobReply, statuses=(202,)),
+    Route("POST /jobs/{job}/cancel", S, cancel_job, reply=JobReply, statuses=(202,)),
+    Route("POST /jobs/{job}/fork", S, fork_job, body=JOB_CHANGES, reply=JobReply, statuses=(201,)),
+    Route("POST /jobs/{job}/apply", A, apply_winner, body=_APPLICATION, reply=Applied),
     Route(
-        "GET /jobs/{job}/events", R, list_events, query=_EVENTS, headers={"Last-Event-ID": _AFTER}
+        "GET /jobs/{job}/events",
+        R,
+        list_events,
+        query=_EVENTS,
+        headers={"Last-Event-ID": _AFTER},
+        reply=EventPage,
     ),
-    Route("GET /jobs/{job}/result", R, show_result, query={"detail": _DETAIL, "fields": _STRING}),
-    Route("GET /jobs/{job}/candidates", R, list_candidates, query={"detail": _DETAIL}),
-    Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
-    Route("GET /jobs/{job}/rounds", R, list_rounds),
+    Route(
+        "GET /jobs/{job}/result",
+        R,
+        show_result,
+        query={"detail": _DETAIL, "fields": _STRING},
+        reply=JobResult,
+    ),
+    Route(
+        "GET /jobs/{job}/candidates",
+        R,
+        list_candidates,
+        query={"detail": _DETAIL},
+        reply=CandidateList,
+    ),
+    Route("GET /jobs/{job}/candidates/{number}", R, show_candidate, reply=CandidateReply),
+    Route("GET /jobs/{job}/rounds", R, list_rounds, reply=RoundList),
     Route(
         "GET /jobs/{job}/rollouts",
         R,
         list_rollouts,
+        reply=RolloutPage,
         query={"after": _AFTER, "limit": _SMALL, "detail": _DETAIL},
     ),
     Route("GET /jobs/{job}/report", R, show_report, media="text/html", is_heavy=True),
     Route("GET /jobs/{job}/archive", R, show_archive, media="application/gzip", is_heavy=True),
-    Route(f"GET {_DATASETS}", R, list_datasets),
-    Route(f"GET {_DATASETS}/{{name}}", R, show_dataset, query={"revision": _STRING}),
-    Route(f"GET {_DATASETS}/{{name}}/history", R, show_dataset_history),
+    Route(f"GET {_DATASETS}", R, list_datasets, reply=DatasetList),
+    Route(
+        f"GET {_DATASETS}/{{name}}",
+        R,
+        show_dataset,
+        query={"revision": _STRING},
+        reply=DatasetRevision,
+    ),
+    Route(f"GET {_DATASETS}/{{name}}/history", R, show_dataset_history, reply=DatasetHistory),
     Route(
         f"PUT {_DATASETS}/{{name}}",
         S,
         save_dataset,
         body=DATASET_TEXT,
         most_bytes=MOST_DATASET_BODY_BYTES,
+        reply=DatasetRevision,
     ),
-    Route(f"GET {_TAGS}", R, list_tags),
-    Route(f"GET {_TAGS}/{{tag}}", R, show_tag),
-    Route(f"GET {_TAGS}/{{tag}}/history", R, show_history),
-    Route(f"POST {_TAGS}/{{tag}}/promote", A, promote, body=PROMOTION),
-    Route(f"POST {_TAGS}/{{tag}}/rollback", A, roll_back, body=ROLLBACK),
+    Route(f"GET {_TAGS}", R, list_tags, reply=TagList),
+    Route(f"GET {_TAGS}/{{tag}}", R, show_tag, reply=TagContents),
+    Route(f"GET {_TAGS}/{{tag}}/history", R, show_history, reply=TagHistory),
+    Route(f"POST {_TAGS}/{{tag}}/promote", A, promote, body=PROMOTION, reply=TagReply),
+    Route(f"POST {_TAGS}/{{tag}}/rollback", A, roll_back, body=ROLLBACK, reply=TagReply),
 )
 """All operations of the API, below ``/api/v1``."""

@@ -16,7 +16,6 @@ from promptgraft.project import Project
 from promptgraft.project.describing import describe
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import beside
-from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
 from promptgraft.service.server.calls import ApiCall, ApiReply, reply
 from promptgraft.service.server.problems import ApiProblem
@@ -123,7 +122,7 @@ def show_structure(call: ApiCall) -> ApiReply:
 def list_datasets(call: ApiCall) -> ApiReply:
     """Return the data sets of a project, without their texts."""
     project_of(call)
-    rows: list[Json] = [_light(row) for row in call.manager.datasets(call.path["project"])]
+    rows: list[Json] = [attrs.asdict(row) for row in call.manager.datasets(call.path["project"])]
     return reply({"datasets": rows})
 
 
@@ -140,20 +139,17 @@ def show_dataset_history(call: ApiCall) -> ApiReply:
     """Return the revisions of a data set, the newest first, without their texts."""
     project_of(call)
     history = call.manager.dataset_history(call.path["project"], call.path["name"])
-    rows: list[Json] = [_light(row) for row in history]
+    rows: list[Json] = [attrs.asdict(row) for row in history]
     return reply({"revisions": rows})
 
 
 def save_dataset(call: ApiCall) -> ApiReply:
-    """Save a data set as its latest revision; the same text makes none."""
+    """Save a data set as its latest revision, and return that without its text."""
     project_of(call)
     body = call.read(DATASET_TEXT)
     names = (call.path["project"], call.path["name"])
-    return reply(_light(call.manager.save_dataset(*names, body.text, expected=body.expected)))
-
-
-def _light(revision: DatasetRevision) -> dict[str, Json]:
-    return attrs.asdict(revision, filter=lambda field, _: field.name != "text")
+    saved = call.manager.save_dataset(*names, body.text, expected=body.expected)
+    return reply(attrs.asdict(saved))
 
 
 # Tags

@@ -20,6 +20,13 @@ from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.service.server.access import Access, Visit
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.problems import TITLES, ApiProblem
+from promptgraft.service.server.replies import (
+    PARTIAL,
+    REF,
+    partial,
+    reply_schemas,
+    with_changes,
+)
 from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import JobView, JobViews
 
@@ -195,6 +202,7 @@ class Route:
         query: query parameters with their JSON Schemas.
         headers: request headers with their JSON Schemas.
         body: kind of the body; None if there is none.
+        reply: class of the JSON document of the reply; None if it has none.
         statuses: statuses of success.
         media: media type of the reply.
         is_heavy: whether it is answered in the small pool of reports.
@@ -211,6 +219,7 @@ class Route:
         default=FrozenMap(), kw_only=True, hash=False
     )
     body: Kind[object] | None = attrs.field(default=None, kw_only=True)
+    reply: type | None = attrs.field(default=None, kw_only=True)
     statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
     media: str = attrs.field(default="application/json", kw_only=True)
     is_heavy: bool = attrs.field(default=False, kw_only=True)
@@ -260,7 +269,10 @@ def openapi(routes: Sequence[Route], base: str = "") -> dict[str, Json]:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"Problem": _PROBLEM},
+            "schemas": {
+                "ProblemDocument": _PROBLEM,
+                **reply_schemas(route.reply for route in routes if route.reply is not None),
+            },
         },
         "security": [{"token": []}],
     }
@@ -290,7 +302,7 @@ def _operation(route: Route) -> dict[str, Json]:
         for name, schema in route_parameter.items()
     ]
     statuses = sorted({*_ALWAYS, *_WITH_BODY})
-    problem: Json = {"$ref": "#/components/schemas/Problem"}
+    problem: Json = {"$ref": "#/components/schemas/ProblemDocument"}
     responses: dict[str, Json] = {
         f"{status}": {
             "description": TITLES[status],
@@ -301,8 +313,7 @@ def _operation(route: Route) -> dict[str, Json]:
     for status in route.statuses:
         answer: dict[str, Json] = {"description": _SUCCESS[status]}
         if status != 204:
-            schema: dict[str, Json] = {"type": "object"} if "json" in route.media else {}
-            answer["content"] = {route.media: {"schema": schema}}
+            answer["content"] = {route.media: {"schema": _reply_schema(route)}}
         responses[f"{status}"] = answer
     operation: dict[str, Json] = {
         "operationId": route.handler.__name__,
@@ -314,6 +325,16 @@ def _operation(route: Route) -> dict[str, Json]:
     if route.body is not None:
         operation["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": route.body.schema}},
+            "content": {"application/json": {"schema": with_changes(route.body.schema)}},
         }
     return operation
+
+
+def _reply_schema(route: Route) -> Json:
+    if route.reply is None:
+        binary: dict[str, Json] = {} if route.media.startswith("text/") else {"format": "binary"}
+        return {"type": "string", **binary}
+    name = route.reply.__name__
+    if "fields" in route.query and name in PARTIAL:
+        return partial(name)
+    return {"$ref": REF.format(name=name)}
