@@ -75,6 +75,12 @@ class DatasetRevision:
         return rows_in(self.text, self.name)
 
 
+_SAME = tuple(
+    field.name for field in attrs.fields(DatasetRevision) if field.name not in ("author", "text")
+)
+"""Fields that are columns of the same name and type."""
+
+
 def text_of(cases: str | Path) -> str:
     """Return cases as a text with a JSON object per line: a text as it is, or a file of any format.
 
@@ -253,8 +259,8 @@ class Datasets:
 
 
 def _revision(row: Row[object]) -> DatasetRevision:
-    columns = row._asdict()
-    return DatasetRevision(**{**columns, "author": columns["author"].decode()})
+    columns = {name: getattr(row, name) for name in _SAME}
+    return DatasetRevision(**columns, author=row.author.decode())
 
 
 def cases_for(project: Project, rows: Sequence[Mapping[str, Json]], name: str) -> Dataset:
