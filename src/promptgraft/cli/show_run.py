@@ -74,6 +74,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         )
         return
     cost = record.cost if record.candidates else None
+    detail = record.ended.stop_detail if record.ended else ""
     rows = [
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
@@ -83,6 +84,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("cases", gain.details if gain else ""),
         ("cost", f"{dollars(cost)}, {counted(record.rollouts, 'test call')}"),
         ("stopped", record.stopped),
+        ("", "" if detail in record.stopped else detail),
         ("dropped", counted(len(record.rejections), "rewrite") if record.rejections else ""),
         ("folder", str(relative(folder.path))),
     ]

@@ -68,7 +68,7 @@ class RunSummary:
         estimated: whether each of the two is an estimate, because some examples have no score.
         held_out: the gain on the held-out examples; None if it was not measured.
         verdict: the verdict on the best candidate; None before the end.
-        stop_reason: why the run ended; empty before the end.
+        stop_reason: why the run ended; empty before the end, as is ``stop_detail``.
         cost: US dollars; None if a price is unknown.
         fault: what is damaged; empty if nothing is.
     """
@@ -87,6 +87,7 @@ class RunSummary:
     held_out: Gain | None = None
     verdict: RunVerdict | None = None
     stop_reason: str = ""
+    stop_detail: str = ""
     cost: Decimal | None = None
     fault: str = ""
 
@@ -140,7 +141,7 @@ class RunRecord(RunHistory, Shown):
 
     @property
     def stopped(self) -> str:
-        """Why the run ended, with details; empty before the end."""
+        """Why the run ended, in a sentence; empty before the end."""
         ended = self.ended
         return "" if ended is None else stop_sentence(ended.stop_reason, ended.stop_detail)
 
@@ -266,6 +267,7 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
                 held_out=event.held_out.gain if event.held_out else None,
                 verdict=event.verdict,
                 stop_reason=event.stop_reason,
+                stop_detail=event.stop_detail,
             )
         case RunProgress():
             return attrs.evolve(_measured(known, event), steps=event.step, budget=event.budget)
