@@ -23,7 +23,7 @@ from promptgraft import (
     PromptTemplate,
 )
 from promptgraft.overrides.base_store import BasePromptOverridesStore
-from promptgraft.overrides.parts.added_example import AddedTaskExample
+from promptgraft.overrides.parts.task_example import AddedTaskExample
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.prompt import (
     Described,

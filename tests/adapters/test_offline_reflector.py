@@ -24,10 +24,10 @@ from promptgraft.algorithms.gepa.prompts import PUBLISHED, WHOLE, WholeParams
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.parts.body import BodySyntax, marker_names
 from promptgraft.search.reflection import reflection_params
+from promptgraft.targets.part_kinds import VISIBILITY_QUESTION
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 from promptgraft.targets.replies import JSON_TAG, parse_reply
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
-from promptgraft.targets.visibility import VISIBILITY_QUESTION
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")
 LETTERS = str.maketrans("0123456789", "abcdefghij")

@@ -447,6 +447,27 @@ def test_on_a_terminal_a_panel_shows_the_evaluation_and_is_gone_at_the_end(words
     assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", got[got.rindex("╯") + 1 :]) == ""
 
 
+def test_on_a_narrow_terminal_reasons_are_wrapped_and_not_cut(words: Path) -> None:
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", "eval", "--quiet"],
+        env={**os.environ, "TERM": "dumb", "COLUMNS": "50", "LINES": "24"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    lines = read_terminal(ours).decode().splitlines()
+    assert child.wait(timeout=60) == 0
+
+    begin = lines.index("1 case that does not pass") + 1
+    assert " ".join(line.strip() for line in lines[begin : lines.index("", begin)]) == (
+        'bread  0.000  critical exact 0: expected "BREAD", found "bread"; they differ in upper and '
+        "lower case only"
+    )
+    assert max(map(len, lines)) <= 50
+
+
 def test_the_panel_of_an_evaluation_says_what_it_costs_so_far_and_in_all() -> None:
     screen, clock = io.StringIO(), FakeClock()
     console = RichConsole(file=screen, force_terminal=True, width=80, height=24, _environ={})

@@ -36,7 +36,7 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     assert lines[:5] == [
         "toy/words: what a run will use",
         "test calls  108",
-        "rewrites    4 to 8: the fewer, the more of them are kept",
+        "rewrites    4 (all kept) to 8 (none kept)",
         "answers     about 1 token each, as long as what is expected",
         "",
     ]

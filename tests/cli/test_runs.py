@@ -254,6 +254,11 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     assert (ended.code, ended.err) == (0, "")
     assert f"run         {folder.id}, ended\n" in ended.out
     assert re.search(r"(?m)^0 +0\.\d+ +0  your prompt$", ended.out)
+    # The sentence of the summary, and below it the arithmetic that the summary leaves out.
+    sentence, arithmetic = re.findall(r"(?m)^stopped +(.+)\n +(.+)$", ended.out)[0]
+    assert sentence == "budget used up"
+    assert arithmetic == json.loads(folder.result.read_text())["stop"]["detail"]
+    assert re.match(rf"one more step may take \d+ test calls, and \d+ of {BUDGET} are", arithmetic)
     assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --step N")
 
     document = json.loads(console("show", folder.id, "--json").out)
@@ -453,6 +458,9 @@ def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo
     assert f"plan: about {BUDGET} test calls" in lines[1]
     assert any(line.startswith("your prompt: ") for line in lines)
     assert re.search(rf"promptgraft (apply|show) {folder.id}$", lines[-1])
+    end = re.search(rf"(?m)^{folder.id} has ended: (.+), \d.+ on \d+ test cases; (.+)$", ended.out)
+    assert end is not None
+    assert end.group(2) == "stopped: budget used up"
     assert ended.code == (0 if json.loads(folder.result.read_text())["improved"] else 1)
 
     told = console("watch", "--json").out.splitlines()
@@ -676,7 +684,7 @@ def test_reading_runs_loads_nothing_that_makes_them(arguments: list[str], demo: 
         "promptgraft.evals.judges",
         "promptgraft.project.project",
         "promptgraft.search.config",
-        "promptgraft.search.run",
+        "promptgraft.search.job",
     )
     code = (
         "import sys\nfrom promptgraft.cli.main import run\n"

@@ -59,8 +59,8 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
         "toy/words: better on validation only",
         "",
         "            before  after    gain",
-        "test         0.000  0.000  +0.000  6 examples, never seen before",
-        "validation   0.000  0.500  +0.500  6 examples",
+        "test         0.000  0.000  +0.000  6 cases, never seen before",
+        "validation   0.000  0.500  +0.500  6 cases",
         "",
         (
             "cases       0 better, 0 worse, 6 the same; 95 % interval -0.459 to +0.459; "

@@ -14,7 +14,7 @@ import pytest
 from image_files import PDF, png
 from promptgraft import File, Image
 from promptgraft.journal.file import keep_files
-from promptgraft.runs.report.thumbnails import thumbnails
+from promptgraft.runs.report.data import thumbnails
 
 
 def noise(side: int = 200) -> bytes:

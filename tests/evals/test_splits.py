@@ -106,6 +106,27 @@ def test_cases_that_ask_the_same_stay_together() -> None:
     assert all(found[f"c{n}"] == found[f"c{n + 20}"] for n in range(20))
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    drawn=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=30, max_size=60),
+    seed=st.integers(0, 99),
+)
+def test_a_family_and_all_that_ask_the_same_stay_together(
+    drawn: list[tuple[int, int]], seed: int
+) -> None:
+    cases = [
+        Case(id=f"c{n}", input=f"q{n % 20 if asked else n}", fields={"family": family or None})
+        for n, (family, asked) in enumerate(drawn)
+    ]
+    cases += [Case(id=f"d{n}", input=f"alone {n}") for n in range(20)]
+    place = places(Splits.by_ratio(Dataset.of(cases), seed=seed))
+    places_of = dict[str, set[str]]()
+    for each in cases:
+        for name in {f"asks {each.input}", f"family {each.family}"} - {"family "}:
+            places_of.setdefault(name, set()).add(place[each.id])
+    assert all(len(names) == 1 for names in places_of.values())
+
+
 def test_without_a_share_there_is_no_test_set() -> None:
     whole = Dataset.of(map(case, range(9)))
     splits = Splits.by_ratio(whole, train=0.7, validation=0.3, test=0)

@@ -87,9 +87,18 @@ def test_the_texts_of_a_graph_are_rendered_and_its_prompts_compared(
     assert "## area" in applied
     assert applied != console("export", "--source").out
     assert console("diff", "fernhill/reports/area").code == 0
-    ended = console("diff", "reports")
-    assert ended.code == 2
-    assert "`reports` is a graph; name one of its prompts: `fernhill/reports/area`" in ended.err
+    stored_prompts = [tag["prompt"] for tag in json.loads(console("show", "--json").out)["tags"]]
+    for command in ("diff", "history"):
+        compared = json.loads(console(command, "reports", "--json").out)["prompts"]
+        assert [document["prompt"] for document in compared] == stored_prompts
+        shown = console(command)
+        assert shown.code == 0
+        assert all(f"prompt `{prompt}`" in shown.out for prompt in stored_prompts)
+    for arguments in (["rollback", "reports"], ["diff", "reports", "--from", "1"]):
+        ended = console(*arguments)
+        assert ended.code == 2
+        assert "name one of" in ended.err
+        assert "`fernhill/reports/area`" in ended.err
 
 
 def test_a_graph_is_evaluated_as_it_is_and_as_a_run_has_it(used: Path, console: Console) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, batches, damaged
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.edits import read_edits
+from promptgraft.targets.replies import read_edits
 
 MARKS = ("P1", "P2", "P10")
 UNPARSABLE = RejectionReason.UNPARSABLE

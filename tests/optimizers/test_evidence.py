@@ -12,8 +12,8 @@ from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.edits import Edit, edits_in
 from promptgraft.targets.evidence import MOST_FAILURES, Evidence, TriedChild, tried_before
+from promptgraft.targets.replies import Edit, edits_in
 from promptgraft.targets.types import Candidate
 
 MARKS = {"section rules": "P1", "section notes/tone": "P2", "tool look_up": "P3"}

@@ -247,7 +247,7 @@ def test_a_budget_that_is_used_up_ends_the_run() -> None:
     result = optimize(config(rollout_budget=47))
     assert result.stop_reason is StopReason.BUDGET
     assert (
-        result.stop_detail == "one more step may take 12 rollouts, and 5 of 47 are left for steps"
+        result.stop_detail == "one more step may take 12 test calls, and 5 of 47 are left for steps"
     )
     assert result.total_rollouts == 42
     assert result.found_better

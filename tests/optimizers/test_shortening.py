@@ -275,7 +275,7 @@ def test_what_shortening_does_not_need_is_given_back() -> None:
     result = optimize(settings, reflection=numbered(useless))
     assert result.stop_reason is StopReason.BUDGET
     assert result.total_rollouts > 1_500 - reserved(settings)
-    told = re.search(r"may take (\d+) rollouts, and (-?\d+) of", result.stop_detail)
+    told = re.search(r"may take (\d+) test calls, and (-?\d+) of", result.stop_detail)
     assert told is not None
     assert 0 <= int(told[2]) < int(told[1])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from promptgraft.overrides.parts.entry import Entry
 
 SCHEMA = Draft202012Validator(file_schema())
 OPTIONAL = {*LISTS, "step"}
-SPEC = Path(__file__).parents[2] / "specs" / "overrides.md"
+SAMPLE = Path(__file__).with_name("revision.json")
 
 
 def faults(plain: object) -> list[str]:
@@ -241,17 +240,15 @@ def test_a_document_that_breaks_a_rule_is_refused_by_both(change: str) -> None:
     is_refused_twice(plain)
 
 
-# The page
+# The sample
 
 
-def test_the_samples_of_the_page_are_files() -> None:
-    samples = re.findall(r"```json\n(\{\n.*?\n\}\n)```", SPEC.read_text("utf-8"), re.DOTALL)
-    assert len(samples) == 1
-    for sample in samples:
-        plain = json.loads(sample)
-        address = OverrideAddress(plain["ns"], plain["prompt_key"], plain["tag"])
-        revision = decode_revision(sample.encode(), address, where="the page")
+def test_the_sample_with_an_entry_of_every_kind_is_a_file() -> None:
+    sample = SAMPLE.read_text("utf-8")
+    plain = json.loads(sample)
+    address = OverrideAddress(plain["ns"], plain["prompt_key"], plain["tag"])
+    revision = decode_revision(sample.encode(), address, where="the sample")
 
-        assert set(LISTS) <= set(plain)
-        assert faults(plain) == []
-        assert encode_revision(revision).decode() == sample
+    assert set(LISTS) <= set(plain)
+    assert faults(plain) == []
+    assert encode_revision(revision).decode() == sample

@@ -13,6 +13,7 @@ import pytest
 
 import promptgraft as pg
 from programs import Programs
+from promptgraft.errors import ConfigError
 from promptgraft.evals import metrics
 from promptgraft.journal import MemoryJournal
 
@@ -260,6 +261,18 @@ def test_what_the_call_cannot_use_is_one_line(
         pg.optimize(**{**given, **changes})
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_embedded_model_takes_the_answers_of_a_plain_text_from_the_cases() -> None:
+    things = [(f"{case.input} {number}", case.expected) for number in range(10) for case in CASES]
+    result = pg.optimize("Say what it is.", things, "exact", model="offline")
+    assert result.improved
+    first, *rules = result.text.splitlines()
+    assert first == "Say what it is."
+    assert {"- fruit", "- tool"} & {rule.partition(":")[0] for rule in rules}
+    once = [(f"in {number}", f"out {number}") for number in range(30)]
+    with pytest.raises(ConfigError, match=r"list the answers .*`output_type=Literal"):
+        pg.optimize("Say it.", once, "exact", model="offline")
 
 
 def test_the_example_prints_what_its_page_shows(tmp_path: Path, programs: Programs) -> None:

@@ -31,11 +31,11 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
 from promptgraft.runs.folder import write_texts
 from promptgraft.runs.pages import reasons_of, table_row
+from promptgraft.runs.reading import questions_of
 from promptgraft.runs.recorder import recorded
 from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
-from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.place import Phase, Place
 from runs.toy_runs import (
     KilledError,

@@ -13,7 +13,7 @@ from promptgraft.errors import PermanentProviderError
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending
 from promptgraft.evals.types import Verdict
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.runs.transcripts import questions_of, transcripts
+from promptgraft.runs.reading import questions_of, transcripts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.search.answers import Repeated
 from promptgraft.targets.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord

@@ -29,8 +29,8 @@ from promptgraft.targets import (
     TaskExampleModule,
     VisibilityModule,
 )
+from promptgraft.targets.part_kinds import changes_in_words
 from promptgraft.targets.types import Candidate
-from promptgraft.targets.visibility import changes_in_words
 
 HIDDEN = SectionVisibility.HIDDEN
 CASES, STYLE = ("cases",), ("style",)

@@ -26,10 +26,10 @@ from promptgraft.adapters.calling.turns import (
     ToolAnswer,
     ToolRequest,
     Turn,
-    UnreadableTurnError,
     content_of,
     counted_in,
     extended,
+    misshapen,
     read_as,
     sendable,
     usage_of,
@@ -167,9 +167,9 @@ class AnthropicWire:
     def read(self, body: JsonObject) -> Turn:
         answer = read_as(_Answer, body)
         if answer.type != "message" or answer.stop_reason is None:
-            raise UnreadableTurnError(
-                "the answer does not have the shape of one: expected a whole message, found "
-                f"type `{answer.type}` and stop_reason `{answer.stop_reason}`"
+            raise misshapen(
+                "expected a whole message, "
+                f"found type `{answer.type}` and stop_reason `{answer.stop_reason}`"
             )
         blocks = [_read_block(block) for block in answer.content]
         requests = tuple(
@@ -242,10 +242,7 @@ def _read_block(block: JsonObject) -> _Block:
     lacks_text = fields.type == "text" and fields.text is None
     if lacks_text or (fields.type == "tool_use" and not (fields.id and fields.name)):
         expected = "`text`" if lacks_text else "`id` and `name`"
-        raise UnreadableTurnError(
-            f"the answer does not have the shape of one: expected {expected} in a block of type "
-            f"`{fields.type}`"
-        )
+        raise misshapen(f"expected {expected} in a block of type `{fields.type}`")
     return fields
 
 

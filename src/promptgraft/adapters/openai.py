@@ -21,24 +21,19 @@ from promptgraft.adapters.calling.schemas import (
     with_object_root,
 )
 from promptgraft.adapters.calling.turns import (
-    CacheTokens,
     Finish,
-    ThoughtTokens,
-    Tokens,
     ToolAnswer,
     ToolRequest,
     Turn,
-    UnreadableTurnError,
     content_of,
-    counted_in,
     extended,
-    openai_usage,
+    misshapen,
     read_as,
     sendable,
 )
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.providers import KNOWN
-from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options
+from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options, openai_usage
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number, one_of
@@ -176,9 +171,8 @@ class ChatWire:
     def read(self, body: JsonObject) -> Turn:
         answer = read_as(_Answer, body)
         if not answer.choices or answer.choices[0].finish_reason is None:
-            raise UnreadableTurnError(
-                "the answer does not have the shape of one: expected a choice with a "
-                f"finish_reason, found {len(answer.choices)} choices"
+            raise misshapen(
+                f"expected a choice with a finish_reason, found {len(answer.choices)} choices"
             )
         choice = answer.choices[0]
         message, reason = choice.message, choice.finish_reason or ""
@@ -189,13 +183,7 @@ class ChatWire:
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
         finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
-        counts = counted_in(_Tokens, answer.usage)
-        usage, written = openai_usage(
-            counts.prompt_tokens,
-            counts.completion_tokens,
-            counts.prompt_tokens_details,
-            counts.completion_tokens_details,
-        )
+        usage, written = openai_usage(answer.usage)
         return Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
@@ -251,13 +239,6 @@ class _Message(msgspec.Struct, frozen=True):
 class _Choice(msgspec.Struct, frozen=True):
     message: _Message
     finish_reason: str | None = None
-
-
-class _Tokens(msgspec.Struct, frozen=True):
-    prompt_tokens: Tokens | None = None
-    completion_tokens: Tokens | None = None
-    prompt_tokens_details: CacheTokens | None = None
-    completion_tokens_details: ThoughtTokens | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -8,23 +8,22 @@ from typing import Any
 import attrs
 import msgspec
 
+from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.parts import check_seen, responses_content
 from promptgraft.adapters.calling.schemas import SchemaRules, native_schema, with_object_root
 from promptgraft.adapters.calling.turns import (
-    CacheTokens,
     Finish,
-    ThoughtTokens,
     Tokens,
     ToolAnswer,
     ToolRequest,
     Turn,
-    UnreadableTurnError,
     content_of,
     counted_in,
     extended,
-    openai_usage,
+    misshapen,
     read_as,
     sendable,
+    usage_of,
 )
 from promptgraft.ground.serde import Json, digest
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
@@ -143,21 +142,14 @@ class ResponsesWire:
     def read(self, body: JsonObject) -> Turn:
         answer = read_as(_Answer, body)
         if answer.status not in {"completed", "incomplete"}:
-            raise UnreadableTurnError(
-                "the answer does not have the shape of one: expected the status `completed` or "
-                f"`incomplete`, found `{answer.status}`"
+            raise misshapen(
+                f"expected the status `completed` or `incomplete`, found `{answer.status}`"
             )
         items = [read_as(_Item, item) for item in answer.output]
         refusal = _text_in(items, "refusal")
         finish, reason = _finish(answer, refusal=refusal)
         requests = tuple(_request(item) for item in items if item.type == "function_call")
-        counts = counted_in(_Tokens, answer.usage)
-        usage, written = openai_usage(
-            counts.input_tokens,
-            counts.output_tokens,
-            counts.input_tokens_details,
-            counts.output_tokens_details,
-        )
+        usage, written = openai_usage(answer.usage)
         return Turn(
             text=refusal or _text_in(items, "output_text"),
             requests=requests,
@@ -179,11 +171,47 @@ class ResponsesWire:
         return extended(request, turn, [_reply(answer) for answer in answers], field="input")
 
 
+class _CacheTokens(msgspec.Struct, frozen=True):
+    cached_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
+
+
+class _ThoughtTokens(msgspec.Struct, frozen=True):
+    reasoning_tokens: Tokens | None = None
+
+
 class _Tokens(msgspec.Struct, frozen=True):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
-    input_tokens_details: CacheTokens | None = None
-    output_tokens_details: ThoughtTokens | None = None
+    input_tokens_details: _CacheTokens | None = None
+    output_tokens_details: _ThoughtTokens | None = None
+
+
+_NAMES_IN_CHAT = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "prompt_tokens_details": "input_tokens_details",
+    "completion_tokens_details": "output_tokens_details",
+}
+
+
+def openai_usage(counts: object) -> tuple[Usage, int]:
+    """Return the tokens of an answer of either API of OpenAI, and those written to its cache."""
+    if isinstance(counts, dict):
+        renamed = {name: counts[key] for key, name in _NAMES_IN_CHAT.items() if key in counts}
+        counts = {**counts, **renamed}
+    tokens = counted_in(_Tokens, counts)
+    cache = tokens.input_tokens_details or _CacheTokens()
+    thought = tokens.output_tokens_details or _ThoughtTokens()
+    written = cache.cache_write_tokens or 0
+    usage = usage_of(
+        tokens.input_tokens,
+        tokens.output_tokens,
+        cached=cache.cached_tokens or 0,
+        written=written,
+        reasoning=thought.reasoning_tokens or 0,
+    )
+    return usage, written
 
 
 class _Incomplete(msgspec.Struct, frozen=True):
@@ -236,10 +264,7 @@ def _text_in(items: Sequence[_Item], kind: str) -> str:
 
 def _request(item: _Item) -> ToolRequest:
     if not (item.call_id and item.name):
-        raise UnreadableTurnError(
-            "the answer does not have the shape of one: expected `call_id` and `name` in an item "
-            "of type `function_call`"
-        )
+        raise misshapen("expected `call_id` and `name` in an item of type `function_call`")
     return ToolRequest(id=item.call_id, name=item.name, arguments=item.arguments)
 
 

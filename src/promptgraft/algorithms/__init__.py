@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from promptgraft.ground.entry_points import Group
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.config import RunConfig
-from promptgraft.targets.visibility import VISIBILITY_QUESTION
+from promptgraft.targets.part_kinds import VISIBILITY_QUESTION
 
 DEFAULT = "gepa"
 """The algorithm of those who name none."""

@@ -111,7 +111,7 @@ class LangGraphFlow:
             # Without such an edge, as for a task that was sent, it follows the last step.
             branch.ends = tuple((waiting.pop(edge), edge[0]) for edge in before) or branch.ends
             with branch.step(task.node, given=(task.input,)) as (step, _):
-                bound = run.settings.nodes.get(task.node)
+                bound = run.settings.nodes.get(step.node)
                 step.parts = {} if bound is None else bound.parts
                 step.output = task.output
             ended[task.node] = step.id

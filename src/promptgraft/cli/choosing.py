@@ -6,7 +6,7 @@ import contextlib
 import functools
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import click
@@ -58,6 +58,9 @@ def store_options(command: options.Command) -> options.Command:
     @functools.wraps(command)
     def wrapped(*, project: str | None, store: str | None, **others: object) -> int | None:
         prompt = others.get("prompt")
+        # The prompts of a graph come as a list.
+        if isinstance(prompt, list):
+            prompt = cast("list[object]", prompt)[0]
         named = prompt if isinstance(prompt, options.PromptName) else None
         return command(store=chosen_store(store, project, named), **others)
 
@@ -71,26 +74,35 @@ def read_prompt(
 
     Without a value, return the only prompt of the project.
     """
-    project: str | None = context.params.get("project")
-    if (value is not None and "/" in value) or not in_project(project):
-        if value is None:
-            raise click.MissingParameter(ctx=context, param=parameter)
-        return _stored_prompt(context, parameter, value)._replace(file=project)
-    from promptgraft.project.python_source import beside
-
-    opened = opened_project(project)
-    with beside(opened.folder):
-        chosen = opened.prompt(value)
-    if chosen.graph is not None:
-        addresses = listed(chosen.graph.by_address)
+    first, *more = names = read_prompts(context, parameter, value)
+    if more:
         raise click.BadParameter(
-            f"`{chosen.name}` is a graph; name one of its prompts: {addresses}",
+            f"this is a graph; name one of its prompts: {listed(map(str, names))}",
             context,
             parameter,
             param_hint="PROMPT",
         )
-    descriptor = chosen.prompt.descriptor
-    return options.PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
+    return first
+
+
+def read_prompts(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> list[options.PromptName]:
+    """Return what :func:`read_prompt` returns, or all prompts of the graph of that name."""
+    project: str | None = context.params.get("project")
+    if (value is not None and "/" in value) or not in_project(project):
+        if value is None:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        return [_stored_prompt(context, parameter, value)._replace(file=project)]
+    from promptgraft.project.python_source import beside
+
+    opened = opened_project(project)
+    with beside(opened.folder):
+        descriptors = [prompt.descriptor for prompt in opened.prompt(value).prompts]
+    return [
+        options.PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
+        for descriptor in descriptors
+    ]
 
 
 def _stored_prompt(
@@ -135,6 +147,10 @@ def project_source(name: options.PromptName) -> PromptTemplate[object] | None:
 
 
 prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, callback=read_prompt)
+prompts_argument = click.argument(
+    "prompt", metavar="[PROMPT]", required=False, callback=read_prompts
+)
+"""As ``prompt_argument``, but a graph is all its prompts, in a list."""
 
 
 @attrs.frozen

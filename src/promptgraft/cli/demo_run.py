@@ -212,7 +212,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         result,
         outcome.parts,
         noun="ticket",
-        budget=outcome.job.config.budget,
+        config=outcome.job.config,
     )
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"

@@ -15,7 +15,7 @@ from promptgraft.cli import options
 from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.evaluating import evaluated_report
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.output import Screen, make_room, print_json
+from promptgraft.cli.output import Screen, make_room, print_json, wrapped
 from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.ground.files import write_atomically
@@ -25,13 +25,12 @@ from promptgraft.project.gate import Choice, subject_of
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.settings import num_runs_of
 
-_ROWS_IN_PIPES = 20
-_FEWEST_ROWS = 5
+_LINES_IN_PIPES = 20
+_FEWEST_LINES = 5
 _OTHER_LINES = 16  # of the output besides cases, so that all of it fits on one screen
 _ID_COLUMNS = 24
 _SHOWN_EACH = 3  # more cases than this with the same error share a row
-_COLUMNS_IN_PIPES = 160
-_FEWEST_COLUMNS = 40
+_REASON = 140  # characters
 
 _EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
     gate.GateOutcome.PASSED: ExitCode.OK,
@@ -271,22 +270,25 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
 
 
 def _print_cases(screen: Screen, cases: tuple[gate.CaseResult, ...]) -> None:
-    rows, columns = _space_for_cases()
     groups = _grouped(cases)
-    shown_cases = groups[:rows]
-    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown_cases))
+    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in groups))
     screen.line(
         f"{counted(len(cases), 'case')} that {'does' if len(cases) == 1 else 'do'} not pass"
     )
-    for case, *repeats in shown_cases:
+    room, left = _lines_for_cases(), len(cases)
+    for case, *repeats in groups:
         name = _cropped(visible_line(case.id), width)
         mark = "critical " if case.critical else ""
         reason = visible_line(f"{mark}{_also(repeats)}{_reason(case)}")
-        screen.line(
-            f"  {name:{width}}  {score(case.score):>5}  {_cropped(reason, columns - width - 11)}"
-        )
-    if more := sum(map(len, groups[rows:])):
-        screen.line(f"  and {more} more; `--json` has all")
+        first, *more = wrapped(_cropped(reason, _REASON), sys.stdout, width + 11)
+        room -= 1 + len(more)
+        if room < 0:
+            screen.line(f"  and {left} more; `--json` has all")
+            break
+        screen.line(f"  {name:{width}}  {score(case.score):>5}  {first}")
+        for line in more:
+            screen.line(f"{'':{width + 11}}{line}")
+        left -= 1 + len(repeats)
 
 
 def _grouped(cases: tuple[gate.CaseResult, ...]) -> list[tuple[gate.CaseResult, ...]]:
@@ -315,12 +317,11 @@ def _reason(case: gate.CaseResult) -> str:
     return f"{case.passes} of {len(case.outcomes)} pass{missing}: {reason}"
 
 
-def _space_for_cases() -> tuple[int, int]:
-    """Return the numbers of rows and columns that are available for cases."""
+def _lines_for_cases() -> int:
+    """Return how many lines are available for cases."""
     if sys.stdout is None or not sys.stdout.isatty():
-        return _ROWS_IN_PIPES, _COLUMNS_IN_PIPES
-    size = shutil.get_terminal_size()
-    return max(_FEWEST_ROWS, size.lines - _OTHER_LINES), max(_FEWEST_COLUMNS, size.columns)
+        return _LINES_IN_PIPES
+    return max(_FEWEST_LINES, shutil.get_terminal_size().lines - _OTHER_LINES)
 
 
 def _cropped(text: str, width: int) -> str:

@@ -29,6 +29,7 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
+from promptgraft.search.config import RunConfig
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.result import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
@@ -165,13 +166,13 @@ def print_found(
     parts: Sequence[PartDiff],
     *,
     noun: str,
-    budget: int,
+    config: RunConfig,
     more: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
     """Print the means of a run, ``more`` fields, what its winner changes and what it used.
 
-    ``noun`` is the word for an example.
+    ``noun`` is the word for a case.
     """
     held_out = result.held_out.gain if result.held_out else None
     longer, wear = result.held_out.answer_length if result.held_out else "", result.wear
@@ -180,6 +181,9 @@ def print_found(
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
     if held_out is not None:
         unseen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen before"
+        # The test ends as soon as it has decided.
+        if result.held_out and len(result.held_out.ids) < (whole := len(config.held_out)):
+            unseen = f"{len(result.held_out.ids)} of {whole} unseen {noun}s were enough"
         rows.insert(0, ("test", *means_row(held_out.mean_before, held_out.mean_after), unseen))
     rows += _hidden_rows(result.held_out)
     screen.line()
@@ -188,7 +192,7 @@ def print_found(
         screen.line(ESTIMATED)
     screen.line()
     time = "" if seconds is None else f" in {duration(seconds)}"
-    calls = f"{result.total_rollouts:,} of {budget:,} test calls"
+    calls = f"{result.total_rollouts:,} of {config.budget:,} test calls"
     rewrites = counted(result.total_reflections, "rewrite")
     screen.fields(
         [
@@ -290,8 +294,8 @@ def print_outcome(screen: Screen, outcome: RunOutcome, runs: Runs) -> None:
         screen,
         result,
         outcome.parts,
-        noun="example",
-        budget=outcome.job.config.budget,
+        noun="case",
+        config=outcome.job.config,
         more=[("held out", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,
     )

@@ -293,7 +293,7 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     screen.fields(
         [
             ("test calls", f"{plan.rollouts:,}"),
-            ("rewrites", f"{fewest:,} to {most:,}: the fewer, the more of them are kept"),
+            ("rewrites", f"{fewest:,} (all kept) to {most:,} (none kept)"),
         ]
     )
     if plan.answer_tokens is not None:

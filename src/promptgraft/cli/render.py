@@ -268,9 +268,10 @@ def describe_command(*, graph: str | None, project: str | None, as_json: bool) -
             ),
         ]
     )
-    screen.line()
-    if described.declared:
+    if described.edges:
+        screen.line()
         screen.line("edges:")
         screen.body("\n".join(f"{start} -> {end}" for start, end in described.edges))
-    else:
+    elif not described.declared:
+        screen.line()
         screen.line("edges: not declared; the flow may take any")

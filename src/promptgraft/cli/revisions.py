@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import click
@@ -12,15 +12,16 @@ from promptgraft.cli.choosing import (
     load_template,
     project_source,
     prompt_argument,
+    prompts_argument,
     read_prompt,
     store_options,
 )
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import PromptName, command, tag, tag_option, template_option
-from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import counted, moment
+from promptgraft.ground.text import counted, listed, moment
 from promptgraft.overrides import (
     PartDiff,
     Revision,
@@ -40,7 +41,7 @@ from promptgraft.prompt import PromptTemplate
     "diff triage --source",
     "diff support/triage --template app.py:TRIAGE",
 )
-@prompt_argument
+@prompts_argument
 @tag_option
 @click.option(
     "--from",
@@ -56,7 +57,7 @@ from promptgraft.prompt import PromptTemplate
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there are differences.")
 @store_options
 def diff_command(
-    prompt: PromptName,
+    prompt: Sequence[PromptName],
     *,
     tag: str | None,
     before: str | None,
@@ -71,11 +72,90 @@ def diff_command(
 
     Compares two revisions, or a revision with its source in the project or in Python. A REV is
     the number of a revision, or at least four leading digits of its id. PROMPT is
-    `namespace/key`, or a name in `promptgraft.yaml`.
+    `namespace/key`, or a name in `promptgraft.yaml`; of a graph all prompts are compared.
     """
     if sum((template is not None, source, before is not None)) > 1:
         raise click.UsageError("--from, --source and --template exclude each other; leave one")
-    stored_tag = stored.find_tag(store, prompt, tag)
+    if len(prompt) > 1 and (template or before or after):
+        raise click.UsageError(
+            "--template, --from and --to are for one prompt of the graph; name one of "
+            f"{listed(map(str, prompt))}"
+        )
+    compared = [
+        _compared(stored_tag, named, before, after, source=source, template=template)
+        for named, stored_tag in _stored_tags(store, prompt, tag)
+    ]
+    if as_json:
+        _print_documents([comparison.as_json() for comparison in compared], prompt)
+    else:
+        for at, comparison in enumerate(compared):
+            if at:
+                echo("")
+            comparison.print()
+    differ = any(comparison.parts for comparison in compared)
+    return ExitCode.NOT_IMPROVED if exit_code and differ else ExitCode.OK
+
+
+def _stored_tags(
+    store: RevisionedStore, prompts: Sequence[PromptName], tag: str | None
+) -> list[tuple[PromptName, stored.StoredTag]]:
+    """Return the tag of each prompt, without those of a graph for which nothing is stored."""
+    held = {(address.ns, address.prompt_key) for address in store.addresses()}
+    named = [prompt for prompt in prompts if (prompt.ns, prompt.key) in held] or prompts[:1]
+    return [(prompt, stored.find_tag(store, prompt, tag)) for prompt in named]
+
+
+def _print_documents(documents: Sequence[Mapping[str, Json]], prompts: Sequence[object]) -> None:
+    """Print the document of a prompt, or those of a graph."""
+    print_json(documents[0] if len(prompts) == 1 else {"prompts": documents})
+
+
+@attrs.frozen(kw_only=True)
+class _RevisionDiff:
+    """What a revision changes against an older one or a source.
+
+    Attributes:
+        tag: the tag of both revisions.
+        older: the older revision; None if it is the source.
+        newer: the newer revision.
+        template: the source in Python; None for another.
+        of_source: whether the older side is a source that was read.
+        parts: the differences.
+    """
+
+    tag: stored.StoredTag
+    older: Revision | None
+    newer: Revision
+    template: str | None
+    of_source: bool
+    parts: Sequence[PartDiff]
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the document of the comparison."""
+        differing = parts_json(self.parts, checked=self.of_source)
+        origin = {"template": self.template, "source": self.of_source and self.template is None}
+        return {**origin, **_moved(self.tag, self.older, self.newer), "parts": differing}
+
+    def print(self) -> None:
+        """Print the comparison as text."""
+        screen = Screen()
+        screen.line(self.tag.title, bold=True)
+        begin = self.template or ("the source" if self.of_source else stored.short(self.older))
+        screen.fields([("from", begin), ("to", stored.short(self.newer))])
+        screen.parts(self.parts)
+        if not self.parts:
+            screen.line("no differences")
+
+
+def _compared(
+    stored_tag: stored.StoredTag,
+    prompt: PromptName,
+    before: str | None,
+    after: str | None,
+    *,
+    source: bool,
+    template: str | None,
+) -> _RevisionDiff:
     newer = stored_tag.present() if after is None else stored_tag.revision(after)
     base_revision = None if template or source else before or newer.parent
     older = None if base_revision is None else stored_tag.revision(base_revision)
@@ -87,25 +167,18 @@ def diff_command(
     parts: Sequence[PartDiff]
     if against is not None:
         # Against a source, overrides that change nothing are listed too; they are no difference.
-        compared = diff_override(against, newer.override)
-        parts = [part for part in compared if part.text or part.state]
+        parts = [part for part in diff_override(against, newer.override) if part.text or part.state]
     else:
         empty = stored_tag.address.empty()
         parts = diff_revisions(older.override if older else empty, newer.override)
-    if as_json:
-        differing = parts_json(parts, checked=against is not None)
-        of_project = against is not None and template is None
-        origin = {"template": template, "source": of_project}
-        print_json({**origin, **_moved(stored_tag, older, newer), "parts": differing})
-    else:
-        screen = Screen()
-        screen.line(stored_tag.title, bold=True)
-        begin = template or ("the source" if against else stored.short(older))
-        screen.fields([("from", begin), ("to", stored.short(newer))])
-        screen.parts(parts)
-        if not parts:
-            screen.line("no differences")
-    return ExitCode.NOT_IMPROVED if exit_code and parts else ExitCode.OK
+    return _RevisionDiff(
+        tag=stored_tag,
+        older=older,
+        newer=newer,
+        template=template,
+        of_source=against is not None,
+        parts=parts,
+    )
 
 
 def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | None:
@@ -134,31 +207,36 @@ def _moved(
 
 
 @command("history", "history support/triage", "history support/triage --tag canary --json")
-@prompt_argument
+@prompts_argument
 @tag_option
 @store_options
 def history_command(
-    prompt: PromptName, *, tag: str | None, store: RevisionedStore, as_json: bool
+    prompt: Sequence[PromptName], *, tag: str | None, store: RevisionedStore, as_json: bool
 ) -> None:
     """List every revision of a tag, the newest first.
 
     Each change of an override creates a revision, which is never deleted; `*` marks the current
     one. Below each are the parts whose override was added (`+`), changed (`~`) or removed (`-`).
-    PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
+    PROMPT is `namespace/key`, or a name in `promptgraft.yaml`; of a graph all prompts are listed.
     """
-    stored_tag = stored.find_tag(store, prompt, tag)
+    tags = [stored_tag for _, stored_tag in _stored_tags(store, prompt, tag)]
     if as_json:
-        print_json(
+        documents: list[dict[str, Json]] = [
             {
                 **stored.tag_json(stored_tag),
                 "revisions": [_revision_row(stored_tag, r) for r in stored_tag.history],
             }
-        )
+            for stored_tag in tags
+        ]
+        _print_documents(documents, prompt)
     else:
-        _print_history(stored_tag)
+        for at, stored_tag in enumerate(tags):
+            if at:
+                echo("")
+            _print_history(stored_tag)
 
 
-def _revision_row(found: stored.StoredTag, revision: Revision) -> object:
+def _revision_row(found: stored.StoredTag, revision: Revision) -> dict[str, Json]:
     changes = _changes(found, revision)
     return {
         **stored.revision_json(revision),

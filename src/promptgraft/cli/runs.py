@@ -35,7 +35,7 @@ from promptgraft.runs.folder import write_text
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
-from promptgraft.search.stopping import may_be_resumed
+from promptgraft.search.stopping import may_be_resumed, stop_sentence
 from promptgraft.search.verdict import RunVerdict
 
 html_option = click.option(
@@ -240,16 +240,20 @@ class _RunLines(PlainProgress):
 
 def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     means = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
+    means = f"{means} in validation"
+    if (gain := summary.held_out) is not None and gain.interval:
+        means = f"{change(gain.mean_before, gain.mean_after)} on {counted(gain.cases, 'test case')}"
+    ending = ""
+    if summary.stop_reason:
+        ending = f"; stopped: {stop_sentence(summary.stop_reason, summary.stop_detail)}"
     if summary.state is State.ENDED:
-        ending = f"stopped: {summary.stop_reason}"
-        screen.line(f"{summary.id} has ended: {summary.verdict}, {means}; {ending}")
+        screen.line(f"{summary.id} has ended: {summary.verdict}, {means}{ending}")
         next_ = runs.command(
             "apply" if summary.verdict is RunVerdict.IMPROVED else "show", summary.folder
         )
     else:
-        ending = f"; stopped: {summary.stop_reason}" if summary.stop_reason else ""
         screen.line(f"{summary.id} was {summary.state}: {means}{ending}")
-        resumable = may_be_resumed(summary.stop_reason or "")
+        resumable = may_be_resumed(summary.stop_reason)
         next_ = runs.command("resume" if resumable else "show", summary.folder)
     print_next(screen, next_)
 

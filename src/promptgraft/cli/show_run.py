@@ -20,10 +20,10 @@ from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.pages import reasons_of
-from promptgraft.runs.transcripts import questions_of
+from promptgraft.runs.reading import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.targets.visibility import changes_in_words
+from promptgraft.targets.part_kinds import changes_in_words
 
 _MOST_CANDIDATES = 20
 _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")
@@ -74,6 +74,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         )
         return
     cost = record.cost if record.candidates else None
+    detail = record.ended.stop_detail if record.ended else ""
     rows = [
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
@@ -83,6 +84,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("cases", gain.details if gain else ""),
         ("cost", f"{dollars(cost)}, {counted(record.rollouts, 'test call')}"),
         ("stopped", record.stopped),
+        ("", "" if detail in record.stopped else detail),
         ("dropped", counted(len(record.rejections), "rewrite") if record.rejections else ""),
         ("folder", str(relative(folder.path))),
     ]

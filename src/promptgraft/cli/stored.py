@@ -198,8 +198,8 @@ def scores_in_words(scores: Mapping[str, float]) -> str:
         for name, (before, after) in complete.items()
     ]
     in_pairs = {end for pair in complete.values() for end in pair}
-    others = [f"{name} {value:.3f}" for name, value in scores.items() if name not in in_pairs]
-    return ", ".join([*pairs, *others])
+    unpaired = [f"{name} {value:.3f}" for name, value in scores.items() if name not in in_pairs]
+    return ", ".join([*pairs, *unpaired])
 
 
 def revision_json_or_none(revision: Revision | None) -> dict[str, Json] | None:

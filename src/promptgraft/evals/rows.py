@@ -26,7 +26,7 @@ from promptgraft.ground.serde import (
     is_deeper,
     shown,
 )
-from promptgraft.ground.strict.members import snake_case
+from promptgraft.ground.strict.kinds import snake_case
 from promptgraft.ground.strict.nodes import decoded, read_text, wide
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import read_yaml

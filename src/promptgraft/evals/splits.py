@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -166,7 +166,8 @@ class Splits(Shown):
 
         The set of a case depends on the seed and on the rank of its id among the hashes of all
         ids, not on the order of the file. Adding a case moves at most one other case across each
-        border. Cases that ask the same question stay together.
+        border. Cases that ask the same question, or are of one family, stay together and count as
+        one.
 
         Args:
             dataset: the data set.
@@ -175,7 +176,7 @@ class Splits(Shown):
             test: share of the test set; 0 for none.
             seed: different seeds give different splits.
             stratify: a field in ``Case.fields`` whose values are spread over the sets in the same
-                shares, to within one question (cases that ask the same count as one).
+                shares, to within one group of cases that stay together.
 
         Raises:
             ConfigError: a share is not between 0 and 1, or they do not add up to 1.
@@ -295,17 +296,32 @@ def _split_at(place: float, shares: Mapping[str, float]) -> str:
 def _strata(
     dataset: Dataset, stratify: str | None, faults: CaseFaults
 ) -> dict[str, list[tuple[str, ...]]]:
-    """Return groups of cases that ask the same, by the stratum of the smallest id of the group."""
-    alike: dict[HexDigest, list[Case]] = {}
-    for case in dataset:
-        alike.setdefault(question_digest(case), []).append(case)
+    """Return groups of cases that stay together, by the stratum of the smallest id of the group."""
     strata: dict[str, list[tuple[str, ...]]] = {}
-    for cases in alike.values():
+    for cases in _together(dataset):
         values = {c.id: None if stratify is None else _field(c, stratify, faults) for c in cases}
         # The smallest id stands for its group, whatever the order of the file.
         ids = tuple(sorted(values))
         strata.setdefault(canonical_json(values[ids[0]]), []).append(ids)
     return strata
+
+
+def _together(dataset: Dataset) -> Iterable[list[Case]]:
+    """Return the groups of cases that ask the same or are of one family, directly or by others."""
+    first: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while first.setdefault(key, key) != key:
+            key = first[key]
+        return key
+
+    for case in dataset:
+        family = f"family {case.family}" if case.family else question_digest(case)
+        first[root(question_digest(case))] = root(family)
+    groups: dict[str, list[Case]] = {}
+    for case in dataset:
+        groups.setdefault(root(question_digest(case)), []).append(case)
+    return groups.values()
 
 
 def _unit(seed: int, kind: str, text: str) -> float:

@@ -88,7 +88,7 @@ class Step:
         id: its position in the flow, such as ``3``, or ``4.1.2`` for the second step of the first
             branch of step 4; the same for the same flow with any number of threads.
         node: the name of the node.
-        kind: ``prompt``, or ``function`` for a node without a text.
+        kind: ``prompt``, ``graph``, or ``function`` for a node without a text.
         after: ids of the steps that it follows; empty for the first.
         input: what the node received, as clipped text.
         output: what the node returned, as clipped text; empty if it failed.
@@ -236,6 +236,12 @@ class Case:
     fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map, hash=False)
     # A case that has moved in its file is the same case.
     origin: str = attrs.field(default="", eq=False)
+
+    @property
+    def family(self) -> str:
+        """The kept column ``family``: what the cases that answer like this one share, or empty."""
+        name = self.fields.get("family")
+        return "" if name is None else str(name)
 
     @property
     def scenario(self) -> Scenario | None:

@@ -42,7 +42,7 @@ class NodeDescription:
 
     Attributes:
         id: the names of graph and node: ``support/tickets/route``.
-        kind: ``prompt``, or ``function`` for a node without a text.
+        kind: ``prompt``, ``graph``, or ``function`` for a node without a text.
         prompt: ``namespace/key`` of its prompt; empty for a function.
         model: identity of its adapter; empty if the run provides the adapter.
         parts: its parts that may change, in the order of a run, then its other sections.

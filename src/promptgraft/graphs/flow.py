@@ -58,6 +58,34 @@ class _PartDigests:
         return recent_flow[1]
 
 
+@attrs.frozen
+class InnerFlow:
+    """The flow of a graph that is a node of another one; picklable if its function is.
+
+    Attributes:
+        function: the flow.
+        candidate_errors: its exceptions that count as the fault of the texts.
+    """
+
+    function: Callable[..., Any]
+    candidate_errors: tuple[type[Exception], ...]
+
+    def answered(self, run: Run, params: Sequence[object]) -> PromptResponse[object]:
+        """Return the answer of the flow; ``run`` takes its steps.
+
+        Raises:
+            CandidateError: the flow raised one of ``candidate_errors``.
+            FlowError: its answer is unusable.
+            Exception: whatever else the flow raises.
+        """
+        try:
+            return _answered(self.function, run, params)
+        except self.candidate_errors as error:
+            if run.fault is not None or isinstance(error, PromptgraftError):
+                raise
+            raise _program_raised(error) from error
+
+
 @attrs.frozen(kw_only=True)
 class GraphRunner:
     """The flow of a graph; picklable if its functions and adapters are.
@@ -67,7 +95,8 @@ class GraphRunner:
         function: the flow.
         nodes: ``namespace/key`` and adapter of each node with a prompt, by node name.
         parts: the parts that may change.
-        edges: the edges that may be taken; None for any.
+        graphs: the graphs that are nodes, by name.
+        edges: the edges that may be taken, as in :class:`RunSettings`.
         candidate_errors: exceptions of the flow that count as the fault of the texts.
         max_steps: limit on the steps of an answer.
     """
@@ -76,7 +105,8 @@ class GraphRunner:
     function: Callable[..., Any]
     nodes: Mapping[str, tuple[str, ProviderAdapter]]
     parts: tuple[PartOf, ...]
-    edges: frozenset[tuple[str, str]] | None
+    graphs: Mapping[str, InnerFlow]
+    edges: Mapping[str, frozenset[tuple[str, str]]]
     candidate_errors: tuple[type[Exception], ...]
     max_steps: int
     _digests: _PartDigests = attrs.field(factory=_PartDigests, init=False, repr=False, eq=False)
@@ -141,6 +171,7 @@ class GraphRunner:
                 )
                 for name, (address, adapter) in self.nodes.items()
             },
+            graphs=self.graphs,
             edges=self.edges,
             max_steps=self.max_steps,
             case=case,
@@ -149,7 +180,7 @@ class GraphRunner:
         run = Run(settings, session)
         token = under_way.set(run)
         try:
-            return self._answered(run, params)
+            return _answered(self.function, run, params)
         except user_errors() as error:
             # The first fault ends the answer, even if the flow caught it and raised another error.
             if run.fault not in (None, error):
@@ -157,27 +188,34 @@ class GraphRunner:
             if isinstance(error, CallerError) and not isinstance(error, FlowError):
                 # Raised anew, to name case and step.
                 raise run.failed(str(error)) from error
-            message = " ".join(raised(error).split())
             if isinstance(error, self.candidate_errors):
-                # Shown to the reflector.
-                raise CandidateError(f"the program raised {message}") from error
+                raise _program_raised(error) from error
             if isinstance(error, PromptgraftError):
                 raise
+            message = " ".join(raised(error).split())
             raise run.failed(f"the flow raised {message}") from error
         finally:
             under_way.reset(token)
 
-    def _answered(self, run: Run, params: Sequence[object]) -> PromptResponse[object]:
-        flow_run = AsyncRun(run) if is_async(self.function) else run
-        value = awaited(self.function(flow_run, *params), deadline=run.deadline)
-        # The flow may have caught it.
-        if run.fault is not None:
-            raise run.fault
-        response = run.response_of(value)
-        try:
-            return response_with(value, "the flow") if response is None else response
-        except CallerError as error:
-            raise run.failed(str(error)) from None
+
+def _answered(
+    function: Callable[..., Any], run: Run, params: Sequence[object]
+) -> PromptResponse[object]:
+    flow_run = AsyncRun(run) if is_async(function) else run
+    value = awaited(function(flow_run, *params), deadline=run.deadline)
+    # The flow may have caught it.
+    if run.fault is not None:
+        raise run.fault
+    response = run.response_of(value)
+    try:
+        return response_with(value, "the flow") if response is None else response
+    except CallerError as error:
+        raise run.failed(str(error)) from None
+
+
+def _program_raised(error: BaseException) -> CandidateError:
+    # Shown to the reflector.
+    return CandidateError(f"the program raised {' '.join(raised(error).split())}")
 
 
 class AsyncRun:

@@ -23,7 +23,7 @@ from promptgraft.graphs.describing import (
     PartDescription,
     edges_of,
 )
-from promptgraft.graphs.flow import GraphRunner
+from promptgraft.graphs.flow import GraphRunner, InnerFlow
 from promptgraft.graphs.run import Opened, Run, under_way
 from promptgraft.ground.functions import function_identity, function_name
 from promptgraft.ground.serde import Json, did_you_mean, digest, shown
@@ -61,6 +61,8 @@ class Node:
         adapter: answers it; None for the adapter of the run.
         parts: the parts of the prompt that may change; by default every section with overridable
             text. An empty tuple freezes the prompt.
+        graph: a graph in place of a prompt. Its nodes become nodes of the outer graph, under names
+            such as ``desk/facts``; the adapter answers those without one.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -71,6 +73,7 @@ class Node:
     prompt: Prompt[Any] | None = attrs.field(default=None, converter=_as_prompt)
     adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
     parts: Sequence[PromptPart] | None = attrs.field(default=None, kw_only=True)
+    graph: Graph | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_key(self.name, "node")
@@ -79,6 +82,14 @@ class Node:
             raise ConfigError(
                 f"node `{self.name}`: expected a PromptTemplate or a Prompt, "
                 f"found {shown(prompt_object)}"
+            )
+        graph_object: object = self.graph
+        if graph_object is not None and not isinstance(graph_object, Graph):
+            raise ConfigError(f"node `{self.name}`: expected a Graph, found {shown(graph_object)}")
+        if graph_object is not None and (self.prompt is not None or self.parts is not None):
+            raise ConfigError(
+                f"node `{self.name}`: has a graph, so leave out prompt and parts; `targets` of the "
+                "graph select parts"
             )
         if self.adapter is not None:
             check_adapter(self.adapter, f"node `{self.name}`: adapter")
@@ -113,13 +124,15 @@ class Graph(PromptSet):
         flow: ``flow(run, *params)``, plain or ``async``, called with a :class:`Run` (an
             :class:`AsyncRun` if it is ``async``) and the ``params`` of the example. It returns a
             text, an object or a ``PromptResponse``, and must be thread-safe.
-        nodes: the nodes; those without a prompt may be left out.
+        nodes: the nodes; those without a prompt or a graph may be left out.
         targets: names of the parts that may change, as :meth:`describe` gives them; by default all
             that the nodes open.
-        edges: pairs of node names, the only edges that the flow may take; by default any.
+        edges: pairs of node names, the only edges that the flow may take; by default any. The
+            edges inside the graph of a node are its own.
         candidate_errors: exceptions of the flow that count as the fault of the texts, such as those
             of a parser: the example scores 0, and the reflector is shown the reason.
-        max_steps: limit on the steps of an answer; an answer that exceeds it scores 0.
+        max_steps: limit on the steps of an answer, those of inner graphs included; an answer that
+            exceeds it scores 0.
         max_step_chars: longest input, output or error of a step that records keep.
 
     Raises:
@@ -143,7 +156,7 @@ class Graph(PromptSet):
         check_ns(self.name)
         if not callable(self.flow):
             raise ConfigError(f"flow: expected a function, found {shown(self.flow)}")
-        names = self.node_names
+        names = [node.name for node in self.nodes]
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"nodes: two nodes have the name `{name}`")
@@ -154,7 +167,7 @@ class Graph(PromptSet):
                 if name not in names:
                     raise ConfigError(
                         f"edges: {' -> '.join(edge)}: there is no node {name!r}"
-                        f"{did_you_mean(name, list(names))}; nodes: {listed(names)}"
+                        f"{did_you_mean(name, names)}; nodes: {listed(names)}"
                     )
 
     def _check_prompts(self) -> None:
@@ -176,7 +189,7 @@ class Graph(PromptSet):
     def _check_targets(self) -> None:
         if self.targets is None:
             return
-        names = [part.name for part in self._open_parts]
+        names = [part.name for part in self.open_parts]
         for name in self.targets:
             if name not in names:
                 raise ConfigError(
@@ -217,9 +230,28 @@ class Graph(PromptSet):
         return cls(name, flow=PlainFlow(function), nodes=nodes, **options)
 
     @property
+    def all_nodes(self) -> Mapping[str, Node]:
+        """Its nodes, and those of inner graphs under names such as ``desk/facts``."""
+        nodes: dict[str, Node] = {}
+        for node in self.nodes:
+            nodes[node.name] = node
+            inner_nodes = node.graph.all_nodes.items() if node.graph is not None else ()
+            for name, inner in inner_nodes:
+                adapter = inner.adapter or node.adapter
+                nodes[f"{node.name}/{name}"] = attrs.evolve(inner, adapter=adapter)
+        return nodes
+
+    @property
+    def graphs(self) -> Mapping[str, Graph]:
+        """The inner graphs, by node name."""
+        nodes = self.all_nodes.items()
+        return {name: node.graph for name, node in nodes if node.graph is not None}
+
+    @property
     def prompts(self) -> Mapping[str, Prompt[Any]]:
         """The prompts, by node name."""
-        return {node.name: node.prompt for node in self.nodes if node.prompt is not None}
+        nodes = self.all_nodes.items()
+        return {name: node.prompt for name, node in nodes if node.prompt is not None}
 
     @property
     def by_address(self) -> Mapping[str, Prompt[object]]:
@@ -228,15 +260,19 @@ class Graph(PromptSet):
 
     @property
     def parts(self) -> tuple[PartOf, ...]:
-        parts, targets = self._open_parts, self.targets
+        parts, targets = self.open_parts, self.targets
+        for graph in self.graphs.values():
+            if graph.targets is not None:
+                closed = {part.name for part in graph.open_parts}.difference(graph.targets)
+                parts = tuple(part for part in parts if part.name not in closed)
         return tuple(part for part in parts if targets is None or part.name in targets)
 
     @property
-    def _open_parts(self) -> tuple[PartOf, ...]:
+    def open_parts(self) -> tuple[PartOf, ...]:
         """The parts that the nodes open, whatever the targets."""
         # Nodes with the same prompt share its parts; the last one that selects parts decides.
         named: dict[str, Sequence[PromptPart] | None] = {}
-        for node in self.nodes:
+        for node in self.all_nodes.values():
             if node.prompt is not None:
                 address = address_of(node.prompt)
                 named[address] = node.parts if node.parts is not None else named.get(address)
@@ -260,14 +296,19 @@ class Graph(PromptSet):
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        return tuple(node.name for node in self.nodes)
+        return tuple(self.all_nodes)
 
     @property
     def details(self) -> Mapping[str, Json]:
-        edges: list[Json] = [" -> ".join(edge) for edge in sorted(self.edges or ())]
+        graphs: dict[str, Json] = {
+            name: {"flow": function_identity(graph.flow), "edges": _edge_lines(graph.edges)}
+            for name, graph in self.graphs.items()
+        }
         return {
             "nodes": {name: address_of(prompt) for name, prompt in self.prompts.items()},
-            "edges": None if self.edges is None else edges,
+            "edges": _edge_lines(self.edges),
+            # Left out of most graphs, whose journals would not be found otherwise.
+            **({"graphs": graphs} if graphs else {}),
             "node_models": {
                 name: adapter_identity(adapter) for name, adapter in self.adapters.items()
             },
@@ -276,11 +317,23 @@ class Graph(PromptSet):
 
     @property
     def adapters(self) -> Mapping[str, ProviderAdapter]:
-        return {node.name: node.adapter for node in self.nodes if node.adapter is not None}
+        nodes = self.all_nodes.items()
+        return {
+            name: node.adapter
+            for name, node in nodes
+            if node.adapter is not None and node.prompt is not None
+        }
 
     def answered_by(self, adapter: ProviderAdapter) -> Graph:
         # Nodes without an adapter of their own keep using that of the run.
-        nodes = [attrs.evolve(node, adapter=node.adapter and adapter) for node in self.nodes]
+        nodes = [
+            attrs.evolve(
+                node,
+                adapter=node.adapter and adapter,
+                graph=node.graph and node.graph.answered_by(adapter),
+            )
+            for node in self.nodes
+        ]
         return attrs.evolve(self, nodes=nodes)
 
     def describe(self, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
@@ -334,18 +387,28 @@ class Graph(PromptSet):
 
     def flow_on(self, adapter: ProviderAdapter | None) -> GraphRunner:
         nodes = {}
-        for node in self.nodes:
+        for name, node in self.all_nodes.items():
             if node.prompt is not None:
                 answering = node.adapter or adapter
                 if answering is None:
-                    raise no_adapter(f"what answers node `{node.name}`")
-                nodes[node.name] = address_of(node.prompt), answering
+                    raise no_adapter(f"what answers node `{name}`")
+                nodes[name] = address_of(node.prompt), answering
+        graphs = self.graphs
+        edges = {f"{name}/": graph.edges for name, graph in graphs.items()} | {"": self.edges}
         return GraphRunner(
             graph=self.name,
             function=self.flow,
             nodes=nodes,
             parts=self.parts,
-            edges=None if self.edges is None else frozenset(self.edges),
+            graphs={
+                name: InnerFlow(graph.flow, graph.candidate_errors)
+                for name, graph in graphs.items()
+            },
+            edges={
+                prefix: frozenset((f"{prefix}{start}", f"{prefix}{end}") for start, end in declared)
+                for prefix, declared in edges.items()
+                if declared is not None
+            },
             candidate_errors=self.candidate_errors,
             max_steps=self.max_steps,
         )
@@ -386,8 +449,8 @@ def step(node: str, *, input: object = None) -> Iterator[Opened]:  # noqa: A002 
         yield Opened("", node, (), "")
         return
     with run.step(node, given=() if input is None else (input,)) as (opened, _):
-        if node in run.settings.nodes:
-            opened.parts = run.settings.nodes[node].parts
+        if opened.node in run.settings.nodes:
+            opened.parts = run.settings.nodes[opened.node].parts
         yield opened
 
 
@@ -438,12 +501,14 @@ class NotAsked:
 
 def _described(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
     """Return the description of a graph; see :meth:`Graph.describe`."""
-    edges = edges_of(traces) if graph.edges is None else graph.edges
+    declared = all(each.edges is not None for each in (graph, *graph.graphs.values()))
+    taken = () if declared else edges_of(traces)
+    edges = taken or _flat_edges(graph)
     unknown = [name for edge in edges for name in edge if name not in graph.node_names]
     return GraphDescription(
         name=graph.name,
         nodes=(
-            *(_node(graph, node) for node in graph.nodes),
+            *(_node(graph, name, node) for name, node in graph.all_nodes.items()),
             *(
                 NodeDescription(
                     id=f"{graph.name}/{name}", kind="function", prompt="", model="", parts=()
@@ -452,15 +517,40 @@ def _described(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDesc
             ),
         ),
         edges=tuple((f"{graph.name}/{start}", f"{graph.name}/{end}") for start, end in edges),
-        declared=graph.edges is not None,
+        declared=declared,
     )
 
 
-def _node(graph: Graph, node: Node) -> NodeDescription:
+def _edge_lines(edges: Iterable[Edge] | None) -> Json:
+    return None if edges is None else [" -> ".join(edge) for edge in sorted(edges)]
+
+
+def _flat_edges(graph: Graph) -> list[Edge]:
+    """Return the declared edges of a graph, which lead into inner graphs and out of them."""
+    begins: dict[str, list[str]] = {}
+    edges: list[Edge] = []
+    for node in graph.nodes:
+        if node.graph is None or node.graph.edges is None:
+            continue
+        inner, prefix = _flat_edges(node.graph), f"{node.name}/"
+        edges += [(f"{prefix}{start}", f"{prefix}{end}") for start, end in inner]
+        starts, ends = {start for start, _ in inner}, {end for _, end in inner}
+        names = node.graph.node_names
+        begins[node.name] = [f"{prefix}{name}" for name in names if name not in ends]
+        # Its answer is a step of the node, after those inside.
+        edges += [(f"{prefix}{name}", node.name) for name in names if name not in starts]
+    return [
+        *((start, place) for start, end in graph.edges or () for place in begins.get(end) or [end]),
+        *edges,
+    ]
+
+
+def _node(graph: Graph, name: str, node: Node) -> NodeDescription:
     prompt = node.prompt
+    kind = "function" if node.graph is None else "graph"
     return NodeDescription(
-        id=f"{graph.name}/{node.name}",
-        kind="function" if prompt is None else "prompt",
+        id=f"{graph.name}/{name}",
+        kind=kind if prompt is None else "prompt",
         prompt="" if prompt is None else address_of(prompt),
         model="" if node.adapter is None else adapter_identity(node.adapter),
         parts=() if prompt is None else tuple(_parts(graph, prompt)),
@@ -519,7 +609,7 @@ def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPromp
     """Return the texts of a graph's nodes as one prompt; ``prompts`` are by their addresses."""
     ns, _, key = graph.name.rpartition("/")
     texts = {
-        node: prompts[address_of(source)].with_placeholders().text
+        node.replace("/", "-"): prompts[address_of(source)].with_placeholders().text
         for node, source in graph.prompts.items()
     }
     return TextsPrompt.of(texts, ns=ns or key, key=key)

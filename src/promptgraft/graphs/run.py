@@ -6,7 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import attrs
 
@@ -49,6 +49,14 @@ class BoundNode:
     parts: Mapping[str, HexDigest]
 
 
+class GraphFlow(Protocol):
+    """The flow of a graph that is a node of another one."""
+
+    def answered(self, run: Run, params: Sequence[object]) -> PromptResponse[object]:
+        """Return its answer; ``run`` takes its steps."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class RunSettings:
     """The settings shared by all branches of a run.
@@ -56,7 +64,9 @@ class RunSettings:
     Attributes:
         graph: name of the graph.
         nodes: the nodes with a prompt, by name.
-        edges: the edges that may be taken; None for any.
+        graphs: the graphs that are nodes, by name.
+        edges: the edges that may be taken, by the prefix of their graph: empty for the outer one,
+            ``desk/`` for the graph of node ``desk``. A graph without an entry may take any.
         max_steps: limit on the number of steps.
         case: id of the case; empty for none.
         deadline: the time limit; None for no limit.
@@ -64,10 +74,15 @@ class RunSettings:
 
     graph: str
     nodes: Mapping[str, BoundNode]
-    edges: frozenset[tuple[str, str]] | None
+    graphs: Mapping[str, GraphFlow]
+    edges: Mapping[str, frozenset[tuple[str, str]]]
     max_steps: int
     case: str
     deadline: Deadline | None
+
+    def kind_of(self, node: str) -> str:
+        """Return ``prompt``, ``graph`` or ``function``."""
+        return "prompt" if node in self.nodes else "graph" if node in self.graphs else "function"
 
 
 @attrs.frozen(kw_only=True)
@@ -121,6 +136,7 @@ class Run:
         session: SessionProtocol,
         *,
         place: str = "",
+        prefix: str = "",
         forked: Run | None = None,
     ) -> None:
         self.settings = settings
@@ -131,12 +147,13 @@ class Run:
         self.ends: tuple[tuple[str, str], ...] = forked.ends if forked else ()
         self.taken: int = forked.taken if forked else 0
         self._place = place
+        self._prefix = prefix
         self._places = 0
         self._latest: PromptResponse[object] | None = None
         self._open: Opened | None = None
 
     def ask(self, node: str, *params: object) -> Any:
-        """Ask a node, with its prompt bound to ``params``.
+        """Ask a node: its prompt bound to ``params``, or its graph.
 
         Returns the answer parsed into the prompt's output type, or its text if there is none.
 
@@ -145,6 +162,17 @@ class Run:
             CandidateError, ProviderError, LimitReachedError: as adapters do. A flow may catch the
                 first and continue; the others end the answer in any case.
         """
+        graph = self.settings.graphs.get(self.full_name(node))
+        if graph is None:
+            response = self._ask_prompt(node, params)
+        else:
+            with self.step(node, given=params) as (step, _):
+                response = self._ask_graph(node, graph, params)
+                step.output = response.text
+        self._latest = response
+        return response.text if response.output is None else response.output
+
+    def _ask_prompt(self, node: str, params: Sequence[object]) -> PromptResponse[object]:
         with self.step(node, given=params) as (step, branch):
             bound = self.find(node)
             step.parts = bound.parts
@@ -157,8 +185,23 @@ class Run:
                 if executed is not None:
                     step.output = executed.response.text
             step.output = response.text
-        self._latest = response
-        return response.text if response.output is None else response.output
+        return response
+
+    def _ask_graph(
+        self, node: str, graph: GraphFlow, params: Sequence[object]
+    ) -> PromptResponse[object]:
+        """Answer with a graph, whose steps are those of a branch, under the name of the node."""
+        [run] = self.fork(1, prefix=f"{self.full_name(node)}/")
+        token = under_way.set(run)
+        try:
+            outcome = BranchOutcome(value=graph.answered(run, params))
+        except BaseException as error:  # noqa: BLE001 - raised again by join
+            outcome = BranchOutcome(error=error)
+        finally:
+            under_way.reset(token)
+        [response] = self.join([run], [outcome])
+        assert isinstance(response, PromptResponse)  # noqa: S101 - see GraphFlow
+        return response
 
     def do(self, node: str, function: Callable[..., Any], *args: object) -> Any:
         """Call a function, plain or ``async``, as a step without a prompt; return its result.
@@ -168,8 +211,9 @@ class Run:
             Exception: whatever the function raises.
         """
         with self.step(node, given=args) as (step, _):
-            if node in self.settings.nodes:
-                self.refuse(f"node `{node}` has a prompt; ask it")
+            kind = self.settings.kind_of(step.node)
+            if kind != "function":
+                self.refuse(f"node `{node}` has a {kind}; ask it")
             value = awaited(function(*args), deadline=self.deadline)
             step.output = value
         return value
@@ -186,13 +230,27 @@ class Run:
         runs = self.fork(len(branches))
         return self.join(runs, _side_by_side(list(zip(runs, branches, strict=True))))
 
-    def fork(self, count: int) -> list[Run]:
-        """Return the runs of so many branches; end them with :meth:`join`."""
+    def full_name(self, node: str) -> str:
+        """Return the name of a node of this graph in the outermost one, such as ``desk/facts``."""
+        return f"{self._prefix}{node}"
+
+    def fork(self, count: int, *, prefix: str | None = None) -> list[Run]:
+        """Return the runs of so many branches; end them with :meth:`join`.
+
+        ``prefix`` is that of a graph inside this one; None for the same graph.
+        """
         # The fork is itself an action of the flow: its branches are "2.1.", "2.2.", and so on.
         self._places += 1
         place = f"{self._place}{self._places}"
+        prefix = self._prefix if prefix is None else prefix
         return [
-            Run(self.settings, Branch(self.session), place=f"{place}.{number}.", forked=self)
+            Run(
+                self.settings,
+                Branch(self.session),
+                place=f"{place}.{number}.",
+                prefix=prefix,
+                forked=self,
+            )
             for number in range(1, count + 1)
         ]
 
@@ -243,13 +301,13 @@ class Run:
         Raises:
             FlowError: there is none.
         """
-        nodes = self.settings.nodes
-        if node not in nodes:
+        nodes, name = self.settings.nodes, self.full_name(node)
+        if name not in nodes:
             self.refuse(
-                f"there is no node {node!r} with a prompt{did_you_mean(node, list(nodes))}; nodes: "
+                f"there is no node {name!r} with a prompt{did_you_mean(name, list(nodes))}; nodes: "
                 f"{listed(nodes)}"
             )
-        return nodes[node]
+        return nodes[name]
 
     def response_of(self, value: object) -> PromptResponse[object] | None:
         """Return the last response if ``value`` is its result of :meth:`ask`; else None."""
@@ -284,6 +342,7 @@ class Run:
         """
         if self.fault is not None:
             raise self.fault
+        node = self.full_name(node)
         self._places += 1
         input_shown = shown_value(given[0] if len(given) == 1 else given) if given else ""
         after = tuple(id_ for id_, _ in self.ends)
@@ -306,11 +365,12 @@ class Run:
             self._close(step, branch, error=error)
 
     def _check_edges(self, node: str) -> None:
-        edges = self.settings.edges
+        edges = self.settings.edges.get(self._prefix)
         if edges is None:
             return
         for _, before in self.ends:
-            if (before, node) not in edges:
+            # What came before the graph is no node of it: the step of the graph was checked.
+            if before.startswith(self._prefix) and (before, node) not in edges:
                 leading = [end for start, end in sorted(edges) if start == before]
                 self.refuse(
                     f"the edge `{before}` -> `{node}` is not declared; from `{before}`: "
@@ -338,7 +398,7 @@ class Run:
             Step(
                 id=step.id,
                 node=step.node,
-                kind="prompt" if step.node in self.settings.nodes else "function",
+                kind=self.settings.kind_of(step.node),
                 after=step.after,
                 input=step.input,
                 output=shown_value(step.output),

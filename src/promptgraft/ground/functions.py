@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dis
 import functools
 import inspect
+import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+import threading
+import tokenize
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, NoneType
@@ -26,11 +31,201 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.ground import python_code
 from promptgraft.ground.entry_points import place_in_package
-from promptgraft.ground.python_code import CodeSource, Import
 from promptgraft.ground.serde import digest, shown
 from promptgraft.ground.text import raised
+
+Place = tuple[int, str]
+"""First line and name of a function."""
+Import = ast.Import | ast.ImportFrom
+
+_BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With, ast.Match, ast.match_case)
+
+
+# `ast.parse` in two threads at once raises SystemError in Python 3.11 (python/cpython#106905).
+_PARSING = threading.Lock()
+
+
+@attrs.frozen(eq=False)
+class CodeSource:
+    """A parsed file: the statements that bind or change each name, and its functions."""
+
+    bound: dict[str, list[ast.stmt]] = attrs.field(factory=dict)
+    nodes: dict[Place, list[ast.AST]] = attrs.field(factory=dict)
+    codes: dict[Place, list[CodeType]] = attrs.field(factory=dict)
+
+
+def source_of(file: str) -> CodeSource:
+    """Parse the current content of a file; empty if it is not readable Python."""
+    try:
+        with tokenize.open(file) as opened:
+            text = opened.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        text = "".join(linecache.getlines(file))  # cells of notebooks exist only there
+    return _parsed(file, text)
+
+
+# By text too, because a file may be edited while the process runs.
+@functools.lru_cache(maxsize=64)
+def _parsed(file: str, text: str) -> CodeSource:
+    source = CodeSource()
+    try:
+        # `dont_inherit`, or the `annotations` import of this module would apply to the source.
+        with _PARSING:
+            tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return source
+    for name, statement in _bindings(tree):
+        source.bound.setdefault(name, []).append(statement)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            # The code of a decorated function begins at its first decorator.
+            first = min(
+                statement.lineno for statement in (node, *getattr(node, "decorator_list", ()))
+            )
+            source.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
+    for code in codes_in(module):
+        source.codes.setdefault(place_of_code(code), []).append(code)
+    return source
+
+
+def place_of_code(code: CodeType) -> Place:
+    """Return the place of compiled code in its file."""
+    return code.co_firstlineno, code.co_name
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield compiled code and all code nested in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_in(constant)
+
+
+def bytecode(code: CodeType) -> str:
+    """Return the instructions and constants of compiled code, without its place in a file."""
+    # The order of a frozenset depends on the hash seed of the process.
+    constants = [
+        str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+        for constant in code.co_consts
+        if not isinstance(constant, CodeType)
+    ]
+    return repr((code.co_code, code.co_names, constants))
+
+
+def _bindings(parent: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """Yield the names that the statements of a module bind or change."""
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, _BLOCKS):
+            yield from _bindings(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, node
+        elif isinstance(node, Import):
+            yield from ((name, node) for name in imported(node))
+        elif isinstance(node, ast.stmt):
+            names = (name_node for name_node in ast.walk(node) if isinstance(name_node, ast.Name))
+            stored = {
+                name_node.id for name_node in names if not isinstance(name_node.ctx, ast.Load)
+            }
+            yield from ((name, node) for name in stored | changed([node]))
+
+
+def imported(statement: Import) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return for each bound name its module, with leading dots if relative, and its name there.
+
+    ``import a.b`` binds ``a``; ``import a.b as c`` binds ``a.b``.
+    """
+    if isinstance(statement, ast.ImportFrom):
+        module = "." * statement.level + (statement.module or "")
+        return {alias.asname or alias.name: (module, (alias.name,)) for alias in statement.names}
+    bound = {alias.asname or alias.name.partition(".")[0]: alias for alias in statement.names}
+    return {name: (alias.name if alias.asname else name, ()) for name, alias in bound.items()}
+
+
+@functools.lru_cache(maxsize=1024)
+def text_of(node: ast.AST) -> str:
+    """Return the source of a node without comments."""
+    return ast.unparse(node)
+
+
+@functools.lru_cache(maxsize=1024)
+def imports_in(node: ast.AST) -> dict[str, Import]:
+    """Return the imports inside a node by the names that they bind."""
+    inside = (statement for statement in ast.walk(node) if isinstance(statement, Import))
+    return {name: statement for statement in inside for name in imported(statement)}
+
+
+@functools.lru_cache(maxsize=1024)
+def used(node: ast.AST) -> set[tuple[str, ...]]:
+    """Return the global and imported names that a node uses, with their attributes."""
+    names = {name_node.id for name_node in ast.walk(node) if isinstance(name_node, ast.Name)}
+    statement = ast.Expr(node) if isinstance(node, ast.expr) else node
+    if isinstance(statement, ast.stmt):
+        module = ast.fix_missing_locations(ast.Module([statement], []))
+        # A nested function with `nonlocal` does not compile alone; then every name counts.
+        with contextlib.suppress(SyntaxError):
+            names = loaded(compile(module, "<part>", "exec", dont_inherit=True))
+    names |= imports_in(node).keys()
+    names_used = set()
+    for inner_node in ast.walk(node):
+        path: tuple[str, ...] = ()
+        inner: ast.AST = inner_node
+        while isinstance(inner, ast.Attribute):
+            path, inner = (inner.attr, *path), inner.value
+        if isinstance(inner, ast.Name) and inner.id in names:
+            names_used.add((inner.id, *path))
+    return names_used
+
+
+def loaded(code: CodeType) -> set[str]:
+    """Return the global names that compiled code loads."""
+    return {
+        str(instruction.argval)
+        for part in codes_in(code)
+        for instruction in dis.get_instructions(part)
+        if instruction.opname == "LOAD_NAME" or instruction.opname.endswith("GLOBAL")
+    }
+
+
+def changed(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names and attributes that code changes, which hold its state."""
+    names_changed: set[str] = set()
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        match node:
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                names_changed.update(names)
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                names_changed.add(name)
+            case (
+                ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
+                | ast.Expr(value=ast.Call(func=ast.Attribute(value=value)))
+            ):
+                names_changed.add(getattr(value, "attr", getattr(value, "id", "")))
+    return names_changed
+
+
+def bound_to(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield the values bound to a function: its closure and the defaults of its arguments."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not bound yet
+            yield name, cell.cell_contents
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    yield from zip(names, defaults, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
+    """Return the file of a module and the folders of its submodules, without importing it."""
+    module = sys.modules.get(name)
+    if module is not None:
+        return getattr(module, "__file__", None), getattr(module, "__path__", None)
+    parent = name.rpartition(".")[0]
+    folders = found_module(parent)[1] if parent else None
+    # Not `importlib.util.find_spec`, which imports the parents.
+    spec = PathFinder.find_spec(name, folders) if folders or not parent else None
+    return (spec.origin, spec.submodule_search_locations) if spec else (None, None)
+
 
 _DIGITS = 12
 _OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
@@ -274,8 +469,8 @@ class _Walk:
             self._part(function.__code__.co_filename, function.__globals__, node)
         if is_our_own:
             self._compiled(function)
-        state = python_code.changed(nodes)
-        for name, item in python_code.bound_to(function):
+        state = changed(nodes)
+        for name, item in bound_to(function):
             # Plain values that a library binds may be its state; user's functions are not.
             if name not in state and (is_our_own or not isinstance(item, _PLAIN)):
                 self._later(f"{function.__qualname__}.{name}", item)
@@ -284,9 +479,9 @@ class _Walk:
     def _compiled(self, function: FunctionType) -> None:
         """Use the bytecode if the file does not contain the code, or no longer does."""
         code, file = function.__code__, function.__code__.co_filename
-        if code not in self._source(file).codes.get(python_code.place_of(code), ()):
-            self._texts.update(map(python_code.bytecode, python_code.codes_in(code)))
-            for name in python_code.loaded(code):
+        if code not in self._source(file).codes.get(place_of_code(code), ()):
+            self._texts.update(map(bytecode, codes_in(code)))
+            for name in loaded(code):
                 self._later("", _Use(file, function.__globals__, (name,)))
 
     def _class(self, kind: type) -> set[str]:
@@ -302,7 +497,7 @@ class _Walk:
                 # Methods that attrs and dataclasses generate have no file.
                 if isinstance(method, FunctionType) and method.__code__.co_filename[:1] != "<":
                     self._later("", method)
-                    state |= set() if name in _MAKERS else python_code.changed(self._nodes(method))
+                    state |= set() if name in _MAKERS else changed(self._nodes(method))
         return state
 
     def _object(self, label: str, value: object) -> None:
@@ -320,9 +515,9 @@ class _Walk:
     def _part(self, file: str, holds: Mapping[str, object], node: ast.AST) -> None:
         """Add a part of a file, and follow the names that it uses."""
         if self._is_new(node):
-            self._texts.add(python_code.text_of(node))
-            imports = python_code.imports_in(node)
-            for path in python_code.used(node):
+            self._texts.add(text_of(node))
+            imports = imports_in(node)
+            for path in used(node):
                 self._later("", _Use(file, holds, path, imports))
 
     def _use(self, use: _Use) -> None:
@@ -334,7 +529,7 @@ class _Walk:
         statements = [inner] if inner else self._source(file).bound.get(name, [])
         for statement in statements:
             if isinstance(statement, Import):
-                module, path = python_code.imported(statement)[name]
+                module, path = imported(statement)[name]
                 package = str(holds.get("__package__") or "")
                 with contextlib.suppress(ImportError):  # a relative import outside of a package
                     self._import(resolve_name(module, package), (*path, *rest), by=file)
@@ -352,14 +547,14 @@ class _Walk:
 
         If a package imports a part of itself (``by`` is its own file), the submodule is meant.
         """
-        file, folders = python_code.found_module(module)
+        file, folders = found_module(module)
         is_our_own = is_own(file) if file else bool(folders)
         if not is_our_own:
             self._texts.add(f"from {module} import {path[:1]}")
             return
         bound = self._source(file).bound if file and file != by else {}
         inner = f"{module}.{path[0]}" if path and path[0] not in bound else ""
-        if inner and python_code.found_module(inner) != (None, None):
+        if inner and found_module(inner) != (None, None):
             self._import(inner, path[1:], by=by)
         elif path and file:
             holds = vars(sys.modules[module]) if module in sys.modules else {}
@@ -367,14 +562,12 @@ class _Walk:
 
     def _source(self, file: str) -> CodeSource:
         if file not in self._sources:
-            self._sources[file] = python_code.source_of(file)
+            self._sources[file] = source_of(file)
         return self._sources[file]
 
     def _nodes(self, function: FunctionType) -> list[ast.AST]:
         code = function.__code__
         is_our_own = is_own(code.co_filename)
         return (
-            self._source(code.co_filename).nodes.get(python_code.place_of(code), [])
-            if is_our_own
-            else []
+            self._source(code.co_filename).nodes.get(place_of_code(code), []) if is_our_own else []
         )

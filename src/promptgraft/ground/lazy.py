@@ -8,6 +8,7 @@ those that a program uses are made when it first asks for the name. ``name = Oth
 the same under another name.
 """
 
+import builtins
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -44,19 +45,42 @@ def lazy_exports(
 @cache
 def homes_of(package: str) -> Mapping[str, tuple[str, str]]:
     """Return the module of each name that a package imports for types, and its name there."""
-    # Not for those who import a module of the package by its name.
-    import ast
-    import pkgutil
+    module = sys.modules[package]
+    # Every loader of Python code has it.
+    code = module.__spec__.loader.get_code(package)  # type: ignore[union-attr]
+    # The code runs again, and its imports only note where a name comes from. Its source is not
+    # read, because some installations have none.
+    names = _Names(TYPE_CHECKING=True)
+    noting = {**vars(builtins), "__import__": lambda home, *_: _Noted(home)}
+    exec(code, {"__name__": package, "__builtins__": noting}, names)  # noqa: S102 - imported code
+    return {
+        name: (value.home, value.name)
+        for name, value in names.items()
+        if isinstance(value, _Origin) and name not in vars(module)
+    }
 
-    source = ast.parse(pkgutil.get_data(package, "__init__.py") or b"")
-    homes: dict[str, tuple[str, str]] = {}
-    for block in source.body:
-        if not isinstance(block, ast.If) or ast.unparse(block.test) != "TYPE_CHECKING":
-            continue
-        for statement in block.body:
-            match statement:
-                case ast.ImportFrom(module=str(home), names=aliases):
-                    homes |= {alias.asname or alias.name: (home, alias.name) for alias in aliases}
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=other)):
-                    homes[name] = homes[other]
-    return homes
+
+class _Names(dict[str, object]):
+    """The names of a package as type checkers see them."""
+
+    def __setitem__(self, name: str, value: object) -> None:
+        if name != "TYPE_CHECKING":
+            super().__setitem__(name, value)
+
+
+class _Origin:
+    """The module of a name, and its name there."""
+
+    def __init__(self, home: str, name: str) -> None:
+        self.home = home
+        self.name = name
+
+
+class _Noted:
+    """Stands for a module that is not imported."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+
+    def __getattr__(self, name: str) -> _Origin:
+        return _Origin(self._home, name)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     )
     from promptgraft.overrides.codec import file_schema
     from promptgraft.overrides.local_store import LocalPromptOverridesStore
-    from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
     from promptgraft.overrides.parts.descriptors import (
         PromptDescriptor,
         PromptLike,
@@ -23,10 +22,18 @@ if TYPE_CHECKING:
     )
     from promptgraft.overrides.parts.entry import SkipReason
     from promptgraft.overrides.parts.output_field import OutputFieldOverride
-    from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
-    from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
+    from promptgraft.overrides.parts.section import (
+        SectionOverride,
+        SummaryOverride,
+        VisibilityOverride,
+    )
+    from promptgraft.overrides.parts.task_example import (
+        AddedTaskExample,
+        RemovedTaskExample,
+        TaskExampleOverride,
+        TaskStepOverride,
+    )
     from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
-    from promptgraft.overrides.parts.visibility import VisibilityOverride
     from promptgraft.overrides.resolution import (
         PartDiff,
         diff_bodies,

@@ -20,9 +20,9 @@ from promptgraft.errors import (
 from promptgraft.ground.serde import shown
 from promptgraft.overrides.looks import Look, is_known, record_of
 from promptgraft.overrides.parts import KINDS
-from promptgraft.overrides.parts.added_example import RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
+from promptgraft.overrides.parts.task_example import RemovedTaskExample
 from promptgraft.overrides.parts.validation import check_path, shown_hash
 from promptgraft.overrides.resolution import (
     bound_entry,

@@ -14,7 +14,6 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
-from promptgraft.overrides.parts.added_example import AddedTaskExample
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
@@ -24,11 +23,14 @@ from promptgraft.overrides.parts.descriptors import (
 )
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
 from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
-from promptgraft.overrides.parts.task_example import TaskExampleOverride, TaskStepOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride, VisibilityOverride
+from promptgraft.overrides.parts.task_example import (
+    AddedTaskExample,
+    TaskExampleOverride,
+    TaskStepOverride,
+)
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_path, check_tag
-from promptgraft.overrides.parts.visibility import VisibilityOverride
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 

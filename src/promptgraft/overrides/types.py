@@ -21,15 +21,17 @@ from promptgraft.ground.serde import HexDigest, Json, parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.ground.strict.checks import FINITE
 from promptgraft.overrides.parts import KINDS, plain_lists
-from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
 from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
-from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride, VisibilityOverride
+from promptgraft.overrides.parts.task_example import (
+    AddedTaskExample,
+    RemovedTaskExample,
+    TaskExampleOverride,
+)
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_tag, check_text
-from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.project import Project, ProjectPrompt
-from promptgraft.project.applying.winner import check_source, choose, winners_of
+from promptgraft.project.applying import check_source, choose, winners_of
 from promptgraft.project.checking import try_metrics
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.algorithms import algorithm
@@ -28,6 +28,7 @@ from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.project.format import DEFAULT_WORKERS
+from promptgraft.project.markdown.values import applied
 from promptgraft.project.models import named_adapter
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt.sections import MarkdownSection
@@ -91,7 +92,8 @@ def optimize(
     Args:
         prompt: what to improve. A text, or texts by name, such as ``"Say which team answers."``:
             ``$name`` stands for a value of the case, and values that no text names follow the
-            texts. Or a ``PromptTemplate``, a ``Prompt`` with values bound that all cases share, a
+            texts. The embedded model picks one of the answers that the cases expect, if they
+            repeat. Or a ``PromptTemplate``, a ``Prompt`` with values bound that all cases share, a
             ``Graph``, or texts that code of yours uses: ``Texts``, a ``BlackBox``, a target.
         cases: a file of cases, a ``Dataset``, a table, a list of mappings like
             ``{"input": ..., "expected": ...}`` or of pairs ``(input, expected)``, which are split
@@ -146,7 +148,9 @@ def _prepared(
                 "settings are those of GepaConfig, for GepaOptimizer"
             )
     judging = Judging(splits=splits_of(cases, names_read(prompt)), metrics=metrics_of(metrics))
-    subject = subject_of(prompt, judging.splits)
+    adapter = named_adapter(model, "model")
+    labels = _labels(judging.splits) if _needs_choices(adapter) else ()
+    subject = subject_of(prompt, judging.splits, labels)
     make: Callable[..., RunConfig] = algorithm()
     config = make(
         **data_settings(asked_as(subject), judging),
@@ -161,7 +165,7 @@ def _prepared(
     COUNT.hold("workers", workers)
     executor = ThreadPoolExecutor(workers)
     context = OptimizationContext(
-        named_adapter(model, "model"),
+        adapter,
         reflection_adapter=None
         if reflection is None
         else named_adapter(reflection, "reflection_model"),
@@ -199,6 +203,7 @@ NAMESPACE = "texts"
 
 _INPUT = "input"
 _PAIR = 2
+_CASES_PER_LABEL = 2
 # A dollar sign that begins no placeholder, such as that of `$5`.
 _LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[_a-zA-Z])")
 
@@ -282,21 +287,39 @@ def _metric_of(metric: Any) -> Metric:
     return Python(function=metric) if is_plain and not hasattr(metric, "judge") else metric
 
 
-def subject_of(prompt: Source, splits: Splits) -> Improvable:
+def _needs_choices(adapter: ProviderAdapter) -> bool:
+    """Return whether a model answers plain texts only with one of several choices."""
+    from promptgraft.adapters.offline import OfflineAdapter  # loads much
+
+    return isinstance(adapter, OfflineAdapter)
+
+
+def _labels(splits: Splits) -> tuple[str, ...]:
+    """Return the labels that the cases expect; none where expected answers hardly repeat."""
+    cases = [case for part in splits.parts().values() for case in part]
+    labels = {case.expected for case in cases if isinstance(case.expected, str)}
+    is_few = len(labels) * _CASES_PER_LABEL <= len(cases)
+    is_each = all(isinstance(case.expected, str) for case in cases)
+    return tuple(sorted(labels)) if is_few and is_each else ()
+
+
+def subject_of(prompt: Source, splits: Splits, labels: Sequence[str] = ()) -> Improvable:
     """Return what a run improves: texts become a prompt, everything else stays as it is.
+
+    ``labels`` are the answers that texts allow; none for any text.
 
     Raises:
         ConfigError: it cannot be improved, or a text names a value that the cases do not have.
     """
     match prompt:
         case str():
-            return _prompt_of({"prompt": prompt}, splits)
+            return _prompt_of({"prompt": prompt}, splits, labels)
         case PromptTemplate():
             return Prompt(prompt)
         case Prompt() | PromptSet() | Target() | Subject():
             return prompt
         case Mapping():
-            return _prompt_of(prompt, splits)
+            return _prompt_of(prompt, splits, labels)
     raise ConfigError(
         "prompt: expected a text, texts by name, a PromptTemplate, a Prompt, a Graph, Texts, a "
         f"BlackBox or a target of your own, found {shown(prompt)}"
@@ -316,7 +339,7 @@ def asked_as(subject: Improvable) -> Prompt[object]:
     return TextsPrompt(template, takes_inputs=True)
 
 
-def _prompt_of(texts: Mapping[str, str], splits: Splits) -> Prompt[object]:
+def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) -> Prompt[object]:
     """Return a prompt that consists of texts, followed by the inputs that they do not name."""
     _check_texts(texts)
     used = {name for text in texts.values() for name in marker_names(text, BodySyntax.DOLLAR)}
@@ -344,7 +367,12 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits) -> Prompt[object]:
             for place, name in enumerate(unused, start=1)
         ),
     ]
-    return Prompt(PromptTemplate[object](ns=NAMESPACE, key=next(iter(texts)), sections=sections))
+    output_type = applied(Literal, tuple(labels)) if labels else None
+    return Prompt(
+        PromptTemplate[object](
+            ns=NAMESPACE, key=next(iter(texts)), sections=sections, output_type=output_type
+        )
+    )
 
 
 def _check_texts(texts: Mapping[str, str]) -> None:

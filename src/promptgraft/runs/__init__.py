@@ -2,8 +2,16 @@
 
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory
-from promptgraft.runs.reading import RunRecord, RunSummary, State, find_run, list_runs, read_run
-from promptgraft.runs.transcripts import Transcript, transcripts
+from promptgraft.runs.reading import (
+    RunRecord,
+    RunSummary,
+    State,
+    Transcript,
+    find_run,
+    list_runs,
+    read_run,
+    transcripts,
+)
 
 __all__ = [
     "RunFolder",

@@ -49,8 +49,7 @@ from promptgraft.runs.pages import (
     summary_page,
     waiting_baseline,
 )
-from promptgraft.runs.reading import summarize
-from promptgraft.runs.transcripts import base_of
+from promptgraft.runs.reading import base_of, summarize
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events
 from promptgraft.search.job import OptimizationJob

@@ -280,10 +280,10 @@ class Pipeline(Generic[StepT, AttemptT]):
         needed = self._steps[0].largest + entries[0]
         budget = self.kit.budget
         whole, reserved = budget.whole, budget.kept
-        for_later = f"; {reserved} were kept for what follows the search" if reserved else ""
+        for_later = f"; {reserved} were kept for the tests after the search" if reserved else ""
         return RunStoppedError(
             StopReason.BUDGET,
-            f"one more step may take {needed} rollouts, and {whole - budget.used - reserved} of "
+            f"one more step may take {needed} test calls, and {whole - budget.used - reserved} of "
             f"{whole} are left for steps{for_later}",
         )
 

@@ -43,6 +43,7 @@ from promptgraft.targets.part_kinds import (
     TaskExampleModule,
     ToolExampleModule,
     ToolModule,
+    VisibilityModule,
 )
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
@@ -57,7 +58,6 @@ from promptgraft.targets.prompts import (
 )
 from promptgraft.targets.texts import OwnCodeAdapter
 from promptgraft.targets.types import GepaExample, Module
-from promptgraft.targets.visibility import VisibilityModule
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:

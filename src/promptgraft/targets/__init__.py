@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TaskExampleModule,
         ToolExampleModule,
         ToolModule,
+        VisibilityModule,
     )
     from promptgraft.targets.prompt_rollout import Flow, PromptRollout, Scoring
     from promptgraft.targets.prompt_target import PromptTarget
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         ModuleDescription,
         RolloutRecord,
     )
-    from promptgraft.targets.visibility import VisibilityModule
 
 __all__ = [
     "Ask",

@@ -21,9 +21,6 @@ from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutFeedback
 
-_FAMILY = "family"
-"""The column of a case that names its family, if it is kept."""
-
 
 def examples_from(
     prompt: Prompt[object],
@@ -65,7 +62,7 @@ def examples_from(
             params=bound[case.id],
             label=case,
             critical=case.critical,
-            family="" if (name := case.fields.get(_FAMILY)) is None else str(name),
+            family=case.family,
         )
         for case in chosen
     )

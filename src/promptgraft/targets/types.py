@@ -25,8 +25,8 @@ from promptgraft.ground.strict.checks import FINITE, plain_number
 from promptgraft.ground.text import joined
 from promptgraft.overrides.codec import read_entries
 from promptgraft.overrides.parts import plain_lists
-from promptgraft.overrides.parts.added_example import AddedTaskExample
 from promptgraft.overrides.parts.descriptors import SectionPath
+from promptgraft.overrides.parts.task_example import AddedTaskExample
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import PromptTemplate

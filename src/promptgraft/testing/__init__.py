@@ -14,7 +14,7 @@ import pytest
 
 # Before the imports below: pytest rewrites the asserts of a module when it is first imported.
 pytest.register_assert_rewrite(
-    "promptgraft.testing.store_writes",
+    "promptgraft.testing.store_contract",
     "promptgraft.testing.store_contract",
     "promptgraft.testing.revision_contract",
 )

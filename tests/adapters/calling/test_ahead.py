@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from adapters.calling.endpoints import read
-from promptgraft.adapters.calling.ahead import Beginnings
+from promptgraft.adapters.calling.caller import Beginnings
 from promptgraft.adapters.calling.faults import Fault
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import TransientProviderError

@@ -254,3 +254,11 @@ def test_any_answer_has_a_meaning(status: int, content: object) -> None:
 def test_half_of_a_character_in_a_body_is_replaced_and_not_asked_for_again() -> None:
     body = {"text": "\ud800 and 😀", "parts": ["\udc00"]}
     assert judge(received(200, body), now=NOW) == {"text": "\ufffd and 😀", "parts": ["\ufffd"]}
+
+
+def test_a_page_is_recognized_whatever_the_case_of_its_type() -> None:
+    faults = [
+        fault_of(received(200, "<title>Log in</title>", content_type=kind))
+        for kind in ("text/html", "Text/HTML; charset=UTF-8", "text/plain")
+    ]
+    assert [fault.shape for fault in faults] == [True, True, False]

@@ -15,10 +15,9 @@ import attrs
 from promptgraft.adapters.base import PromptResponse, Usage
 from promptgraft.adapters.calling.access import ADDRESS, Access, Api, is_address
 from promptgraft.adapters.calling.batch_forms import FORMS
-from promptgraft.adapters.calling.caller import Caller
+from promptgraft.adapters.calling.caller import Caller, KeptCall
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
-from promptgraft.adapters.calling.keeping import KeptCall
 from promptgraft.adapters.calling.parts import read_text
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy

@@ -1,41 +1,177 @@
-"""One call of a model: queueing, budget, requests, retries and the answer."""
+"""One call of a model: queueing, budget, requests, retries and the answer.
+
+Of calls whose prompts begin alike one goes ahead, so that the others find it in the provider's
+cache. The journal of a run keeps calls one by one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 
 import attrs
 
-from promptgraft.adapters.base import NO_USAGE, CallWaiting, ModelCalled, Usage
+from promptgraft.adapters.base import (
+    NO_USAGE,
+    CallWaiting,
+    ModelCalled,
+    Usage,
+    called_from_json,
+    called_to_json,
+)
 from promptgraft.adapters.calling.access import blanked, one_line
-from promptgraft.adapters.calling.ahead import Beginnings
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
-from promptgraft.adapters.calling.keeping import KeptCall
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
 from promptgraft.adapters.calling.retrying import Announce, CallTime, RetryPolicy, retry
 from promptgraft.adapters.calling.turns import (
     Endpoint,
+    Finish,
     NothingReceivedError,
     Received,
     Turn,
     UnreadableTurnError,
+    turn_from_json,
+    turn_to_json,
 )
 from promptgraft.errors import (
     DeadlineExceededError,
+    JournalCorruptError,
     LimitReachedError,
     PermanentProviderError,
     RateLimitedError,
     RunCancelledError,
 )
 from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.ground.strict.checks import COUNT, SECONDS
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
+from promptgraft.runtime.calls import Bound, Places
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import NOTHING, ZERO, Budget, Charge, SessionProtocol
+
+
+@attrs.define(eq=False, kw_only=True)
+class KeptCall:
+    """One call of a model in an answer of a run.
+
+    Attributes:
+        places: gives the call its place.
+        question: SHA-256 of what is asked, and of whom.
+        bound: the most that a request can cost.
+        place: its place in the answer.
+        called: how it ended; None before that.
+    """
+
+    places: Places
+    question: HexDigest
+    bound: Bound
+    place: str = attrs.field(init=False)
+    called: ModelCalled | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.place = self.places.next()
+
+    def recall(self, session: SessionProtocol) -> Turn | None:
+        """Return the answer that an earlier process has paid for, and dispatch how it came."""
+        answer = self.places.kept.find(self.place, self.question)
+        if answer is None:
+            return None
+        match answer:
+            case {"calls": [called], "turn": turn}:
+                session.dispatch(called_from_json(called, self.place))
+                return turn_from_json(turn, self.place)
+        raise JournalCorruptError(
+            f"the journal's record of the call `{self.place}` is no answer of a model; restore the "
+            "journal"
+        )
+
+    def sending(self) -> None:
+        """Note that a request is about to be sent."""
+        self.places.kept.sent(self.place, self.question, self.bound)
+
+    def keep(self, turn: Turn) -> None:
+        """Keep the answer."""
+        self.places.kept.keep(self.place, lambda: self._record(turn))
+
+    def _record(self, turn: Turn) -> tuple[HexDigest, Json] | None:
+        if self.called is None:
+            return None
+        calls: list[Json] = [called_to_json(self.called)]
+        # Only a turn that the conversation goes on from is ever sent back.
+        goes_on = turn.finish in {Finish.TOOLS, Finish.PAUSED}
+        turn_json = turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
+        return self.question, {"calls": calls, "turn": turn_json}
+
+
+WAIT = 15.0
+"""Longest wait for the call that goes ahead, in seconds: a prompt is cached when its answer
+begins, and a model that thinks may take much longer to end it."""
+
+_KEPT = 240.0
+"""Seconds that a beginning is relied on after a call; providers keep it for five minutes."""
+_MOST = 1_000
+
+Work = Callable[[], Awaitable[Turn | Fault]]
+
+
+class Beginnings:
+    """The beginnings of prompts that the provider has in its cache; used in event loops only.
+
+    Args:
+        clock: tells how old a cached beginning is.
+        longest: longest wait for the call that goes ahead, in seconds.
+    """
+
+    def __init__(self, clock: Clock, *, longest: float = WAIT) -> None:
+        self._clock = clock
+        self._longest = longest
+        self._cached = OrderedDict[str, float]()
+        # By loop as well: a future may only be awaited in its own.
+        self._ahead: dict[tuple[object, str], asyncio.Future[None]] = {}
+
+    async def after_the_first(
+        self, beginning: str, work: Work, *, waited: Callable[[float], None]
+    ) -> Turn | Fault:
+        """Do work, after the first call with the same beginning if that is still under way.
+
+        Args:
+            beginning: identifies the beginning; empty if it is too short for a cache.
+            work: makes the call.
+            waited: is told the seconds of the wait.
+        """
+        if not beginning:
+            return await work()
+        key, began = (asyncio.get_running_loop(), beginning), self._clock.monotonic()
+        while not self._is_cached(beginning) and (first := self._ahead.get(key)) is not None:
+            await asyncio.wait([first], timeout=self._longest)
+            if not first.done():
+                break
+        waited(self._clock.monotonic() - began)
+        if self._is_cached(beginning) or key in self._ahead:
+            return self._noted(beginning, await work())
+        # Nobody is ahead, or the first has failed: this call goes ahead.
+        ahead = self._ahead[key] = asyncio.get_running_loop().create_future()
+        try:
+            return self._noted(beginning, await work())
+        finally:
+            del self._ahead[key]
+            ahead.set_result(None)
+
+    def _is_cached(self, beginning: str) -> bool:
+        return self._clock.monotonic() - self._cached.get(beginning, float("-inf")) < _KEPT
+
+    def _noted(self, beginning: str, outcome: Turn | Fault) -> Turn | Fault:
+        if isinstance(outcome, Turn):
+            self._cached[beginning] = self._clock.monotonic()
+            self._cached.move_to_end(beginning)
+            if len(self._cached) > _MOST:
+                self._cached.popitem(last=False)
+        return outcome
+
 
 GRACE = 0.5
 """Seconds after a request's timeout before an endpoint that ignores it is cancelled."""

@@ -131,7 +131,7 @@ def _body(received: Received) -> JsonObject | Fault:
     kind = received.headers.get("content-type", "no content type")
     fault = _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
     # The page of a website or of a network's sign-in does not become an answer by waiting.
-    return attrs.evolve(fault, shape="html" in kind)
+    return attrs.evolve(fault, shape="html" in kind.casefold())
 
 
 @attrs.frozen(kw_only=True)

@@ -149,19 +149,6 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 """A token count; a negative or absurd one makes the price of the answer unknown."""
 
 
-class CacheTokens(msgspec.Struct, frozen=True):
-    """The parts of the input that OpenAI's cache was read and written for."""
-
-    cached_tokens: Tokens | None = None
-    cache_write_tokens: Tokens | None = None
-
-
-class ThoughtTokens(msgspec.Struct, frozen=True):
-    """The part of the output of OpenAI's models that is not shown."""
-
-    reasoning_tokens: Tokens | None = None
-
-
 def counted_in(kind: type[T], usage: object) -> T:
     """Return the token counts of an answer; none if they are missing or cannot be read.
 
@@ -192,24 +179,13 @@ def usage_of(
     )
 
 
-def openai_usage(
-    sent: int | None, received: int | None, cache: CacheTokens | None, thought: ThoughtTokens | None
-) -> tuple[Usage, int]:
-    """Return the tokens of an answer of OpenAI, as :func:`usage_of` does, and those cached."""
-    cache, thought = cache or CacheTokens(), thought or ThoughtTokens()
-    written = cache.cache_write_tokens or 0
-    usage = usage_of(
-        sent,
-        received,
-        cached=cache.cached_tokens or 0,
-        written=written,
-        reasoning=thought.reasoning_tokens or 0,
-    )
-    return usage, written
-
-
 class UnreadableTurnError(TransientProviderError):
     """The body of a successful response is truncated or is not an answer."""
+
+
+def misshapen(detail: object) -> UnreadableTurnError:
+    """Return the refusal of a body, with what was expected and what was found in it."""
+    return UnreadableTurnError(f"the answer does not have the shape of one: {detail}")
 
 
 class Wire(Protocol):
@@ -377,4 +353,4 @@ def read_as(kind: type[T], body: JsonObject) -> T:
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
-        raise UnreadableTurnError(f"the answer does not have the shape of one: {error}") from None
+        raise misshapen(error) from None

@@ -9,8 +9,11 @@ from promptgraft.ground.lazy import lazy_exports
 TYPE_CHECKING = False  # type checkers know the name; the import of `typing` takes its time
 if TYPE_CHECKING:
     from promptgraft.bridges.agent_optimizer.evaluator import AgentEvaluator
-    from promptgraft.bridges.agent_optimizer.optimizer import AgentOptimizer
-    from promptgraft.bridges.agent_optimizer.registry import OPTIMIZER_REGISTRY, BaseOptimizer
+    from promptgraft.bridges.agent_optimizer.optimizer import (
+        OPTIMIZER_REGISTRY,
+        AgentOptimizer,
+        BaseOptimizer,
+    )
     from promptgraft.bridges.agent_optimizer.result import OptimizeResult, RoundRecord
     from promptgraft.bridges.agent_optimizer.target import TargetPrompt
 

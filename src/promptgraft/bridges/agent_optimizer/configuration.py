@@ -18,8 +18,7 @@ from promptgraft.evals.types import Metric
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
-from promptgraft.ground.strict.kinds import record_of
-from promptgraft.ground.strict.members import known_members, snake_case
+from promptgraft.ground.strict.kinds import known_members, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
 from promptgraft.project.foreign import Foreign

@@ -1,4 +1,7 @@
-"""``AgentOptimizer``: improves the texts of an agent as another optimizer would, files included."""
+"""``AgentOptimizer``: improves the texts of an agent as another optimizer would, files included.
+
+It also finds algorithms of the user by the ``algorithm.name`` of its configuration.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import signal
 import sys
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -24,6 +28,7 @@ from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import Sources
 from promptgraft.algorithms import algorithm
 from promptgraft.bridges.agent_optimizer.configuration import (
+    PUBLISHED,
     Imported,
     algorithm_name,
     config_of,
@@ -36,7 +41,6 @@ from promptgraft.bridges.agent_optimizer.listeners import (
     write_rounds,
 )
 from promptgraft.bridges.agent_optimizer.models import adapter_of, metrics_of, read_as
-from promptgraft.bridges.agent_optimizer.registry import OPTIMIZER_REGISTRY, BaseOptimizer
 from promptgraft.bridges.agent_optimizer.result import (
     OptimizeResult,
     ResultNames,
@@ -66,6 +70,87 @@ from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, 
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
+
+
+@attrs.frozen(kw_only=True)
+class BaseOptimizer(ABC):
+    """Base class of algorithms that users register.
+
+    Attributes:
+        config: the configuration file as plain data, with its own spelling of the keys.
+        call_agent: answers a query with a text.
+        target_prompt: the texts; restored after the run, whatever is written meanwhile.
+        train_dataset_path: the training set.
+        validation_dataset_path: the validation set.
+        callbacks: always None.
+        output_dir: the folder of the result.
+        extra_stop_callbacks: functions that end the run by returning true.
+        extra_gepa_callbacks: objects that are told what happens.
+    """
+
+    config: Mapping[str, Json] = attrs.field(hash=False)
+    call_agent: Callable[..., Any]
+    target_prompt: TargetPrompt
+    train_dataset_path: str
+    validation_dataset_path: str
+    callbacks: object = attrs.field(default=None, hash=False)
+    output_dir: str
+    extra_stop_callbacks: Sequence[Callable[..., bool]] = ()
+    extra_gepa_callbacks: Sequence[object] = attrs.field(default=(), hash=False)
+
+    @abstractmethod
+    async def run(self, *, reporter: object = None) -> OptimizeResult:
+        """Search for better texts and return the result.
+
+        Args:
+            reporter: always None; what is printed is printed after the run.
+        """
+
+
+class OptimizerRegistry:
+    """Algorithms by the name that a configuration file gives as ``algorithm.name``."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[BaseOptimizer]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that a file may give, the built-in one first."""
+        return PUBLISHED, *self._classes
+
+    def register(self, name: str, optimizer: type[BaseOptimizer]) -> None:
+        """Register an algorithm under a name; registering the same class again is harmless.
+
+        Raises:
+            TypeError: it is not a subclass of :class:`BaseOptimizer`.
+            ConfigError: the name is taken.
+        """
+        optimizer_object: object = (
+            optimizer  # users may pass anything, whatever the annotation says
+        )
+        if not isinstance(optimizer_object, type) or not issubclass(
+            optimizer_object, BaseOptimizer
+        ):
+            raise TypeError(
+                f"expected a subclass of BaseOptimizer, found {shown(optimizer_object)}"
+            )
+        if name == PUBLISHED or self._classes.get(name, optimizer) is not optimizer:
+            raise ConfigError(f"there already is an algorithm `{name}`; choose another name")
+        self._classes[name] = optimizer
+
+    def get(self, name: str) -> type[BaseOptimizer] | None:
+        """Return the class of a registered algorithm; None for the built-in one.
+
+        Raises:
+            ConfigError: there is no such algorithm; lists those that exist.
+        """
+        if name not in self.names:
+            raise ConfigError(f"expected one of {', '.join(self.names)}, found {shown(name)}")
+        return self._classes.get(name)
+
+
+OPTIMIZER_REGISTRY = OptimizerRegistry()
+"""The algorithms that ``AgentOptimizer`` finds."""
 
 
 class AgentOptimizer:

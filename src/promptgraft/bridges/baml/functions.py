@@ -12,9 +12,8 @@ from typing import TypeAlias
 import attrs
 
 from promptgraft.bridges.baml.parts import Part, parts_of
-from promptgraft.bridges.baml.scanner import BamlFile, Declaration, words_of
+from promptgraft.bridges.baml.scanner import BamlFile, Declaration, TokenKind, words_of
 from promptgraft.bridges.baml.tests import BamlTest, tests_in
-from promptgraft.bridges.baml.tokens import TokenKind
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import did_you_mean

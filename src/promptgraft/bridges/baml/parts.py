@@ -14,8 +14,14 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.bridges.baml.scanner import Attribute, BamlFile, Declaration, Member
-from promptgraft.bridges.baml.tokens import Literal, indentation
+from promptgraft.bridges.baml.scanner import (
+    Attribute,
+    BamlFile,
+    Declaration,
+    Literal,
+    Member,
+    indentation,
+)
 from promptgraft.ground.text import listed
 
 

@@ -8,8 +8,18 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.bridges.baml.scanner import Attribute, BamlFile, Declaration, closing
-from promptgraft.bridges.baml.tokens import SILENT, SPACING, STRINGS, Token, TokenKind, read_literal
+from promptgraft.bridges.baml.scanner import (
+    SILENT,
+    SPACING,
+    STRINGS,
+    Attribute,
+    BamlFile,
+    Declaration,
+    Token,
+    TokenKind,
+    closing,
+    read_literal,
+)
 from promptgraft.ground.serde import Json
 
 _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}

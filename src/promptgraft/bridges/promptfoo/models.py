@@ -10,7 +10,7 @@ import attrs
 from promptgraft.bridges.promptfoo.code import Stubs
 from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import Check
-from promptgraft.ground.strict.members import snake_case
+from promptgraft.ground.strict.kinds import snake_case
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.foreign import DATA, Foreign, Notes
 from promptgraft.project.format_models import NO_KEY, hosted

@@ -43,8 +43,7 @@ from promptgraft.ground.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.ground.strict.kinds import Key, listed, record, record_of
-from promptgraft.ground.strict.members import snake_case
+from promptgraft.ground.strict.kinds import Key, listed, record, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given

@@ -16,8 +16,7 @@ from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex, Rouge
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of
-from promptgraft.ground.strict.kinds import record_of
-from promptgraft.ground.strict.members import known_members
+from promptgraft.ground.strict.kinds import known_members, record_of
 from promptgraft.ground.strict.nodes import Node
 
 T = TypeVar("T")

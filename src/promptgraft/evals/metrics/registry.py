@@ -16,8 +16,7 @@ from promptgraft.ground.entry_points import installed, load
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, field_names
 from promptgraft.ground.strict.checks import COUNT, OBJECT, TEXT, Kind
-from promptgraft.ground.strict.kinds import record_of
-from promptgraft.ground.strict.members import known_members
+from promptgraft.ground.strict.kinds import known_members, record_of
 from promptgraft.ground.strict.nodes import Node, Source, read_source, spelled
 
 ENTRY_POINTS = "promptgraft.metrics"

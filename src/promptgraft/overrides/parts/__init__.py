@@ -1,16 +1,18 @@
-"""The parts of a prompt that may be replaced: one module for each kind."""
+"""The parts of a prompt that may be replaced: a class for each kind."""
 
 from collections.abc import Iterable
 from operator import attrgetter
 
 from promptgraft.ground.serde import Json
-from promptgraft.overrides.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride
-from promptgraft.overrides.parts.task_example import TaskExampleOverride
+from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride, VisibilityOverride
+from promptgraft.overrides.parts.task_example import (
+    AddedTaskExample,
+    RemovedTaskExample,
+    TaskExampleOverride,
+)
 from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
-from promptgraft.overrides.parts.visibility import VisibilityOverride
 
 __all__ = ["KINDS", "in_order"]
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
 from msgspec.structs import replace
 
+from promptgraft.ground.content import IMAGE_TYPES, media_type_of, names_in, size_of
 from promptgraft.ground.strict import structure
 from promptgraft.ground.text import moment
+from promptgraft.journal.file import kept_file
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
 from promptgraft.runs.folder import RunFolder, read_document
+from promptgraft.runs.history import RoundSummary
 from promptgraft.runs.pages import reasons_of
-from promptgraft.runs.reading import RunRecord, read_run
-from promptgraft.runs.report.thumbnails import thumbnails
-from promptgraft.runs.rounds import RoundSummary
-from promptgraft.runs.transcripts import transcripts
+from promptgraft.runs.reading import RunRecord, read_run, transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
@@ -28,6 +31,64 @@ from promptgraft.search.place import Phase
 from promptgraft.search.verdict import NO_SIDES, HeldOut, PassingSides, RunVerdict
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
+
+_SIDE = 160
+_SMALL = 4 * 1024
+"""Bytes up to which an image is shown as it is."""
+_SMALL_ALONE = 24 * 1024
+"""The same where no thumbnail can be made."""
+_MOST_PIXELS = 50_000_000
+_MOST = 400
+"""Thumbnails of one report."""
+
+
+def thumbnails(folder: Path, texts: Iterable[str]) -> Mapping[str, str]:
+    """Return ``data:`` addresses of the images that texts name, by name.
+
+    Args:
+        folder: the folder of kept files; it need not exist.
+        texts: the texts, of which only the first few hundred images are shown.
+    """
+    by_name: dict[str, str] = {}
+    if not folder.is_dir():
+        return by_name
+    for name in (name for text in texts for name in names_in(text)):
+        if len(by_name) == _MOST:
+            break
+        path = None if name in by_name else kept_file(folder, name[-17:-1])
+        address = "" if path is None else _thumbnail(path.read_bytes())
+        if address:
+            by_name[name] = address
+    return by_name
+
+
+def _thumbnail(data: bytes) -> str:
+    media_type = media_type_of(data)
+    pixels = size_of(data)
+    if media_type not in IMAGE_TYPES or pixels is None or pixels[0] * pixels[1] > _MOST_PIXELS:
+        return ""
+    if len(data) > _SMALL and find_spec("PIL") is not None:
+        return _made_smaller(data)
+    return _address(media_type, data) if len(data) <= _SMALL_ALONE else ""
+
+
+def _made_smaller(data: bytes) -> str:
+    from PIL import Image  # takes its time, and is not there everywhere
+
+    try:
+        with Image.open(io.BytesIO(data), formats=["PNG", "JPEG", "GIF", "WEBP"]) as picture:
+            picture.thumbnail((_SIDE, _SIDE))
+            small = io.BytesIO()
+            picture.convert("RGB").save(small, "JPEG", quality=70)
+    # What Pillow raises for damaged files, and for those that would fill the memory.
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError):
+        return ""
+    return _address("image/jpeg", small.getvalue())
+
+
+def _address(media_type: str, data: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
+
 
 Answers = Mapping[tuple[int, str], RolloutRecord]
 """Rollouts by the position of the candidate and the id of the case."""

@@ -1,4 +1,4 @@
-"""The examples in the specification of data sets are read as the page says."""
+"""Equal data sets in several formats are read as equal cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from promptgraft import Case, Dataset
 from promptgraft.evals.types import ToolUse
 
-PAGE = Path(__file__).parents[2] / "specs" / "datasets.md"
+PAGE = Path(__file__).with_name("formats.md")
 
 
 def examples(info: str) -> list[str]:
