@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -25,7 +26,7 @@ NARROW, MEDIUM, WIDE = 390, 768, 1440
 EVERY_RULE = "axe.run()"
 # What is hidden on any screen is hidden on a narrow one, so a wide one shows every colour.
 CONTRAST = "axe.run({runOnly: ['color-contrast']})"
-SCREENS = (
+SCREENS: tuple[tuple[int, Literal["light", "dark"], str | None], ...] = (
     (NARROW, "light", EVERY_RULE),
     (MEDIUM, "light", None),
     (WIDE, "light", CONTRAST),
