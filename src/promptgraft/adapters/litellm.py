@@ -19,7 +19,6 @@ from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.prices import ModelPrice
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received, Turn
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
-from promptgraft.adapters.providers import KNOWN
 from promptgraft.ground.environment import SENSITIVE
 from promptgraft.prompt.schema import JsonObject
 
@@ -106,7 +105,6 @@ class LiteLLMAdapter(OpenAIAdapter):
         adapter="LiteLLMAdapter",
         provider="litellm",
         packages=("litellm", "stamina"),
-        variables=KNOWN["litellm"].keys,
         address_variable="LITELLM_API_BASE",
         needs_key=False,
     )

@@ -30,15 +30,7 @@ from promptgraft.ground.strict.checks import (
     Reach,
     one_of,
 )
-from promptgraft.ground.strict.kinds import (
-    Key,
-    Keys,
-    either,
-    keys_of,
-    listed,
-    named,
-    record,
-)
+from promptgraft.ground.strict.kinds import Key, Keys, either, keys_of, listed, named, record
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.format_agents import AgentConfig
 from promptgraft.project.format_models import HEADER

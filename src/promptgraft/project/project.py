@@ -43,13 +43,7 @@ from promptgraft.project.parts import (
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource, Surroundings
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import (
-    Judging,
-    check_fit,
-    described,
-    run_config,
-    target_faults,
-)
+from promptgraft.project.settings import Judging, check_fit, described, run_config, target_faults
 from promptgraft.search.config import RunConfig
 from promptgraft.targets.prompts import PromptSet
 

@@ -11,12 +11,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    FeedbackError,
-    InvalidIdentifierError,
-)
+from promptgraft.errors import ConfigError, DataFormatError, FeedbackError, InvalidIdentifierError
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Step, Verdict
 from promptgraft.ground.frozenmap import FrozenMap, isolated

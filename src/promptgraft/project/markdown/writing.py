@@ -27,13 +27,7 @@ from promptgraft.overrides.parts.examples import WorkedExample, plain_call
 from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import FileChange
-from promptgraft.project.markdown.loading import (
-    DEFAULT_NAME,
-    EXAMPLES,
-    TOOLS,
-    Loaded,
-    load_texts,
-)
+from promptgraft.project.markdown.loading import DEFAULT_NAME, EXAMPLES, TOOLS, Loaded, load_texts
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
