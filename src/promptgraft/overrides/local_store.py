@@ -20,12 +20,7 @@ from promptgraft.overrides.base_store import (
     one_id,
     wanted_revision,
 )
-from promptgraft.overrides.codec import (
-    decode_revision,
-    encode_revision,
-    make_revision,
-    marked,
-)
+from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
 from promptgraft.overrides.looks import Look, LookFile
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.revision_files import (

@@ -61,8 +61,8 @@ def carry_out(
 ) -> str:
     """Run a claimed job, and settle it unless its lease is lost.
 
-    ``calls`` limits the model calls in flight, whatever the project says. Returns what this place
-    lacks for the project, such as a key; empty if nothing. The job is put back then.
+    ``calls`` limits the model calls in flight, whatever the project says. Returns what this
+    machine lacks for the project, such as a key; empty if nothing. The job is put back then.
     """
     if calls is not None:
         share_accounts(calls)
@@ -140,7 +140,7 @@ class _End:
         unstored: why the winner is not in the store; empty if it is, or there is none.
         revisions: the revisions that hold the winner, by address.
         replaces: the revisions of the live tag that applying it replaces, by address.
-        lacking: what this place lacks for the project; the job is not to blame then.
+        lacking: what this machine lacks for the project; the job is not to blame then.
     """
 
     state: JobState

@@ -206,6 +206,7 @@ class Status:
 
     Attributes:
         step: number of the latest step.
+        max_iterations: proposals that it may try, at most; None before its plan is made.
         stage: the current phase of the run.
         waiting: what the run waits for, in a few words; empty if it does not wait.
         latest: mean of the latest candidate on the validation set.
@@ -227,6 +228,7 @@ class Status:
     """
 
     step: int = 0
+    max_iterations: int | None = None
     stage: str = ""
     waiting: str = ""
     latest: float | None = None

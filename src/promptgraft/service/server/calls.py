@@ -88,7 +88,7 @@ class ApiCall:
         """View of the job in the path.
 
         Raises:
-            JobNotFoundError: as :attr:`job`.
+            JobNotFoundError: see :attr:`job`.
         """
         return self.views.of(self.manager, self.job)
 

@@ -13,7 +13,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.graphs.describing import Edge, NodeDescription
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.kinds import abouts_of
-from promptgraft.runs.rounds import RoundPatch
+from promptgraft.runs.history import RoundPatch
 from promptgraft.search.round_events import Decided, Loss, Problem, Severity
 from promptgraft.search.scores import Score
 from promptgraft.search.verdict import HeldOut
