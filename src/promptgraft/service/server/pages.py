@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
-from promptgraft.ground.text import dollars, duration, moment, score
+from promptgraft.ground.text import counted, dollars, duration, moment, score
 from promptgraft.overrides import Revision, RevisionedStore
 from promptgraft.overrides.resolution import diff_override
 from promptgraft.project.project_prompt import ProjectPrompt
@@ -26,7 +26,13 @@ from promptgraft.runs.report.page import LABELS, Links, comparison, make_environ
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.tables import scores_on
 from promptgraft.runs.report.texts import case_views, changes_between
-from promptgraft.service.jobs import Job, JobFilter, JobState
+from promptgraft.service.jobs import (
+    Job,
+    JobConflictError,
+    JobFilter,
+    JobNotFoundError,
+    JobState,
+)
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import read_changes, written_changes
@@ -59,6 +65,7 @@ _AT = {
 }
 _OF_REPORTS = frozenset({"report.css", "report.js"})
 _PAGE = 50
+_MOST_FIELDS = 60
 _MOST_EARLIER = 20
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
 _TABS: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -173,6 +180,7 @@ def show_jobs(call: ApiCall) -> ApiReply:
         states=list(JobState),
         projects=list(_prompts(call)),
         following=following,
+        may={str(scope) for scope in call.caller.scopes},
         now=_now(),
     )
 
@@ -337,6 +345,26 @@ def compare(call: ApiCall) -> ApiReply:
     return page_of(call, "compare_jobs.html", 200, jobs=jobs, **comparison(records))
 
 
+def act_on_jobs(call: ApiCall) -> ApiReply:
+    """Carry out the action of a button below the list on the jobs that are chosen in it."""
+    form, manager = form_lists(call), call.manager
+    what, ids = form.get("what", [""])[-1], form.get("job", [])
+    actions = {"pause": manager.pause, "resume": manager.resume, "cancel": manager.cancel}
+    if what not in actions or not ids:
+        names = ", ".join(actions)
+        raise ApiProblem(422, f"expected one of {names}, and jobs that are chosen in the list")
+    refused: list[str] = []
+    for id_ in ids:
+        try:
+            actions[what](attrs.evolve(call, path={"job": id_}).job.id)
+        except (JobNotFoundError, JobConflictError) as error:
+            refused.append(str(error))
+    if refused:
+        count = f"{len(refused)} of {counted(len(ids), 'job')}"
+        raise ApiProblem(409, f"{what}: refused for {count}", faults=tuple(refused))
+    return redirect(call, "/")
+
+
 def act(call: ApiCall) -> ApiReply:
     """Carry out the action of a button on the page of a job."""
     form, job = form_of(call), call.job
@@ -401,7 +429,12 @@ def submit(call: ApiCall) -> ApiReply:
 
 
 def form_of(call: ApiCall) -> dict[str, str]:
-    """Return the fields of the form in the body, the last of each name.
+    """Return the fields of the form in the body, the last of each name; raises as `form_lists`."""
+    return {name: values[-1].strip() for name, values in form_lists(call).items()}
+
+
+def form_lists(call: ApiCall) -> dict[str, list[str]]:
+    """Return the fields of the form in the body, with every value of each name.
 
     Raises:
         Problem: 400, 415: the body is not a form, or has too many fields.
@@ -411,10 +444,11 @@ def form_of(call: ApiCall) -> dict[str, str]:
         raise ApiProblem(415, f"expected a form, found {media[:100]}")
     try:
         # Bounded, because parsing takes time for every field.
-        fields = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+        return parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     except ValueError:
-        raise ApiProblem(400, "expected a form of at most 50 fields, found more") from None
-    return {name: values[-1].strip() for name, values in fields.items()}
+        raise ApiProblem(
+            400, f"expected a form of at most {_MOST_FIELDS} fields, found more"
+        ) from None
 
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:
@@ -571,6 +605,7 @@ R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
 ROUTES: Sequence[Route] = (
     Route("GET /", R, show_jobs),
+    Route("POST /", S, act_on_jobs),
     Route("GET /live/{part}", R, show_jobs),
     Route("GET /new", S, show_new),
     Route("POST /new", S, submit),
