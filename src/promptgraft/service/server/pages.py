@@ -22,7 +22,13 @@ from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
-from promptgraft.runs.report.page import LABELS, Links, comparison, make_environment
+from promptgraft.runs.report.page import (
+    LABELS,
+    Links,
+    comparison,
+    difference,
+    make_environment,
+)
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.tables import scores_on
 from promptgraft.runs.report.texts import case_views, changes_between
@@ -66,6 +72,7 @@ _AT = {
 _OF_REPORTS = frozenset({"report.css", "report.js"})
 _PAGE = 50
 _MOST_FIELDS = 60
+_MOST_COMPARED_CASES = 3_000
 _MOST_EARLIER = 20
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
 _TABS: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -237,7 +244,12 @@ def _overview(call: ApiCall) -> dict[str, object]:
 
 def _links(call: ApiCall, job: Job) -> Links:
     at = f"{call.visit.base}/jobs/{job.id}"
-    return Links(candidates=f"{at}/candidates", cases=f"{at}/cases", case=f"{at}/case?id=")
+    return Links(
+        candidates=f"{at}/candidates",
+        cases=f"{at}/cases",
+        case=f"{at}/case?id=",
+        compare=f"{at}/compare",
+    )
 
 
 def show_tab(call: ApiCall) -> ApiReply:
@@ -321,6 +333,38 @@ def show_candidate(call: ApiCall) -> ApiReply:
         **_comments(call, f"candidate {candidate.candidate}"),
     }
     return _job_page(call, "candidate.html", values, tab="candidates")
+
+
+def compare_candidates(call: ApiCall) -> ApiReply:
+    """Compare candidates of a job side by side."""
+    job, data = call.job, call.view.data
+    there = {f"{candidate.candidate}": candidate for candidate in data.candidates}
+    names = list(dict.fromkeys(filter(None, call.query.get("candidate", "").split(","))))
+    if not 2 <= len(names) <= len(LABELS) or not there.keys() >= set(names):
+        expected = f"2 to {len(LABELS)} numbers of the {counted(len(there), 'candidate')}"
+        raise ApiProblem(422, f"candidate: expected {expected}, found {', '.join(names)[:100]!r}")
+    first, *others = candidates = [there[name] for name in names]
+    labels = [f"#{name}" for name in names]
+    # A candidate that has not been tried on all cases yet may have fewer scores.
+    missing = (None,) * len(data.case_ids)
+    scores_of = [(*candidate.scores, *missing) for candidate in candidates]
+    rows = list(zip(data.case_ids, *scores_of, strict=False))
+    values = {
+        "candidates": candidates,
+        "labels": labels,
+        "data": data,
+        "links": _links(call, job),
+        "changes": [
+            (label, tuple(changes_between(first.texts, other.texts)))
+            for label, other in zip(labels[1:], others, strict=True)
+        ],
+        "cases": [
+            ("validation", case, scores, difference(scores))
+            for case, *scores in rows[:_MOST_COMPARED_CASES]
+        ],
+        "left_out": len(rows[_MOST_COMPARED_CASES:]),
+    }
+    return _job_page(call, "compare_candidates.html", values, tab="candidates")
 
 
 def show_report(call: ApiCall) -> ApiReply:
@@ -615,6 +659,7 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}/report", R, show_report, is_heavy=True),
     Route("GET /jobs/{job}/events", R, show_events),
     Route("GET /jobs/{job}/case", R, show_case, is_heavy=True),
+    Route("GET /jobs/{job}/compare", R, compare_candidates, is_heavy=True),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
     Route("GET /jobs/{job}/{tab}", R, show_tab, is_heavy=True),
     Route("GET /compare", R, compare, is_heavy=True),
