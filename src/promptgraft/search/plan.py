@@ -264,6 +264,7 @@ class RunPlan(Shown):
             max_cost=self.max_cost,
             max_tokens=self.max_tokens,
             max_seconds=self.max_seconds,
+            proposals=self.proposals.if_refused,
         )
 
     def as_json(self) -> dict[str, Json]:

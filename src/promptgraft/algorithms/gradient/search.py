@@ -27,6 +27,7 @@ from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
 from promptgraft.search.events import MutationAccepted
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.notices import RoundStarted
 from promptgraft.search.population import Seen
 from promptgraft.search.result import RunResult
 from promptgraft.search.round_events import (
@@ -192,6 +193,7 @@ class GradientSearch(BaseSearch):
         # Before the round is counted, because it may not begin.
         self.kit.budget.require(new + self._config.judging_size, f"round {number}")
         self.steps = number
+        self.kit.emit(RoundStarted(step=number, current=self._current))
         return Base(
             number=number,
             position=self._current,
