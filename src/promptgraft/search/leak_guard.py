@@ -36,7 +36,7 @@ class Copied:
     Attributes:
         example_id: the training example; empty if a metric has the passage.
         metric: the name of the metric; empty if it is an answer's.
-        passage: the passage as the proposal has it, on one line.
+        passage: the passage in the words of the proposal, on one line.
         words: its length in words; None for a code, an address, or a script without spaces.
     """
 

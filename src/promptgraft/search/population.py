@@ -235,7 +235,7 @@ class Pool:
         scores: for each candidate its scores, by example.
         means: for each candidate its mean over the scored examples; None if there are none.
         objectives: for each candidate the mean of each objective over the scored examples.
-        names: the objectives, as the baseline has them.
+        names: the objectives of the baseline.
         best: position of the eligible candidate with the highest mean; the older one wins a tie.
             A candidate with unscored examples must also beat the baseline on the examples that
             both have scores for: it gains nothing by leaving out hard ones. In a pool that does

@@ -96,7 +96,7 @@ def _nearest(
 def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) -> Iterator[str]:
     """Yield a table of labels that were taken for others; nothing where answers are no labels.
 
-    A label counts where the feedback tells it too.
+    A label counts where the feedback names it, too.
     """
     pairs: Counter[tuple[str, str]] = Counter()
     for record in failures:

@@ -101,7 +101,7 @@ class Flow(Protocol):
 
         Raises:
             CandidateError: the answer is unusable and scores 0.
-            ProviderError, LimitReachedError: as adapters do.
+            ProviderError, LimitReachedError: from the adapter.
         """
         ...
 

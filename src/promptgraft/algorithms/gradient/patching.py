@@ -120,7 +120,7 @@ class Patcher:
         Args:
             base: the start of the round.
             gradients: the gradients.
-            share: share of the parts that are considered, those blamed by most cases first.
+            share: share of the parts that are considered, the most often blamed first.
         """
         by_module: dict[Module, list[Gradient]] = {}
         for gradient in sorted(gradients, key=lambda one: one.severity):
