@@ -40,7 +40,7 @@ _FEW = 30
 _MOST_ROUNDS_OF_FEW = 5
 _SMALL = 16
 _FIRST_ROUND = 0.5
-_EARLY = 0.02 * ERROR
+_EARLY = 0.02 * ERROR  # only an overwhelming gain ends the test half-way
 """Error that the look after half of the examples may spend: it stops at overwhelming gains only."""
 
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
