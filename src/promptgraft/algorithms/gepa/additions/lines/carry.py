@@ -70,6 +70,7 @@ class LinePlan:
             part = module, target.describe(module, parent)
             try:
                 change = graft(changes[-1].candidate, part, text)
+            # A line is a bonus: the child is tried without it.
             except InvalidProposalError:
                 return changes
             reasons = [change.reason for change in changes if change.module == module]
@@ -134,6 +135,7 @@ class LineHistory:
             if line.helped:
                 self._tries.setdefault(line.rule, 0)
                 self._credits[line.rule.place] += 1
+        # Entries are in the order of their discovery, so the oldest go first.
         for counts in (self._tries, self._drops, self._credits):
             for oldest in [*counts][:-_MOST_LINES]:
                 del counts[oldest]
@@ -160,9 +162,11 @@ class LineHistory:
             complaint = frozenset[str]() if is_perfect else complaint_of(record, stop_words)
             words = frozenset(folded_words(record.inputs_repr))
             blamed = addressed.lines(complaint, words)
+            # The prompt said so, and the answer failed all the same.
             self._credits.subtract(blamed)
             if is_perfect or complaint:
                 answering = (addressed.lines(complaint, words) for complaint in earlier)
+                # Of several lines that say it, nobody knows which one helped.
                 alone = dict.fromkeys(places[0] for places in answering if len(places) == 1)
                 self._credits.update([place for place in alone if place not in blamed])
             if complaint:
@@ -183,6 +187,7 @@ class LineHistory:
             for place in places
             if self._credits[place] < most[_content(place)]
             and self._drops[place] < _MOST_TRIES
+            # The author of the prompt may have reasons that no example shows.
             and place[1] not in self._first[place[0]]
             and place not in defining
         )

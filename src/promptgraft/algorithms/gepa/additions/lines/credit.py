@@ -149,6 +149,7 @@ class Effect:
         lowest, score = self.scores
         old, new = self.complaints
         addressed = old.intersection(words)
+        # Where answers are right or wrong as a whole, only the feedback shows that a line works.
         moved_on = bool(addressed) and bool(new) and addressed.isdisjoint(new)
         return score > enough or (score == lowest and moved_on)
 
@@ -185,6 +186,7 @@ def added_lines(
     effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
     answers = map(kit.scorer.score, (*before, *after))
     scores = [score for score in answers if score is not None]
+    # A smaller rise may be noise.
     chance = _CHANCE * (max(scores) - min(scores)) if scores else 0.0
     weights = _weights(before)
     for rule, line in _added(kit, changes):
@@ -212,6 +214,7 @@ def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Rule, Line]]:
     """Yield each added line."""
     for change in changes:
         before, module = change.before, change.module
+        # Examples and JSON have no lines that could stand anywhere else.
         if not module.is_example and not before.as_json:
             lines = lines_of(before.text)
             keys = {line.key for line in lines}
@@ -236,6 +239,7 @@ def _weights(records: Records) -> list[Mapping[str, float]]:
         _feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
     ]
     counts = Counter(word for words in all_words for word in words)
+    # A word of most rollouts does not tell them apart.
     most = max(1, _TOLD_APART * len(all_words))
     return [
         {
