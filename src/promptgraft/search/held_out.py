@@ -40,7 +40,7 @@ _FEW = 30
 _MOST_ROUNDS_OF_FEW = 5
 _SMALL = 16
 _FIRST_ROUND = 0.5
-_EARLY = 0.02 * ERROR  # only an overwhelming gain ends the test half-way
+_EARLY = 0.02 * ERROR
 """Error that the look after half of the examples may spend: it stops at overwhelming gains only."""
 
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
@@ -176,6 +176,7 @@ class _Comparison:
     def is_fixed(self) -> bool:
         """Whether every repeated answer equals the first one."""
         sides = list(chain.from_iterable(self.answers.values()))
+        # Without a repeat nothing is known: different examples may have one answer.
         again = [(side[0], repeat) for side in sides for repeat in side[1:]]
         return bool(again) and all(first.output_repr == two.output_repr for first, two in again)
 

@@ -129,6 +129,7 @@ class LineTrials:
         lacking = set[str]()
         for line in lines:
             for example in line.examples[stage]:
+                # A score that is lacking is asked for once, however many lines need it.
                 more = set() if self._score(example) is not None else {example.id}
                 if len(pairs) + 1 + len(lacking | more) <= self.room:
                     pairs.append((line, example))
@@ -457,6 +458,7 @@ class Shorten(Addition):
         return population.pool.best == joined
 
 
+# Part of a position: the same child must have the same one when a run is resumed.
 def _number(candidate: Candidate) -> int:
     return int(candidate.digest[:8], 16)
 
