@@ -35,6 +35,7 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
+from promptgraft.service.jobs.datasets import on_chosen
 from promptgraft.service.jobs.mirror import name_of
 from promptgraft.service.jobs.preparing import check_reach, planned, prepared, run_changes_of
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
@@ -79,6 +80,8 @@ def carry_out(
             with database.reading() as connection:
                 submissions = JobRows(database).submissions(connection, [claim.job.number])
             check_reach(project, str(submissions.get(claim.job.number, {}).get("host") or ""))
+            project = on_chosen(database, project, claim.job.project, claim.job.changes)
+            attempt = attrs.evolve(attempt, project=project)
             job = prepared(project, claim.job.prompt, claim.job.changes)
             attempt.store_config(job)
             end = attempt.run(job, calls=calls)

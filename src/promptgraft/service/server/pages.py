@@ -29,7 +29,7 @@ from promptgraft.runs.report.texts import case_views, changes_between
 from promptgraft.service.jobs import Job, JobFilter, JobState
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.ordering import Order
-from promptgraft.service.jobs.preparing import planned, read_changes, written_changes
+from promptgraft.service.jobs.preparing import read_changes, written_changes
 from promptgraft.service.jobs.promoting import TaggedRevision, held, tags_of
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.service.server import api, api_projects
@@ -51,6 +51,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _AT = {
     "jobs.html": "/",
     "new.html": "/new",
+    "dataset.html": "/datasets",
+    "datasets.html": "/datasets",
     "tags.html": "/tags",
     "workers.html": "/workers",
     "account.html": "/account",
@@ -375,7 +377,7 @@ def _commented(job: Job, about: str) -> str:
 
 def show_new(call: ApiCall) -> ApiReply:
     """Show the form for a new job."""
-    return page_of(call, "new.html", prompts=_prompts(call), given={}, plan=None, fault="")
+    return page_of(call, "new.html", prompts=_prompts(call), given=call.query, plan=None, fault="")
 
 
 def submit(call: ApiCall) -> ApiReply:
@@ -390,7 +392,7 @@ def submit(call: ApiCall) -> ApiReply:
             return redirect(call, f"/jobs/{job.id}")
         # Only what the caller sees: a plan tells the size of the data.
         if project in prompts:
-            plan = planned(call.manager.projects[project], prompt, changes)
+            plan = call.manager.plan(project, prompt, changes)
     except PromptgraftError as error:
         fault = problem_of(error).detail
     return page_of(
@@ -417,7 +419,7 @@ def form_of(call: ApiCall) -> dict[str, str]:
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:
     """Return the fields of a form that are filled in, with numbers parsed."""
-    names = (*_NUMBERS, "max_cost", "note", "tag", "target_score")
+    names = (*_NUMBERS, "max_cost", "note", "tag", "target_score", "dataset")
     values = {name: form[name] for name in names if form.get(name)}
     changes: dict[str, object] = dict(values)
     for name in _NUMBERS & values.keys():
