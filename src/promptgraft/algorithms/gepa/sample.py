@@ -142,7 +142,6 @@ class Minibatches:
         failed = self._training_rollouts.failed(candidate)
         places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._random.sample(list(failed), len(failed))
-        # Shuffled before, so that examples that were used as often come in random order.
         return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]
 
     def _from_epoch(self, size: int, again: Sequence[str] = ()) -> list[str]:

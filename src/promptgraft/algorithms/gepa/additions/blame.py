@@ -91,7 +91,6 @@ def blamed_modules(
     """
     at_fault = [module for module in turn.first if module.name in blame and worth(module)]
     if draw < _TOGETHER_SHARE and any(not module.is_example for module in at_fault):
-        # The sort is stable: of modules blamed as often, the one whose turn it is stays first.
         return tuple(sorted(at_fault, key=lambda one: -blame[one.name])[:MOST_AT_ONCE])
     most = max((blame[module.name] for module in at_fault), default=0)
     heeds = draw < _BLAMED_SHARE

@@ -129,7 +129,6 @@ class LineTrials:
         lacking = set[str]()
         for line in lines:
             for example in line.examples[stage]:
-                # A score that is lacking is asked for once, however many lines need it.
                 more = set() if self._score(example) is not None else {example.id}
                 if len(pairs) + 1 + len(lacking | more) <= self.room:
                     pairs.append((line, example))
@@ -458,9 +457,8 @@ class Shorten(Addition):
         return population.pool.best == joined
 
 
-# Part of a position: the same child must have the same one when a run is resumed.
 def _number(candidate: Candidate) -> int:
-    return int(candidate.digest[:8], 16)
+    return int(candidate.digest[:8], 16)  # of a position: the same in a resumed run
 
 
 def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:

@@ -186,7 +186,6 @@ def added_lines(
     effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
     answers = map(kit.scorer.score, (*before, *after))
     scores = [score for score in answers if score is not None]
-    # A smaller rise may be noise.
     chance = _CHANCE * (max(scores) - min(scores)) if scores else 0.0
     weights = _weights(before)
     for rule, line in _added(kit, changes):
@@ -214,7 +213,6 @@ def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Rule, Line]]:
     """Yield each added line."""
     for change in changes:
         before, module = change.before, change.module
-        # Examples and JSON have no lines that could stand anywhere else.
         if not module.is_example and not before.as_json:
             lines = lines_of(before.text)
             keys = {line.key for line in lines}
@@ -239,8 +237,7 @@ def _weights(records: Records) -> list[Mapping[str, float]]:
         _feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
     ]
     counts = Counter(word for words in all_words for word in words)
-    # A word of most rollouts does not tell them apart.
-    most = max(1, _TOLD_APART * len(all_words))
+    most = max(1, _TOLD_APART * len(all_words))  # frequent words tell nothing apart
     return [
         {
             word: math.log((1 + len(all_words)) / counts[word])

@@ -81,8 +81,7 @@ class MisplacedRules:
             before: the parent's rollouts on the minibatch.
             about: the minibatch.
         """
-        # Where lines mostly stand in the right part, looking for another one wastes rollouts.
-        if self._rests:
+        if self._rests:  # lines mostly stand in the right part
             self._rests -= 1
             return
         remaining, misplaced = self.most, list[MisplacedRule]()
@@ -93,8 +92,7 @@ class MisplacedRules:
             if not neighbours:
                 continue
             rule = MisplacedRule(line=line, others=neighbours, example=about[line.failure])
-            # A shorter search may fit where a longer one did not.
-            if rule.cost <= remaining:
+            if rule.cost <= remaining:  # a cheaper one may still fit
                 remaining -= rule.cost
                 misplaced.append(rule)
         if misplaced:
@@ -165,7 +163,6 @@ class Relocation:
         searches = [
             _PlaceSearch(rule, rule.others, rule.others)
             for rule in rules
-            # The parent may answer better this time: then there is nothing to mend.
             if (score := scores[rule.example.id]) is not None and score <= rule.line.enough
         ]
         count, waiting = 0, searches
@@ -179,8 +176,7 @@ class Relocation:
                     rollouts = Rollouts(position=where, candidate=child, examples=examples)
                     pairs.append((search, rollouts))
                     count += 1
-            # All lines take a step of their searches at once, so that workers are busy.
-            answers = yield from Together([rollouts for _, rollouts in pairs])
+            answers = yield from Together([rollouts for _, rollouts in pairs])  # side by side
             for (search, _), [after] in zip(pairs, answers, strict=True):
                 rule = search.rule
                 search.learn(helped=self._helped(rule, before[rule.example.id], after))
