@@ -27,7 +27,6 @@ from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.format_search import (
     DEFAULT_RATIO,
     ELSEWHERE,
-    FORMATTERS,
     OptimizerConfig,
     TargetsConfig,
 )
@@ -146,7 +145,7 @@ def run_config(
             for stopper in limits.stoppers
         ]
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
-    for name in FORMATTERS:
+    for name in kind.functions:
         if isinstance(spec := settings.get(name), str):
             settings[name] = around.function(("optimizer", name), spec)
     try:

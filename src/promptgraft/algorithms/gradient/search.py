@@ -123,7 +123,11 @@ class GradientSearch(BaseSearch):
         )
         inquiries, by_trace = Inquiries(kit.questions), config.attribution == "trace"
         self._tracer = Tracer(
-            target=kit.target, inquiries=inquiries, emit=self._emit, by_trace=by_trace
+            target=kit.target,
+            inquiries=inquiries,
+            emit=self._emit,
+            by_trace=by_trace,
+            backward=config.backward,
         )
         metrics = metrics_of(config.feedback_fn)
         guard = AnswerGuard(kit.training, config.copied_words or None, metrics)
@@ -133,6 +137,8 @@ class GradientSearch(BaseSearch):
             guard=guard,
             most=config.max_gradients,
             emit=self._emit,
+            aggregate=config.aggregate,
+            rewrite=config.rewrite,
         )
         self._judge = Judge(config, kit)
 
