@@ -21,17 +21,16 @@ from promptgraft.targets.base import RejectionReason
 
 ROOT = Path(__file__).parents[1]
 
-ENUMERATED: dict[str, tuple[tuple[str, ...], Iterable[str]]] = {
-    "reasons to refuse a proposal": (("specs/gepa/replies.md",), RejectionReason),
-    "reasons to skip an override": (("docs/json.md",), SkipReason),
-    "verdicts": (("specs/honesty.md",), RunVerdict),
-    "limits of the server": (
-        ("specs/server.md",),
-        [field.name for field in attrs.fields(Limits)],
-    ),
-    "metrics": (("specs/metrics.md",), METRICS.names),
-    "lists of overrides": (("specs/overrides.md",), KINDS),
-    "keys of a project": (("specs/project.md",), project_schema()["properties"]),
+PROPERTIES = project_schema()["properties"]
+assert isinstance(PROPERTIES, dict)
+ENUMERATED: dict[str, tuple[str, Iterable[str]]] = {
+    "reasons to refuse a proposal": ("specs/gepa/replies.md", RejectionReason),
+    "reasons to skip an override": ("docs/json.md", SkipReason),
+    "verdicts": ("specs/honesty.md", RunVerdict),
+    "limits of the server": ("specs/server.md", [field.name for field in attrs.fields(Limits)]),
+    "metrics": ("specs/metrics.md", METRICS.names),
+    "lists of overrides": ("specs/overrides.md", KINDS),
+    "keys of a project": ("specs/project.md", PROPERTIES),
 }
 
 
@@ -44,8 +43,8 @@ def quoted(*pages: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ENUMERATED)
 def test_a_page_lists_what_the_code_enumerates(name: str) -> None:
-    pages, values = ENUMERATED[name]
-    assert [str(value) for value in values if str(value) not in quoted(*pages)] == []
+    page, values = ENUMERATED[name]
+    assert [str(value) for value in values if str(value) not in quoted(page)] == []
 
 
 def test_each_reason_to_stop_is_on_a_page() -> None:
