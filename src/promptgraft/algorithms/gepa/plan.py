@@ -416,7 +416,7 @@ class GepaSettings(RunConfig):
 
     def expected_questions(self, proposals: int, modules: int) -> int:
         each = float(modules if self.module_choice == "all" else 1)
-        for addition in reversed(self.used_additions):
+        for addition in reversed(self.used_additions):  # the first takes its share last
             each = addition.expected_questions(modules, each)
         return round(proposals * _QUESTIONS_EACH * each)
 
