@@ -78,6 +78,9 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
         prompt = project.prompt("triage").prompt
         project.store().set_section_override(prompt, tag="prod", path=("rules",), body=body)
     manager.comment(job.id, "Ship it.")
+    for count in (30, 31):
+        rows = [{"id": f"n{n}", "input": "lost " * 9, "expected": "login"} for n in range(count)]
+        manager.save_dataset("support", "hard", "".join(f"{json.dumps(row)}\n" for row in rows))
     tabs = ("", *(f"/{tab}" for tab in TABS))
     return {
         "ended": [f"/jobs/{job.id}{tab}" for tab in tabs],
@@ -85,8 +88,10 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
         "details": [
             f"/jobs/{job.id}/case?id=l11",
             f"/jobs/{job.id}/candidates/1",
+            f"/jobs/{job.id}/compare?candidate=0&candidate=1",
             f"/compare?job={job.id}&job={job.id}",
         ],
+        "data sets": ["/datasets", "/datasets/support/hard"],
         "others": ["/", "/new", "/tags", "/account", "/login", "/workers", UNKNOWN],
     }
 
@@ -123,7 +128,7 @@ def faults_of_rules(page: Page, rules: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["ended", "waiting", "details", "others"])
+@pytest.mark.parametrize("kind", ["ended", "waiting", "details", "data sets", "others"])
 def test_every_page_of_the_dashboard_can_be_read_and_used(
     kind: str, browser: Browser, client: Client, pages: Mapping[str, Sequence[str]], axe: str
 ) -> None:

@@ -33,7 +33,7 @@ class AzureOpenAIAdapter(OpenAIAdapter):
         api_version: the version of the interface.
 
     Raises:
-        ConfigError: as ``OpenAIAdapter`` does, or there is no endpoint.
+        ConfigError: see ``OpenAIAdapter``; also if there is no endpoint.
     """
 
     service: ClassVar[Api] = attrs.evolve(
@@ -66,7 +66,7 @@ class GeminiAdapter(OpenAIAdapter):
         base_url: the address; ``GEMINI_BASE_URL`` or Google's own when it is None.
 
     Raises:
-        ConfigError: as ``OpenAIAdapter`` does.
+        ConfigError: see ``OpenAIAdapter``.
     """
 
     service: ClassVar[Api] = attrs.evolve(

@@ -97,7 +97,7 @@ class LiteLLMAdapter(OpenAIAdapter):
         base_url: the address; ``LITELLM_API_BASE``, or the provider's own, when it is None.
 
     Raises:
-        ConfigError: as ``OpenAIAdapter`` does.
+        ConfigError: see ``OpenAIAdapter``.
     """
 
     service: ClassVar[Api] = attrs.evolve(

@@ -107,7 +107,7 @@ def subject_of(project: Project, choice: Choice) -> Subject:
     """Return the subject of a choice. The project's task adapter is created but not called.
 
     Raises:
-        ConfigError, DataFormatError, StoreError, JournalError: as for :func:`tried_prompt`; also
+        ConfigError, DataFormatError, StoreError, JournalError: see :func:`tried_prompt`; also
             if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)

@@ -288,7 +288,7 @@ class Project:
         """Return the run settings for a prompt, without making a model.
 
         Raises:
-            ConfigError: as :meth:`prompt`.
+            ConfigError: see :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
         prompt = self.prompt(name)
@@ -313,7 +313,7 @@ class Project:
         ``beside(project.folder)``, so that code of the project can import its neighbours.
 
         Raises:
-            ConfigError: as :meth:`prompt`.
+            ConfigError: see :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
         config = self.run_config(name)

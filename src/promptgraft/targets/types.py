@@ -63,7 +63,7 @@ class Module(ABC):
 
     @property
     def question(self) -> PromptTemplate[object] | None:
-        """The meta-prompt of its kind; None if the algorithm has it.
+        """The meta-prompt of its kind; None if the algorithm chooses it.
 
         Descriptions refer to it by its key.
         """
