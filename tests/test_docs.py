@@ -145,7 +145,7 @@ def _has_blocks_to_run(text: str) -> bool:
 def test_every_place_of_documentation_is_looked_at() -> None:
     assert (ROOT / "README.md").is_file()
     assert (ROOT / "specs" / "README.md").is_file()
-    assert ROOT / "specs" / "adapters.md" in pages()
+    assert ROOT / "specs" / "targets.md" in pages()
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

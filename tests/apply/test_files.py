@@ -10,7 +10,7 @@ import pytest
 
 from promptgraft.agents.writing import RECORD, SourceWriter
 from promptgraft.errors import ConfigError
-from promptgraft.project.applying.sources import planned
+from promptgraft.project.applying import planned
 from promptgraft.project.files import FileChange
 
 TEXTS = {"a.md": ("old a\n", "new a\n" * 500), "sub/b.yaml": ("old b\r\n", "new b\r\n")}

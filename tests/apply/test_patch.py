@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.project.applying.sources import patch_of, patch_root
+from promptgraft.project.applying import patch_of, patch_root
 from promptgraft.project.files import FileChange
 
 Texts = Mapping[str, tuple[str, str]]

@@ -25,8 +25,13 @@ from promptgraft.overrides import (
     VisibilityOverride,
 )
 from promptgraft.overrides.parts.entry import Entry
-from promptgraft.project.applying.storing import check_tag_contents, merged_into
-from promptgraft.project.applying.winner import Winner, check_source, fresh_entries
+from promptgraft.project.applying import (
+    Winner,
+    check_source,
+    check_tag_contents,
+    fresh_entries,
+    merged_into,
+)
 
 KINDS: tuple[type[Entry], ...] = (
     SectionOverride,

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from promptgraft.cli.eval_progress import EvalProgress
-from promptgraft.cli.progress import PlainProgress
-from promptgraft.cli.silence import Silence
+from promptgraft.cli.progress import PlainProgress, Silence
 
 SHORT = 0.01
 

@@ -74,7 +74,7 @@ def test_tables_of_another_version_are_refused(url: str) -> None:
     )
     first.close()
     second = Database(url)
-    with pytest.raises(DatabaseError, match="expected tables of version 2, found version 7; use"):
+    with pytest.raises(DatabaseError, match="expected tables of version 3, found version 7; use"):
         SqlPromptOverridesStore(second).addresses()
     second.close()
 

@@ -27,9 +27,9 @@ from promptgraft.testing.prompts import PROMPT, TONE
 KEPT = Path(__file__).parent / "kept"
 TOKEN = "Y08UKD52GNbpeuRBlCk027SMc56qXrhYXo9p3kY1f7o"
 DIGESTS = {
-    "sqlite": "37c5b2ba77daaaa37cc9e97b1f917c53ad2b8522412ac91e8256f93a916d4106",
-    "postgresql": "b38e4292b426120663bd0a6be8f77b67ab554b07b55530fd319e1bdc28f9bf27",
-    "mysql": "1b22b406551dcfe42da3ab71b3496bb3dffcdda05bca3d3859a61b2e482eac0e",
+    "sqlite": "9e7d83305beb062b1ac0aeaa1b53385c0e85c097f73ed658c4471b68c5082269",
+    "postgresql": "2352c3f39a87663e1a141e47adc917f2d778ad0a8f29faeb4ef391a7f389d5b1",
+    "mysql": "3e4dda3f70681fbe8ab677fa1a94a45f2e268f55b961bb5eb938b6d320bd9a64",
 }
 """SHA-256 of the SQL of the tables of this version.
 
@@ -45,7 +45,7 @@ def definition(dialect: str) -> str:
 @pytest.mark.parametrize("dialect", DIGESTS)
 def test_the_tables_of_a_version_never_change(dialect: str) -> None:
     digest = hashlib.sha256(definition(dialect).encode()).hexdigest()
-    assert (SCHEMA_VERSION, digest) == (2, DIGESTS[dialect])
+    assert (SCHEMA_VERSION, digest) == (3, DIGESTS[dialect])
     assert list(MIGRATIONS) == list(range(2, SCHEMA_VERSION + 1))
 
 
@@ -69,8 +69,12 @@ def test_a_file_of_an_earlier_version_is_opened_with_all_it_has(
         assert done.status.revisions
         assert len(manager.events(done.id)) > 5
         assert (manager.mirror(done.id, tmp_path / "runs") / "journal.jsonl").stat().st_size
-        store = SqlPromptOverridesStore(manager.database)
-        assert [address.tag for address in store.addresses()] == [done.candidate_tag]
+        # The first version had the winners of all projects in one place.
+        stores = [SqlPromptOverridesStore(manager.database, project=of) for of in ("", "support")]
+        tags = [address.tag for store in stores for address in store.addresses()]
+        assert tags == [done.candidate_tag]
+        saved = manager.save_dataset("support", "hard", '{"input": "a", "expected": "login"}')
+        assert [row.number for row in manager.datasets("support")] == [saved.number] == [1]
         caller = TokenStore(manager.database).find(TOKEN)
         assert caller is not None
         assert caller.scopes == {Scope.READ, Scope.APPROVE}
@@ -89,7 +93,7 @@ def test_the_command_says_what_it_would_do_and_does_it_once(
     command = ["jobs", "migrate", "--jobs", f"sqlite:///{kept_file}"]
     assert run([*command, "--dry-run"]) == 0
     sql = capsys.readouterr().out
-    assert "CREATE TABLE promptgraft_sessions" in sql
+    assert "CREATE TABLE promptgraft_datasets" in sql
     assert f"UPDATE promptgraft_schema SET version = {SCHEMA_VERSION};" in sql
     assert dumped(kept_file) == before
     assert run(command) == 0
@@ -128,10 +132,10 @@ def made_as(version: int, url: str) -> None:
     engine.dispose()
 
 
-@pytest.fixture
-def earlier(url: str) -> Iterator[Database]:
-    """Give a database server with the tables of the first version."""
-    made_as(1, url)
+@pytest.fixture(params=range(1, SCHEMA_VERSION))
+def earlier(url: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Give a database server with the tables of an earlier version."""
+    made_as(request.param, url)
     with closing(Database(url)) as database:
         yield database
 
@@ -139,7 +143,9 @@ def earlier(url: str) -> Iterator[Database]:
 @pytest.mark.parametrize("url", KINDS[1:], indirect=True)
 def test_a_database_server_is_migrated_when_it_is_told_to(earlier: Database, url: str) -> None:
     store = SqlPromptOverridesStore(earlier)
-    with pytest.raises(DatabaseError, match=r"found version 1; stop its .*`promptgraft jobs migr"):
+    with pytest.raises(
+        DatabaseError, match=r"found version [12]; stop its .*`promptgraft jobs migr"
+    ):
         store.addresses()
     earlier.migrate()
     store.set_section_override(PROMPT, path=TONE, body="kind")
@@ -152,15 +158,20 @@ def test_a_database_server_is_migrated_when_it_is_told_to(earlier: Database, url
             assert tables[name.replace("fresh_", "promptgraft_")] == found, name
 
 
+def has_column(connection: sqlalchemy.Connection, table: str, name: str) -> bool:
+    return name in {column["name"] for column in sqlalchemy.inspect(connection).get_columns(table)}
+
+
 @pytest.mark.parametrize("url", KINDS[1:], indirect=True)
 def test_several_may_migrate_at_once_and_go_on_where_one_was_killed(
     earlier: Database, url: str
 ) -> None:
     with earlier._engine.begin() as connection:
         # What a process had done that died in the middle.
-        connection.exec_driver_sql(
-            "ALTER TABLE promptgraft_jobs ADD COLUMN calls INTEGER NOT NULL DEFAULT 0"
-        )
+        if not has_column(connection, "promptgraft_jobs", "calls"):
+            connection.exec_driver_sql(
+                "ALTER TABLE promptgraft_jobs ADD COLUMN calls INTEGER NOT NULL DEFAULT 0"
+            )
     databases = [Database(url) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(Database.migrate, databases))

@@ -9,10 +9,10 @@ import attrs
 
 from promptgraft.evals.types import Step
 from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.history import RoundSummary
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
-from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.round_events import Blame, Severity
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def test_every_round_has_a_page_and_a_resumed_run_leaves_the_same(tmp_path: Path
         "+Known words: w0 w1 w2 w3",
     ):
         assert line in page
+    lines = [json.loads(line) for line in folder.events.read_text("utf-8").splitlines()]
+    names = [line["event"] for line in lines if line["event"] in ("round_started", "trained")]
+    assert names == ["round_started", "trained"] * 3
+    started = [line for line in lines if line["event"] == "round_started"]
+    assert [(line["step"], line["current"]) for line in started] == [(1, 0), (2, 1), (3, 2)]
     before = files_of(folder)
     carry_out(folder, job())
     assert files_of(folder) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import threading
@@ -21,6 +22,7 @@ from promptgraft.errors import (
     ConfigError,
     DataFormatError,
     DeadlineExceededError,
+    InvalidIdentifierError,
     OverrideConflictError,
     RevisionNotFoundError,
 )
@@ -526,3 +528,117 @@ def test_a_mirror_is_a_run_directory(jobs: Jobs, manager: JobManager, tmp_path: 
     assert {"report.html", "summary.md", "result.json"} <= {one.name for one in folder.iterdir()}
     document = json.loads((folder / "result.json").read_text())
     assert document["means"] == outcome(manager, job)["means"]
+
+
+CASES = """
+{"id": "a", "input": "the invoice 1 has a wrong amount", "expected": "billing"}
+  {"id": "b", "input": "my password 2 is lost \u2028 here", "expected": "login"}\r
+
+"""
+TIDY = "".join(f"{line.strip()}\n" for line in CASES.split("\n") if line.strip())
+MANY = "".join(
+    json.dumps({"id": f"n{n}", "input": f"my password {n} is lost", "expected": "login"}) + "\n"
+    for n in range(40)
+)
+
+
+def test_a_data_set_has_a_revision_for_each_edit(jobs: Jobs, manager: JobManager) -> None:
+    first = jobs.save_dataset("support", "hard", CASES)
+    assert (first.number, first.cases, first.name) == (1, 2, "hard")
+    assert first.digest == hashlib.sha256(TIDY.encode()).hexdigest()
+    assert jobs.dataset("support", "hard").text == TIDY
+    same = jobs.save_dataset("support", "hard", TIDY, expected=first.digest)
+    assert (same.number, same.digest) == (1, first.digest)
+    second = jobs.save_dataset("support", "hard", MANY, expected=first.digest)
+    assert (second.number, second.cases) == (2, 40)
+    jobs.save_dataset("support", "easy", MANY, expected="")
+    listed = jobs.datasets("support")
+    assert [(row.name, row.number, row.text) for row in listed] == [
+        ("easy", 1, ""),
+        ("hard", 2, ""),
+    ]
+    history = jobs.dataset_history("support", "hard")
+    assert [row.digest for row in history] == [second.digest, first.digest]
+    assert history[0].created >= history[1].created > 0
+    assert jobs.dataset("support", f"hard@{first.digest[:9]}").text == TIDY
+    again = jobs.save_dataset("support", "hard", TIDY)
+    assert (again.number, again.digest) == (3, first.digest)
+    assert jobs.dataset("support", f"hard@{first.digest}").number == 3
+
+
+def test_an_edit_of_what_was_changed_meanwhile_is_refused(jobs: Jobs, manager: JobManager) -> None:
+    first = jobs.save_dataset("support", "hard", CASES)
+    for expected in ("", "0" * 64):
+        with pytest.raises(OverrideConflictError, match=f"`hard` was changed.*{first.digest[:12]}"):
+            jobs.save_dataset("support", "hard", MANY, expected=expected)
+    assert [row.number for row in jobs.datasets("support")] == [1]
+    with ThreadPoolExecutor(8) as threads:
+        saves = [
+            threads.submit(manager.save_dataset, "support", "both", MANY + f'{{"input": "{n}"}}')
+            for n in range(8)
+        ]
+        numbers = sorted(save.result().number for save in saves)
+    assert numbers == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "at least one case"),
+        ('{"input": "a"', "line 1"),
+        ('{"input": "a"}\n[1]', "line 2: expected an object"),
+        ('{"id": "a", "input": "a"}\n{"id": "a", "input": "b"}', "a"),
+        ('{"input": {"type": "image", "path": "/etc/passwd"}}', "path"),
+        ('{"input": [{"type": "image_url", "image_url": "https://x.example/a.png"}]}', "images"),
+        ('{"input": "' + "x" * 1_000_000 + '"}', "at most 1,000,000 bytes"),
+        ('{"input": ' + "[" * 40 + "]" * 40 + "}", "at most 32 deep"),
+        ('{"input": "half \\ud800 of it"}', "half|surrogate|character"),
+        ('{"input": "half \ud800 of it"}', "half|surrogate|character"),
+    ],
+)
+def test_cases_that_are_none_are_refused(
+    jobs: Jobs, manager: JobManager, text: str, why: str
+) -> None:
+    with pytest.raises((ConfigError, DataFormatError), match=why):
+        jobs.save_dataset("support", "hard", text)
+    assert jobs.datasets("support") == []
+
+
+def test_names_of_data_sets_and_projects_are_checked(jobs: Jobs, manager: JobManager) -> None:
+    for name in ("", "..", "A b", "x" * 65, "a/b", "a@b"):
+        with pytest.raises(InvalidIdentifierError, match=r"name of a data set"):
+            jobs.save_dataset("support", name, CASES)
+    for look in (jobs.datasets, lambda project: jobs.dataset(project, "hard")):
+        with pytest.raises(ConfigError, match="project `other`"):
+            look("other")
+    with pytest.raises(RevisionNotFoundError, match="no data set `hard`; there: none"):
+        jobs.dataset("support", "hard")
+    saved = jobs.save_dataset("support", "hard", CASES)
+    for digest in ("", saved.digest[:3], "0" * 64):
+        with pytest.raises(RevisionNotFoundError, match=f"latest is {saved.digest}"):
+            jobs.dataset("support", f"hard@{digest}")
+
+
+def test_a_job_runs_on_the_revision_that_it_chose(jobs: Jobs, manager: JobManager) -> None:
+    saved = jobs.save_dataset("support", "hard", MANY)
+    job = submit(jobs, dataset="hard")
+    assert job.changes.dataset == f"hard@{saved.digest}"
+    jobs.save_dataset("support", "hard", CASES)
+    assert work_off(manager) == 1
+    done = jobs.get(job.id)
+    assert (done.state, done.reason) == (JobState.COMPLETED, done.reason)
+    fork = jobs.fork(job.id, {"budget": 80})
+    assert fork.changes.dataset == job.changes.dataset
+    assert work_off(manager) == 1
+    result = jobs.result(fork.id) or {}
+    ids = set(json.loads(json.dumps(result["held_out"]))["ids"])
+    assert ids
+    assert ids <= {f"n{n}" for n in range(40)}
+    with pytest.raises(RevisionNotFoundError, match="no data set `soft`; there: hard"):
+        submit(jobs, dataset="soft")
+    with pytest.raises(REFUSED, match=r"split|test|cases"):
+        submit(jobs, dataset="hard")  # whose latest revision has two cases
+    waiting = submit(jobs, dataset=f"hard@{saved.digest[:6]}")
+    assert waiting.changes.dataset == job.changes.dataset
+    with pytest.raises(REFUSED, match="dataset: decides the path of the search"):
+        jobs.change(waiting.id, {"dataset": "hard"})

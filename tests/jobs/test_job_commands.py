@@ -182,6 +182,32 @@ def test_the_same_commands_ask_a_server(
         assert said(capsys, "jobs", "list").startswith("0 jobs")
 
 
+def test_data_sets_are_saved_listed_and_printed(
+    capsys: pytest.CaptureFixture[str], programs: Programs
+) -> None:
+    assert "data set hard@" in said(capsys, "jobs", "datasets", "save", "hard", "tickets.csv")
+    digest = json.loads(said(capsys, "jobs", "datasets", "list", "--json"))["datasets"][0]["digest"]
+    Path("cases.jsonl").write_text(said(capsys, "jobs", "datasets", "show", "hard"))
+    # What was printed is what is there.
+    saved = said(capsys, "jobs", "datasets", "save", "hard", "cases.jsonl")
+    assert saved == f"data set hard@{digest}: revision 1, 30 cases\n"
+    lines = Path("cases.jsonl").read_text().splitlines()
+    Path("cases.jsonl").write_text("\n".join(lines[:20]))
+    assert "revision 2, 20 cases" in said(capsys, "jobs", "datasets", "save", "hard", "cases.jsonl")
+    assert said(capsys, "jobs", "datasets", "list", "hard").count("hard") == 2
+    job = submitted(capsys, "--budget", "60", "--set", f"dataset=hard@{digest[:8]}")
+    worked_off(programs)
+    told = json.loads(said(capsys, "jobs", "show", job, "--json"))
+    assert told["changes"]["dataset"] == f"hard@{digest}"
+    assert told["state"] == "completed"
+    assert "no data set `soft`; there: hard" in said(
+        capsys, "jobs", "submit", "triage", "--set", "dataset=soft", code=2
+    )
+    why = said(capsys, "jobs", "datasets", "save", "hard", "none.csv", code=2)
+    assert why.startswith("promptgraft: none.csv: ")
+    assert "promptgraft" in said(capsys, "jobs", "datasets", "save", "hard", "agent.py", code=2)
+
+
 def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
     first = said(capsys, "jobs", "submit", "triage", "--key", "k")
     again = said(capsys, "jobs", "submit", "triage", "--key", "k")
@@ -243,5 +269,5 @@ def test_a_worker_ends_when_it_is_asked() -> None:
 
 def test_the_sql_of_the_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "jobs", "schema")
-    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 12
-    assert told.rstrip().endswith("VALUES (2, '');")
+    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 13
+    assert told.rstrip().endswith("VALUES (3, '');")

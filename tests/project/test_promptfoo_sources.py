@@ -15,8 +15,8 @@ import attrs
 import pytest
 
 from promptgraft.adapters.openai import ChatWire, OpenAIProfile
+from promptgraft.bridges.promptfoo.asserts import conditions_of
 from promptgraft.bridges.promptfoo.code import python_prompt
-from promptgraft.bridges.promptfoo.conditions import conditions_of
 from promptgraft.bridges.promptfoo.configuration import import_promptfoo
 from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import DataFormatError

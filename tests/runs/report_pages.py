@@ -284,7 +284,8 @@ def overviews(folder: RunFolder) -> tuple[str, str]:
     other.candidates = [
         replace(one, texts={everything: everything[::-1]}) for one in other.candidates
     ]
-    listed = attrs.evolve(
-        summarize(folder), prompt=everything, stop_reason=everything, fault=everything
-    )
+    summary = summarize(folder)
+    assert summary.ended is not None
+    ended = replace(summary.ended, stop_reason=everything)
+    listed = attrs.evolve(summary, prompt=everything, ended=ended, fault=everything)
     return comparison_page(record, other), history_page(HOSTILE[1], [listed, listed])

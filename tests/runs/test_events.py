@@ -44,6 +44,8 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
     Event,
+    NewBest,
+    RoundStarted,
     RunPlanned,
     RunProgress,
     StopFileRemoved,
@@ -232,6 +234,8 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
     },
     CaseTaught: dict.fromkeys(("case", "teacher", "expected"), TEXTS),
     CallWaits: {"model": TEXTS, "seconds": SCORES, "reason": TEXTS},
+    RoundStarted: {"step": POSITIONS, "current": POSITIONS},
+    NewBest: {"step": POSITIONS, "candidate": POSITIONS, "mean": SCORES},
     RunProgress: {
         **AT_WORK,
         **MEANS,

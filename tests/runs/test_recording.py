@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -276,7 +277,26 @@ def test_events_are_numbered_in_order_and_end_with_the_end(whole: RunFolder) -> 
     ]
     assert numbered[-1]["event"] == "ended"
     assert sum(numbered[-1]["held_out"]["winner_scores"]) > 0
-    assert [event["event"] for event in events if "n" not in event] == ["plan"]
+    assert {event["event"] for event in events if "n" not in event} == {"plan", "new_best"}
+
+
+def test_each_new_best_candidate_is_told_after_its_score(whole: RunFolder) -> None:
+    events = events_of(whole)
+    best = [0]
+    for event, following in itertools.pairwise(events):
+        if event["event"] in ("candidate", "scored") and event["best"] != best[-1]:
+            best.append(event["best"])
+            mean = events_of_candidate(events, event["best"])["mean"]
+            assert following["event"] == "new_best"
+            assert (following["candidate"], following["mean"]) == (event["best"], mean)
+    told = [event["candidate"] for event in events if event["event"] == "new_best"]
+    assert told == best[1:]
+    assert len(told) > 1
+
+
+def events_of_candidate(events: list[Any], candidate: int) -> Any:
+    [found] = [e for e in events if e["event"] == "candidate" and e["candidate"] == candidate]
+    return found
 
 
 def test_progress_is_told_once_a_second_and_when_new_work_begins(tmp_path: Path) -> None:

@@ -371,8 +371,10 @@ def test_two_runs_have_a_page_with_figures_changes_and_scores(tmp_path: Path) ->
 def test_the_runs_of_a_folder_have_a_page_with_the_gain_of_each(tmp_path: Path) -> None:
     folder = kept_run(tmp_path)
     summary = summarize(folder)
+    assert summary.ended is not None
     assert summary.held_out is not None
-    page = history_page("runs", [summary, attrs.evolve(summary, held_out=None)])
+    unmeasured = attrs.evolve(summary, ended=replace(summary.ended, held_out=None))
+    page = history_page("runs", [summary, unmeasured])
     told = " ".join(Page(page).texts)
     assert "2 runs in runs" in told
     assert summary.held_out.short in told

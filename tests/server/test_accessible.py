@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -21,7 +22,18 @@ from server.serving import Client
 
 browser = browser_of_reports
 
-WIDTHS = (390, 768, 1440)
+NARROW, MEDIUM, WIDE = 390, 768, 1440
+EVERY_RULE = "axe.run()"
+# What is hidden on any screen is hidden on a narrow one, so a wide one shows every colour.
+CONTRAST = "axe.run({runOnly: ['color-contrast']})"
+SCREENS: tuple[tuple[int, Literal["light", "dark"], str | None], ...] = (
+    (NARROW, "light", EVERY_RULE),
+    (MEDIUM, "light", None),
+    (WIDE, "light", CONTRAST),
+    (WIDE, "dark", EVERY_RULE),
+)
+"""Widths in pixels, colours, and what axe looks at; the layout does not depend on colours."""
+UNKNOWN = "/jobs/none"
 TABS = ("candidates", "cases", "rounds", "texts", "cost", "events")
 CLIPPED = """() => [...document.querySelectorAll('table, pre, svg')]
     .filter(found => found.getClientRects().length && !found.closest('.scroll, .hidden'))
@@ -56,8 +68,8 @@ def axe() -> str:
 
 
 @pytest.fixture
-def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
-    """The addresses of all pages of a server with one job that has ended and one that waits."""
+def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
+    """The paths of all pages of a server with one job that has ended and one that waits."""
     job = manager.create("support", "triage", {})
     work_off(manager)
     waiting = manager.create("support", "triage", {"note": "a long note " * 8})
@@ -66,79 +78,93 @@ def pages(manager: JobManager, client: Client) -> Mapping[str, str]:
         prompt = project.prompt("triage").prompt
         project.store().set_section_override(prompt, tag="prod", path=("rules",), body=body)
     manager.comment(job.id, "Ship it.")
-    paths = {
-        "jobs": "/",
-        "new": "/new",
-        "ended": f"/jobs/{job.id}",
-        "waiting": f"/jobs/{waiting.id}",
-        **{f"ended, {tab}": f"/jobs/{job.id}/{tab}" for tab in TABS},
-        **{f"waiting, {tab}": f"/jobs/{waiting.id}/{tab}" for tab in TABS},
-        "case": f"/jobs/{job.id}/case?id=l11",
-        "candidate": f"/jobs/{job.id}/candidates/1",
-        "compare": f"/compare?job={job.id}&job={job.id}",
-        "tags": "/tags",
-        "account": "/account",
-        "sign in": "/login",
-        "workers": "/workers",
-        "problem": "/jobs/none",
+    for count in (30, 31):
+        rows = [{"id": f"n{n}", "input": "lost " * 9, "expected": "login"} for n in range(count)]
+        manager.save_dataset("support", "hard", "".join(f"{json.dumps(row)}\n" for row in rows))
+    tabs = ("", *(f"/{tab}" for tab in TABS))
+    return {
+        "ended": [f"/jobs/{job.id}{tab}" for tab in tabs],
+        "waiting": [f"/jobs/{waiting.id}{tab}" for tab in tabs],
+        "details": [
+            f"/jobs/{job.id}/case?id=l11",
+            f"/jobs/{job.id}/candidates/1",
+            f"/jobs/{job.id}/compare?candidate=0&candidate=1",
+            f"/compare?job={job.id}&job={job.id}",
+        ],
+        "data sets": ["/datasets", "/datasets/support/hard"],
+        "others": ["/", "/new", "/tags", "/account", "/login", "/workers", UNKNOWN],
     }
-    return {name: f"{client.url}{path}" for name, path in paths.items()}
 
 
 def faults_of(page: Page, axe: str) -> list[str]:
-    """Return what is wrong on a page."""
+    """Return what is wrong with a page on any screen."""
     page.evaluate(OPEN_ALL)
-    sideways = page.evaluate(SIDEWAYS)
-    faults = [f"{sideways} pixels beyond the screen"] if sideways > 1 else []
-    faults += [f"clipped: {found}" for found in page.evaluate(CLIPPED)]
-    faults += [f"out of the keyboard's reach: {found}" for found in page.evaluate(UNREACHED)]
-    faults += [f"does not scroll by key: {found}" for found in page.evaluate(NARROW_SCROLLERS)]
     page.evaluate(axe)
-    found = page.evaluate("async () => (await axe.run()).violations")
-    return faults + [
+    faults: list[str] = []
+    for width, scheme, rules in SCREENS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        shown = faults_of_layout(page) + (faults_of_rules(page, rules) if rules else [])
+        faults += [f"{width} pixels, {scheme}: {fault}" for fault in shown]
+    return faults
+
+
+def faults_of_layout(page: Page) -> list[str]:
+    sideways = page.evaluate(SIDEWAYS)
+    return [
+        *([f"{sideways} pixels beyond the screen"] if sideways > 1 else []),
+        *(f"clipped: {node}" for node in page.evaluate(CLIPPED)),
+        *(f"out of the keyboard's reach: {node}" for node in page.evaluate(UNREACHED)),
+        *(f"does not scroll by key: {node}" for node in page.evaluate(NARROW_SCROLLERS)),
+    ]
+
+
+def faults_of_rules(page: Page, rules: str) -> list[str]:
+    violations = page.evaluate(f"async () => (await {rules}).violations")
+    return [
         f"{rule['id']} ({rule['help']}): {node['html'][:120]} {json.dumps(node['any'])[:300]}"
-        for rule in found
+        for rule in violations
         for node in rule["nodes"][:3]
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["ended", "waiting", "details", "data sets", "others"])
 def test_every_page_of_the_dashboard_can_be_read_and_used(
-    width: int, scheme: str, browser: Browser, client: Client, pages: Mapping[str, str], axe: str
+    kind: str, browser: Browser, client: Client, pages: Mapping[str, Sequence[str]], axe: str
 ) -> None:
-    page = new_page(
-        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-    )
+    page = new_page(browser, bypass_csp=True)
     page.goto(f"{client.url}/login?code={client.access.new_code()}")
     faults: list[str] = []
-    for name, address in pages.items():
-        shown = page.goto(address)
+    for path in pages[kind]:
+        shown = page.goto(f"{client.url}{path}")
         assert shown is not None
-        assert (shown.status == 200) == (name != "problem"), address
-        faults += [f"{name}: {fault}" for fault in faults_of(page, axe)]
-    page.goto(pages["tags"])
-    page.get_by_role("button", name="Roll back …").first.click()
-    page.get_by_role("heading", name="Roll prod back?").wait_for()
-    faults += [f"roll back: {fault}" for fault in faults_of(page, axe)]
+        assert (shown.status == 200) == (path != UNKNOWN), path
+        faults += [f"{path}: {fault}" for fault in faults_of(page, axe)]
     page.context.close()
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.usefixtures("pages")
+def test_a_rollback_can_be_read_and_confirmed(browser: Browser, client: Client, axe: str) -> None:
+    page = new_page(browser, bypass_csp=True)
+    page.goto(f"{client.url}/login?code={client.access.new_code()}")
+    page.goto(f"{client.url}/tags")
+    page.get_by_role("button", name="Roll back …").first.click()
+    page.get_by_role("heading", name="Roll prod back?").wait_for()
+    faults = faults_of(page, axe)
+    page.context.close()
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("name", ["small", "hostile"])
 def test_the_report_can_be_read_and_used(
-    width: int, scheme: str, browser: Browser, axe: str, tmp_path: Path
+    name: str, browser: Browser, axe: str, tmp_path: Path
 ) -> None:
-    page = new_page(
-        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-    )
-    faults: list[str] = []
-    for name, run in {"small": small_run(), "hostile": hostile_run()}.items():
-        file = tmp_path / f"{name}.html"
-        file.write_text(render(run), "utf-8")
-        page.goto(file.as_uri())
-        faults += [f"{name}: {fault}" for fault in faults_of(page, axe)]
+    page = new_page(browser, bypass_csp=True)
+    file = tmp_path / "report.html"
+    file.write_text(render(small_run() if name == "small" else hostile_run()), "utf-8")
+    page.goto(file.as_uri())
+    faults = faults_of(page, axe)
     page.context.close()
     assert not faults, "\n".join(faults)
 

@@ -426,6 +426,16 @@ def test_a_stream_brings_every_event_once_and_ends(client: Client, manager: JobM
     assert (found[0][1], found[-1][1]) == ("job_queued", "job_completed")
 
 
+def test_the_status_says_how_many_proposals_a_job_may_try(
+    client: Client, manager: JobManager
+) -> None:
+    jobs = [submitted(client, budget=90), submitted(client, budget=90, max_iterations=2)]
+    work_off(manager)
+    own, limited = (client.get(f"/jobs/{job}").at("status", "max_iterations") for job in jobs)
+    assert isinstance(own, int)
+    assert (own > 2, limited) == (True, 2)
+
+
 def test_a_stream_goes_on_where_it_was_cut(client: Client, manager: JobManager) -> None:
     job = submitted(client, budget=90)
     work_off(manager)

@@ -48,6 +48,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, li
     ):
         done = manager.create("support", "triage", {"tag": "night"})
         work_off(manager)
+        manager.save_dataset("support", "hard", '{"input": "a", "expected": "login"}')
         others = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(2)]
         manager.cancel(others[0].id)
         yield found, [done.id, *(job.id for job in others)]
@@ -66,6 +67,7 @@ def test_whatever_is_asked_is_answered_as_documented(
         "prompt": ["triage"],
         "tag": ["night"],
         "number": ["0", "1"],
+        "name": ["hard"],
     }
 
     @seed(SEED)
@@ -104,13 +106,26 @@ FIELDS = (
     "seed",
     "max_cost",
     "note",
+    "name",
+    "expected",
 )
 VALUES = st.one_of(
     st.text(max_size=20),
     st.sampled_from(["support/triage", "support", "triage", "night", "plan", "change", "promote"]),
     st.sampled_from(["\u00b2", "--5", "9" * 5_000, "1e999", "NaN", "\0", "\ud800"]),
 )
-PAGES = ("/", "/new", "/tags", "/workers", "/compare", "/live/table", "/jobs/{job}", "/jobs/x")
+PAGES = (
+    "/",
+    "/new",
+    "/datasets",
+    "/datasets/support/hard",
+    "/tags",
+    "/workers",
+    "/compare",
+    "/live/table",
+    "/jobs/{job}",
+    "/jobs/x",
+)
 
 
 @seed(SEED)

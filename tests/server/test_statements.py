@@ -13,7 +13,7 @@ from jobs.job_world import expire, work_off
 from promptgraft.service.database import SqlPromptOverridesStore
 from promptgraft.service.jobs import JobFilter, JobManager, Worker
 from promptgraft.service.jobs.webhooks import Webhook, WebhookSender
-from promptgraft.service.server import Scope, TokenStore, pages, signing_in
+from promptgraft.service.server import Scope, TokenStore, datasets, pages, signing_in
 from promptgraft.service.server.api import ROUTES
 from promptgraft.testing.prompts import PROMPT, TONE
 from server.serving import Client, asking
@@ -54,11 +54,19 @@ def use_everything(client: Client, manager: JobManager, folder: Path) -> None:
     expire(manager)
     work_off(manager)
     values = {"job": job.id[:8], "project": "support", "prompt": "triage", "number": "0"}
-    values |= {"tag": "latest", "part": "table", "tab": "cases"}
-    for prefix, table in (("/api/v1", ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES)):
+    values |= {"tag": "latest", "part": "table", "tab": "cases", "name": "hard"}
+    for text in ('{"input": "a"}', '{"input": "b"}'):
+        manager.save_dataset("support", "hard", text)
+    for prefix, table in (
+        ("/api/v1", ROUTES),
+        ("", pages.ROUTES),
+        ("", datasets.ROUTES),
+        ("", signing_in.ROUTES),
+    ):
         for route in table:
             if route.method == "GET":
-                path = f"{prefix}{route.path.format(**values)}?job={job.id}&job={job.id}&id=l11"
+                query = f"job={job.id}&job={job.id}&candidate=0&candidate=1&id=l11"
+                path = f"{prefix}{route.path.format(**values)}?{query}"
                 assert client.ask("GET", path).status in (200, 404), path
     for path in ("/metrics", "/readyz"):
         assert client.ask("GET", path).status == 200

@@ -35,7 +35,6 @@ from promptgraft.adapters.calling.turns import (
     usage_of,
 )
 from promptgraft.adapters.facts import cache_of, facts_of
-from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import SHARE, instance, number
@@ -46,7 +45,6 @@ MESSAGES = Api(
     adapter="AnthropicAdapter",
     provider="anthropic",
     packages=("anthropic", "genai_prices", "stamina"),
-    variables=KNOWN["anthropic"].keys,
     address_variable="ANTHROPIC_BASE_URL",
     client="AsyncAnthropic",
     path="/v1/messages",

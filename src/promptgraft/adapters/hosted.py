@@ -13,7 +13,6 @@ from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.litellm import LiteLLMAdapter
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
-from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
 from promptgraft.ground.strict.checks import STRING, TEXT
 
@@ -34,14 +33,13 @@ class AzureOpenAIAdapter(OpenAIAdapter):
         api_version: the version of the interface.
 
     Raises:
-        ConfigError: as ``OpenAIAdapter`` does, or there is no endpoint.
+        ConfigError: see ``OpenAIAdapter``; also if there is no endpoint.
     """
 
     service: ClassVar[Api] = attrs.evolve(
         CHAT,
         adapter="AzureOpenAIAdapter",
         provider="azure",
-        variables=KNOWN["azure"].keys,
         address_variable="AZURE_OPENAI_ENDPOINT",
         client="AsyncAzureOpenAI",
         needs_address=True,
@@ -68,14 +66,13 @@ class GeminiAdapter(OpenAIAdapter):
         base_url: the address; ``GEMINI_BASE_URL`` or Google's own when it is None.
 
     Raises:
-        ConfigError: as ``OpenAIAdapter`` does.
+        ConfigError: see ``OpenAIAdapter``.
     """
 
     service: ClassVar[Api] = attrs.evolve(
         CHAT,
         adapter="GeminiAdapter",
         provider="gemini",
-        variables=KNOWN["gemini"].keys,
         address_variable="GEMINI_BASE_URL",
         own_address="https://generativelanguage.googleapis.com/v1beta/openai",
         seller="google",
@@ -106,7 +103,6 @@ class BedrockAdapter(AnthropicAdapter):
         provider="bedrock",
         packages=(*_ANTHROPIC, "botocore"),
         extra="bedrock",
-        variables=KNOWN["bedrock"].keys,
         address_variable="ANTHROPIC_BEDROCK_BASE_URL",
         client="AsyncAnthropicBedrock",
         needs_key=False,
@@ -145,7 +141,6 @@ class VertexAdapter(AnthropicAdapter):
         provider="vertex",
         packages=(*_ANTHROPIC, "google.auth"),
         extra="vertex",
-        variables=KNOWN["vertex"].keys,
         address_variable="ANTHROPIC_VERTEX_BASE_URL",
         client="AsyncAnthropicVertex",
         needs_key=False,

@@ -19,7 +19,6 @@ from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.prices import ModelPrice
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received, Turn
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
-from promptgraft.adapters.providers import KNOWN
 from promptgraft.ground.environment import SENSITIVE
 from promptgraft.prompt.schema import JsonObject
 
@@ -98,7 +97,7 @@ class LiteLLMAdapter(OpenAIAdapter):
         base_url: the address; ``LITELLM_API_BASE``, or the provider's own, when it is None.
 
     Raises:
-        ConfigError: as ``OpenAIAdapter`` does.
+        ConfigError: see ``OpenAIAdapter``.
     """
 
     service: ClassVar[Api] = attrs.evolve(
@@ -106,7 +105,6 @@ class LiteLLMAdapter(OpenAIAdapter):
         adapter="LiteLLMAdapter",
         provider="litellm",
         packages=("litellm", "stamina"),
-        variables=KNOWN["litellm"].keys,
         address_variable="LITELLM_API_BASE",
         needs_key=False,
     )

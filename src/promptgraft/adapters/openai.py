@@ -32,7 +32,6 @@ from promptgraft.adapters.calling.turns import (
     sendable,
 )
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
-from promptgraft.adapters.providers import KNOWN
 from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options, openai_usage
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
@@ -44,7 +43,6 @@ CHAT = Api(
     adapter="OpenAIAdapter",
     provider="openai",
     packages=("openai", "genai_prices", "stamina"),
-    variables=KNOWN["openai"].keys,
     address_variable="OPENAI_BASE_URL",
     client="AsyncOpenAI",
     path="/chat/completions",

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
     from promptgraft.agents.http import HttpAgent
     from promptgraft.agents.live import LiveFiles
     from promptgraft.agents.python import PythonAgent
-    from promptgraft.agents.sources import (
-        FileSource,
-        Sources,
-        TextFile,
-        read_sources,
-    )
+    from promptgraft.agents.sources import FileSource, Sources, TextFile, read_sources
     from promptgraft.agents.writing import CallbackSource
 
 __all__ = [

@@ -24,13 +24,7 @@ from promptgraft.adapters.base import (
     check_adapter,
     evaluated,
 )
-from promptgraft.agents.call import (
-    Agent,
-    AgentAnswer,
-    AgentCall,
-    Delivery,
-    PastTurn,
-)
+from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
 from promptgraft.agents.defaults import AGENTS_NS, DEFAULT_TURNS, OnAgentError
 from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
@@ -55,14 +49,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.calls import AGENT, Bound, Places
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import (
-    NOTHING,
-    Charge,
-    Session,
-    SessionProtocol,
-    Watch,
-    places_of,
-)
+from promptgraft.runtime.session import NOTHING, Charge, Session, SessionProtocol, Watch, places_of
 from promptgraft.targets.texts import as_texts
 
 OutputT = TypeVar("OutputT")

@@ -81,7 +81,7 @@ class HttpAgent(Templated):
 
     In ``json`` and ``headers``, ``{query}``, ``{texts.NAME}``, ``{session_id}``, ``{turn}``,
     ``{history}``, ``{context}``, ``{state}``, ``{folder}`` and ``{example}`` are replaced by
-    their values, ``{content}`` by the query with its images as OpenAI's Chat Completions has them,
+    their values, ``{content}`` by the query with its images in the form of Chat Completions,
     ``{files}`` by a list of their paths, and ``${NAME}`` by an environment variable, whose value is
     blanked in answers and messages. Redirects are not followed. The statuses 429 and 5xx leave a
     rollout unscored; redirects, 401, 403, 404 and the like end the run; other statuses are the

@@ -19,11 +19,7 @@ from promptgraft.agents.writing import (
     may_be_run,
     settle_left_over,
 )
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    InvalidIdentifierError,
-)
+from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.nodes import decoded, raise_lines

@@ -354,7 +354,7 @@ def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) 
     Only the record of a write that was made in this folder, by this user, is carried out.
 
     Raises:
-        ConfigError, DataFormatError, JournalLockedError, OSError: as :meth:`SourceWriter.held`.
+        ConfigError, DataFormatError, JournalLockedError, OSError: see :meth:`SourceWriter.held`.
     """
     # Without the lock, because most folders have no record and reading them must not wait.
     if not (folder / RECORD).exists():
@@ -462,6 +462,7 @@ def _make(path: Path) -> None:
     try:
         try:
             write_all(descriptor, secrets.token_bytes(_KEY_BYTES))
+            # Before the key has its name: an empty key after a power loss would void every seal.
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -21,9 +21,17 @@ from promptgraft.ground.text import listed, visible
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.agents import callbacks_of
-from promptgraft.project.applying.sources import Rewritten, patch_of, patch_root, planned
-from promptgraft.project.applying.storing import store_winners
-from promptgraft.project.applying.winner import StaleWinnerError, Winner, choose, winners_of
+from promptgraft.project.applying import (
+    Rewritten,
+    StaleWinnerError,
+    Winner,
+    choose,
+    patch_of,
+    patch_root,
+    planned,
+    store_winners,
+    winners_of,
+)
 from promptgraft.project.files import FileChange
 from promptgraft.project.format_agents import TextsConfig
 from promptgraft.project.origins import RunTarget, files_folder, found_target, project_of

@@ -15,23 +15,11 @@ from promptgraft.cli.choosing import shipped
 from promptgraft.cli.display import progress_for
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import DemoOptions
-from promptgraft.cli.outcome import (
-    FIELD,
-    MODEL,
-    Runner,
-    early_stop,
-    print_found,
-    print_verdict,
-)
+from promptgraft.cli.outcome import FIELD, MODEL, Runner, early_stop, print_found, print_verdict
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.show import entry_json, shown_entries
 from promptgraft.cli.summary import exit_code_for, print_next
-from promptgraft.errors import (
-    ConfigError,
-    LimitReachedError,
-    RunCancelledError,
-    StoreError,
-)
+from promptgraft.errors import ConfigError, LimitReachedError, RunCancelledError, StoreError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.text import counted
 from promptgraft.journal import FileJournal

@@ -8,8 +8,7 @@ from typing import Self
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.output import echo
-from promptgraft.cli.progress import waiting
-from promptgraft.cli.silence import SECONDS, Silence
+from promptgraft.cli.progress import SECONDS, Silence, waiting
 from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.ground.text import counted, visible_line
 

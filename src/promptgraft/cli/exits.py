@@ -201,6 +201,8 @@ def cancelled_by_signals() -> Iterator[Cancellation]:
     watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
     with handling_signals(stop):
         watcher.start()
+        # Python runs handlers in the main thread only, which may be stuck in a call; this pipe is
+        # written at once.
         woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         try:
             yield cancellation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Self, TextIO
 from urllib.parse import unquote
@@ -11,16 +11,72 @@ from urllib.parse import unquote
 import click
 
 from promptgraft.cli.output import echo
-from promptgraft.cli.silence import SECONDS, Silence
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import change, counted, difference, dollars, score, visible_line
+from promptgraft.ground.text import (
+    change,
+    counted,
+    difference,
+    dollars,
+    duration,
+    score,
+    visible_line,
+)
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
 from promptgraft.search.stopping import stop_sentence
+
+SECONDS = 10.0
+"""The silence after which a command says what it waits for; then after twice as long, and so on."""
+
+
+class Silence:
+    """A context manager that breaks the silence of a slow model, agent or server.
+
+    Args:
+        say: prints a line; called from a thread.
+        what: returns what the command waits for now; empty if it waits for nothing.
+        seconds: the length of the first silence.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], what: Callable[[], str], *, seconds: float = SECONDS
+    ) -> None:
+        self._say = say
+        self._what = what
+        self._seconds = seconds
+        self._stirred = threading.Event()
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def stir(self) -> None:
+        """Record that something happened."""
+        self._stirred.set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._has_ended = True
+        self._stirred.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        silent, limit = 0.0, self._seconds
+        while not self._has_ended:
+            if self._stirred.wait(limit):
+                self._stirred.clear()
+                silent, limit = 0.0, self._seconds
+                continue
+            silent += limit
+            limit = silent
+            if what := self._what():
+                self._say(f"still waiting for {what} ({duration(silent)})")
+
 
 _ROLLOUTS_PER_LINE = 250
 _LONGEST_SILENCE = timedelta(seconds=60)

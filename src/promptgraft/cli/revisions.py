@@ -22,13 +22,7 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted, listed, moment
-from promptgraft.overrides import (
-    PartDiff,
-    Revision,
-    RevisionedStore,
-    diff_override,
-    diff_revisions,
-)
+from promptgraft.overrides import PartDiff, Revision, RevisionedStore, diff_override, diff_revisions
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.prompt import PromptTemplate

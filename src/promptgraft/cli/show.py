@@ -14,12 +14,7 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted, moment
-from promptgraft.overrides import (
-    PromptDescriptor,
-    PromptOverride,
-    RevisionedStore,
-    SkippedOverride,
-)
+from promptgraft.overrides import PromptDescriptor, PromptOverride, RevisionedStore, SkippedOverride
 from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.validation import shown_hash

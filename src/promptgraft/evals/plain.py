@@ -23,13 +23,7 @@ from promptgraft.evals.case_kinds import (
 from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
-from promptgraft.ground.strict.checks import (
-    ANYTHING,
-    OBJECT,
-    Check,
-    Kind,
-    check,
-)
+from promptgraft.ground.strict.checks import ANYTHING, OBJECT, Check, Kind, check
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted
 

@@ -42,6 +42,7 @@ _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_times
 
 DELIMITERS = ",;\t|"
 
+# The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
 

@@ -139,7 +139,7 @@ def spent_key(key: str, number: int) -> str:
 def attempts_of(journal: Journal, key: str) -> list[tuple[Spending, ...]]:
     """Return the calls of each failed attempt at an answer."""
     attempts: list[tuple[Spending, ...]] = []
-    # Of whichever question: a run that asks again for earlier faults may come here with another
+    # Whatever the question: a run that asks again for earlier faults may come here with another
     # one, and what was paid at this place counts all the same.
     while (record := journal.record(spent_key(key, len(attempts)))) is not None:
         attempts.append(spent_from_json(record.answer, record.key))

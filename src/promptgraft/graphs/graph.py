@@ -367,7 +367,7 @@ class Graph(PromptSet):
         Raises:
             ConfigError: a node has no adapter.
             FlowError: the flow raised an exception, or left the graph.
-            CandidateError, ProviderError, LimitReachedError: as adapters do.
+            CandidateError, ProviderError, LimitReachedError: from the adapter.
         """
         prompts = self.by_address
         if store is not None:
@@ -662,7 +662,7 @@ class GraphAdapter:
 
         Raises:
             ConfigError: ``prompt`` is not a :class:`GraphPrompt`.
-            FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
+            FlowError, CandidateError, ProviderError, LimitReachedError: see :meth:`Graph.answer`.
         """
         if not isinstance(prompt, GraphPrompt):
             raise ConfigError(f"{self.identity}: expected a GraphPrompt, found {shown(prompt)}")

@@ -159,7 +159,7 @@ class Run:
 
         Raises:
             FlowError: there is no such node, or the edge to it is not declared.
-            CandidateError, ProviderError, LimitReachedError: as adapters do. A flow may catch the
+            CandidateError, ProviderError, LimitReachedError: from the adapter. A flow may catch the
                 first and continue; the others end the answer in any case.
         """
         graph = self.settings.graphs.get(self.full_name(node))

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import (
-    Callable,
-    ItemsView,
-    Iterable,
-    Iterator,
-    KeysView,
-    Mapping,
-    ValuesView,
-)
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from enum import Enum
 from typing import Any, TypeVar, overload
 

@@ -177,7 +177,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, even of one that cannot tell it."""
+    """Return the message of an exception, even if its ``__str__`` fails."""
     try:
         return str(error)
     # The class is the user's: its `__str__` may raise anything, or return no text.

@@ -270,7 +270,7 @@ class Journal(ABC):
         """Raise if no answer may be obtained for ``key``, which has none."""
 
     def record(self, key: str) -> Record | None:
-        """Return the record under ``key``, of whichever question, or None.
+        """Return the record under ``key``, whatever its question, or None.
 
         For what does not depend on the question. Raises ``JournalCorruptError`` as ``find`` does.
         """

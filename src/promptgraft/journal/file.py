@@ -352,7 +352,7 @@ def keep_files(folder: Path, files: Iterable[File]) -> None:
 
 
 def kept_file(folder: Path, short: str) -> Path | None:
-    """Return a kept file by the beginning of its SHA-256, as its name has it; None without one."""
+    """Return a kept file by the first digits of the SHA-256 in its name; None if there is none."""
     if not re.fullmatch(r"[0-9a-f]{16,64}", short):
         return None
     return next(folder.glob(f"{short}*"), None)

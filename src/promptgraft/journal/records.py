@@ -217,7 +217,7 @@ def _header(line: bytes) -> tuple[dict[str, Json], dict[str, Json]]:
 
 
 def may_be_header(data: bytes, *, torn: bool = False) -> bool:
-    """Return whether a journal may begin with ``data``; a ``torn`` one only in this version."""
+    """Return whether a journal may begin with ``data``; if ``torn``, one of this version."""
     expected = _THIS_HEADER_START if torn else HEADER_START
     return data.startswith(expected) or expected.startswith(data)
 

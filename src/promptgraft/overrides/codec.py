@@ -14,11 +14,7 @@ from importlib import resources
 
 import attrs
 
-from promptgraft.errors import (
-    DataFormatError,
-    InvalidOverrideError,
-    StoreError,
-)
+from promptgraft.errors import DataFormatError, InvalidOverrideError, StoreError
 from promptgraft.ground.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.overrides.parts import plain_lists

@@ -17,12 +17,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    InvalidIdentifierError,
-    StoreError,
-)
+from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError, StoreError
 from promptgraft.ground.files import make_folder, sync_folder, write_atomically
 from promptgraft.ground.serde import parse_json, shown
 from promptgraft.ground.strict import structure

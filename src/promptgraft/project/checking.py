@@ -17,6 +17,7 @@ from promptgraft.adapters.providers import KNOWN
 from promptgraft.agents.adapter import AgentAdapter, probe
 from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
+from promptgraft.algorithms import algorithm
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
 from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.evaluate import check_served
@@ -33,7 +34,6 @@ from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.format_models import HOSTED, ModelConfig, hosted, named_host
-from promptgraft.project.format_search import FORMATTERS
 from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
@@ -229,8 +229,9 @@ def check_without_code(path: str | Path) -> Checked:
 
 def _formatter_lines(project: Project) -> Iterator[str]:
     """Yield a line for each function in ``optimizer`` that cannot be loaded."""
-    for name in FORMATTERS:
-        if isinstance(spec := project.config.optimizer.settings.get(name), str):
+    optimizer = project.config.optimizer
+    for name in algorithm(optimizer.algorithm).functions:
+        if isinstance(spec := optimizer.settings.get(name), str):
             try:
                 project.surroundings.function(("optimizer", name), spec)
             except DataFormatError as error:

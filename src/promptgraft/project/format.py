@@ -55,10 +55,7 @@ from promptgraft.project.format_search import (
     SplitsConfig,
 )
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.project.services import (
-    STORE_URL,
-    StoreConfig,
-)
+from promptgraft.project.services import STORE_URL, StoreConfig
 
 T = TypeVar("T")
 

@@ -30,15 +30,7 @@ from promptgraft.ground.strict.checks import (
     Reach,
     one_of,
 )
-from promptgraft.ground.strict.kinds import (
-    Key,
-    Keys,
-    either,
-    keys_of,
-    listed,
-    named,
-    record,
-)
+from promptgraft.ground.strict.kinds import Key, Keys, either, keys_of, listed, named, record
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.format_agents import AgentConfig
 from promptgraft.project.format_models import HEADER
@@ -98,12 +90,13 @@ def _inside(project: Path, folder: str) -> Path:
     return path
 
 
-# Kept as written: agents read the variables when they are called, not when the file is read.
-_TEXT_OF_SECRET: Kind[str] = Kind(
-    lambda node: None if (found := HEADER.read(node)) is None else found.written,
-    HEADER.schema,
-    reach=HEADER.reach,
-)
+def _read_header(node: Node) -> str | None:
+    # Kept as written: agents read the variables when they are called, not when the file is read.
+    header = HEADER.read(node)
+    return None if header is None else header.written
+
+
+_TEXT_OF_SECRET: Kind[str] = Kind(_read_header, HEADER.schema, reach=HEADER.reach)
 
 
 def _config(

@@ -12,19 +12,8 @@ import attrs
 
 from promptgraft.agents.defaults import DEFAULT_TURNS, OnAgentError
 from promptgraft.errors import ConfigError
-from promptgraft.ground.strict.checks import (
-    PATH,
-    TEXT,
-    Kind,
-    Reach,
-    one_of,
-)
-from promptgraft.ground.strict.kinds import (
-    either,
-    listed,
-    named,
-    record_of,
-)
+from promptgraft.ground.strict.checks import PATH, TEXT, Kind, Reach, one_of
+from promptgraft.ground.strict.kinds import either, listed, named, record_of
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.python_source import FUNCTION, REFERENCE, PythonSource

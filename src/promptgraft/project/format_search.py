@@ -242,9 +242,6 @@ ELSEWHERE: Mapping[str, str] = {
 }
 """Settings of a run that other keys of a project file decide, with the messages for them."""
 
-FORMATTERS = ("example_formatter", "trace_formatter")
-"""Settings that name a function in Python."""
-
 _SETTINGS: Mapping[str, Kind[object]] = {
     "rollout_budget": BUDGET,
     "acceptance": class_of(Strict, MinGain, Paired),
@@ -255,7 +252,6 @@ _SETTINGS: Mapping[str, Kind[object]] = {
         TargetsConfig,
         special=dict.fromkeys(abouts_of(TargetsConfig), listed(TEXT, "a list of names")),
     ),
-    **dict.fromkeys(FORMATTERS, REFERENCE),
 }
 """Kinds of settings whose types are not specific enough, or that files write differently."""
 
@@ -288,7 +284,8 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
     """
     about = f"The algorithm of the search; `{DEFAULT}` by default."
     config: type[RunConfig] = algorithm(name)
-    special = {**_SETTINGS, **config.kinds()}
+    functions = dict.fromkeys(config.functions, REFERENCE)
+    special = {**_SETTINGS, **functions, **config.kinds()}
     settings = keys_of(config, skip=tuple(ELSEWHERE), special=special)
     grouped = {
         field.name: f"is written `{group}.{field.name}` here"

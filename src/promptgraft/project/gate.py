@@ -17,7 +17,7 @@ from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.project import Project, ProjectPrompt
-from promptgraft.project.applying.winner import check_source, choose, winners_of
+from promptgraft.project.applying import check_source, choose, winners_of
 from promptgraft.project.checking import try_metrics
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
@@ -107,7 +107,7 @@ def subject_of(project: Project, choice: Choice) -> Subject:
     """Return the subject of a choice. The project's task adapter is created but not called.
 
     Raises:
-        ConfigError, DataFormatError, StoreError, JournalError: as for :func:`tried_prompt`; also
+        ConfigError, DataFormatError, StoreError, JournalError: see :func:`tried_prompt`; also
             if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)

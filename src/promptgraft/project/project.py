@@ -43,13 +43,7 @@ from promptgraft.project.parts import (
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource, Surroundings
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import (
-    Judging,
-    check_fit,
-    described,
-    run_config,
-    target_faults,
-)
+from promptgraft.project.settings import Judging, check_fit, described, run_config, target_faults
 from promptgraft.search.config import RunConfig
 from promptgraft.targets.prompts import PromptSet
 
@@ -294,7 +288,7 @@ class Project:
         """Return the run settings for a prompt, without making a model.
 
         Raises:
-            ConfigError: as :meth:`prompt`.
+            ConfigError: see :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
         prompt = self.prompt(name)
@@ -319,7 +313,7 @@ class Project:
         ``beside(project.folder)``, so that code of the project can import its neighbours.
 
         Raises:
-            ConfigError: as :meth:`prompt`.
+            ConfigError: see :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
         config = self.run_config(name)

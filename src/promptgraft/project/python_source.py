@@ -362,8 +362,8 @@ class Surroundings:
         place = self.folder / name
         # Of `os.path`, which takes a name that is too long for one of nothing.
         if os.path.exists(place) and not is_file(place):  # noqa: PTH110
-            other = "a folder" if place.is_dir() else "a pipe or a device"
-            raise self.refusal(path, f"expected a file, found {other} at {place}; name a file")
+            kind = "a folder" if place.is_dir() else "a pipe or a device"
+            raise self.refusal(path, f"expected a file, found {kind} at {place}; name a file")
         if not is_file(place):
             raise self.refusal(
                 path,

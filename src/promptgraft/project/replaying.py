@@ -38,13 +38,7 @@ from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import RunEnded
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event
-from promptgraft.search.stopping import (
-    BuiltIn,
-    Plateau,
-    RunStoppedError,
-    StopFile,
-    StopReason,
-)
+from promptgraft.search.stopping import BuiltIn, Plateau, RunStoppedError, StopFile, StopReason
 
 
 @attrs.frozen(kw_only=True)

@@ -32,14 +32,13 @@ from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.project.sources import keep_sources
-from promptgraft.runs import RunFolder, RunRecord, State, list_runs, read_run, transcripts
+from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunPlan, RunResult
-from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import Working
 from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
@@ -352,13 +351,7 @@ class Runnable:
         job = self.job.within(attrs.evolve(self.job.context, executor=None))
         outcome = keep(folder, job, partial(run_job, listeners=(stop,), cancellation=cancellation))
         result = outcome.result
-        usage_seen = seen_answers(
-            result.ledger,
-            result.total_rollouts,
-            where=f"as in the probe {folder.id}",
-            record=read_run(folder),
-            is_probe=True,
-        )
+        usage_seen = _seen_answers(folder, f"as in the probe {folder.id}", is_probe=True)
         return Probe(
             folder=folder,
             rollouts=result.total_rollouts,
@@ -387,36 +380,23 @@ def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
     """Return what answers used in the newest completed run of a prompt."""
     for run in list_runs(runs):
         if run.state is State.ENDED and run.prompt == prompt:
-            record = read_run(run.folder)
-            ended = record.ended
-            usage_seen = seen_answers(
-                () if ended is None else ended.ledger,
-                0 if ended is None else ended.rollouts,
-                where=f"as in run {run.id}",
-                record=record,
-            )
+            usage_seen = _seen_answers(run.folder, f"as in run {run.id}")
             if usage_seen is not None:
                 return usage_seen
     return None
 
 
-def seen_answers(
-    ledger: Sequence[LedgerEntry],
-    rollouts: int,
-    *,
-    where: str,
-    record: RunRecord,
-    is_probe: bool = False,
-) -> SeenAnswers | None:
+def _seen_answers(folder: RunFolder, where: str, *, is_probe: bool = False) -> SeenAnswers | None:
     """Return what the answers of a run used; None if it has none whose tokens are known.
 
     Args:
-        ledger: its ledger.
-        rollouts: how many rollouts it counts.
+        folder: the run, which has ended.
         where: the run, in words.
-        record: its record, for the nodes of a graph.
         is_probe: whether it is a probe of the present prompt.
     """
+    record = read_run(folder)
+    if (ended := record.ended) is None:
+        return None
     traces = [
         transcript.record.steps for transcript in islice(transcripts(record), _MOST_LOOKED_AT)
     ]
@@ -425,7 +405,7 @@ def seen_answers(
         SeenUse(
             role=row.role,
             model=row.model,
-            calls=row.calls / max(1, rollouts),
+            calls=row.calls / max(1, ended.rollouts),
             input_tokens=row.usage.input_tokens / row.calls,
             output_tokens=row.usage.output_tokens / row.calls,
             # The first call of a probe finds nothing in the cache, unlike most calls of a run.
@@ -433,7 +413,7 @@ def seen_answers(
             thinking=row.usage.reasoning_tokens / row.calls,
             cost=None if row.unpriced_calls else row.cost / row.calls,
         )
-        for row in ledger
+        for row in ended.ledger
         if row.usage.output_tokens
     )
     if not (nodes or any(use.role is Role.TASK for use in uses)):
@@ -491,15 +471,13 @@ def loaded(
                 code=place_of(target, "JOB").folder,
             )
         return
-    with loaded_project(project) as loaded_one:
-        name = loaded_one.prompt(target).name
-        lacking = loaded_one.stand_in() if to_plan else []
+    with loaded_project(project) as present:
+        name = present.prompt(target).name
+        lacking = present.stand_in() if to_plan else []
         # Before the run directory is made, which would be left without a run.
-        check_trackers(loaded_one.config.trackers)
-        try_metrics(loaded_one)
-        yield attrs.evolve(
-            Runnable.of(loaded_one, name, loaded_one.job(name)), lacking=tuple(lacking)
-        )
+        check_trackers(present.config.trackers)
+        try_metrics(present)
+        yield attrs.evolve(Runnable.of(present, name, present.job(name)), lacking=tuple(lacking))
 
 
 @contextlib.contextmanager
@@ -522,12 +500,12 @@ def loaded_again(
     changes = before.and_then(changes)
     origin = Origin(folder, config)
     if origin.is_project:
-        with loaded(origin.name, str(origin.project_file(project))) as loaded_one:
-            yield loaded_one.changed(changes)
+        with loaded(origin.name, str(origin.project_file(project))) as runnable:
+            yield runnable.changed(changes)
         return
     origin.refuse_project(project)
-    with contextlib.chdir(origin.job_folder()), loaded(origin.name) as loaded_one:
-        yield loaded_one.changed(changes)
+    with contextlib.chdir(origin.job_folder()), loaded(origin.name) as runnable:
+        yield runnable.changed(changes)
 
 
 def run_job(

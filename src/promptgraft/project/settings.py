@@ -27,7 +27,6 @@ from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.format_search import (
     DEFAULT_RATIO,
     ELSEWHERE,
-    FORMATTERS,
     OptimizerConfig,
     TargetsConfig,
 )
@@ -146,7 +145,7 @@ def run_config(
             for stopper in limits.stoppers
         ]
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
-    for name in FORMATTERS:
+    for name in kind.functions:
         if isinstance(spec := settings.get(name), str):
             settings[name] = around.function(("optimizer", name), spec)
     try:
@@ -180,6 +179,7 @@ def check_fit(
     Raises:
         DataFormatError: a line for each case that does not.
     """
+    # By place, so that faults come in the order of the file, whatever set a case is in.
     cases = sorted((case for part in parts for case in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
     source = prompt.prompt

@@ -17,12 +17,7 @@ from promptgraft.overrides.parts.examples import ToolCall
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
 from promptgraft.prompt.answers import Parsed, read_output
 from promptgraft.prompt.fields import Described, options_of
-from promptgraft.prompt.schema import (
-    JsonObject,
-    check_round_trip,
-    params_descriptions,
-    schema_of,
-)
+from promptgraft.prompt.schema import JsonObject, check_round_trip, params_descriptions, schema_of
 from promptgraft.prompt.sections import Role, Tool
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)

@@ -37,12 +37,7 @@ from promptgraft.prompt.rendering import (
     values_of,
     with_files,
 )
-from promptgraft.prompt.sections import (
-    MarkdownSection,
-    as_sections,
-    check_siblings,
-    show_section,
-)
+from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, show_section
 from promptgraft.runtime.session import SessionProtocol
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)

@@ -103,7 +103,7 @@ def single_texts(
     """Return a separate prompt for each text, with the name of the text as its key.
 
     Raises:
-        ConfigError, InvalidIdentifierError, PromptDefinitionError: as :meth:`TextsPrompt.of`.
+        ConfigError, InvalidIdentifierError, PromptDefinitionError: see :meth:`TextsPrompt.of`.
     """
     placeholders_kept = _kept(texts, placeholders)
     return {

@@ -12,10 +12,7 @@ import attrs
 from promptgraft.evals.gains import Gain
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.text import score
-from promptgraft.overrides.base_store import (
-    InMemoryPromptOverridesStore,
-    overlaid,
-)
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.parts.descriptors import PromptLike
 from promptgraft.overrides.resolution import (
     PartDiff,

@@ -29,6 +29,8 @@ from promptgraft.search.events import MutationRejected, RolloutCompleted, RunEnd
 from promptgraft.search.notices import (
     CallWaits,
     Event,
+    NewBest,
+    RoundStarted,
     RunPlanned,
     RunProgress,
     StopFileRemoved,
@@ -41,7 +43,8 @@ _SECONDS_BETWEEN_PROGRESS = 1.0
 _SECONDS_BETWEEN_BEGINNINGS = 0.1
 _MOST_LINES_BETWEEN_PROGRESS = 32  # so that lists of runs find one near the end of a file
 _FREQUENT = (CallsInFlight, RolloutCompleted, Working)
-_TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits)
+# Without a number: the runs of earlier versions, which lack some of them, can be resumed.
+_TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits, RoundStarted, NewBest)
 
 
 class EventLines:

@@ -66,9 +66,7 @@ class RunSummary:
         baseline_mean: mean of the baseline on the validation set; None if unknown.
         best_mean: mean of the best candidate on the validation set; None if unknown.
         estimated: whether each of the two is an estimate, because some examples have no score.
-        held_out: the gain on the held-out examples; None if it was not measured.
-        verdict: the verdict on the best candidate; None before the end.
-        stop_reason: why the run ended; empty before the end, as is ``stop_detail``.
+        ended: the event that ended it; None before the end.
         cost: US dollars; None if a price is unknown.
         fault: what is damaged; empty if nothing is.
     """
@@ -84,10 +82,7 @@ class RunSummary:
     baseline_mean: float | None = None
     best_mean: float | None = None
     estimated: tuple[bool, bool] = (False, False)
-    held_out: Gain | None = None
-    verdict: RunVerdict | None = None
-    stop_reason: str = ""
-    stop_detail: str = ""
+    ended: RunEnded | None = None
     cost: Decimal | None = None
     fault: str = ""
 
@@ -95,6 +90,25 @@ class RunSummary:
     def id(self) -> str:
         """The id of the run."""
         return self.folder.id
+
+    @property
+    def held_out(self) -> Gain | None:
+        """The gain on the held-out examples; None if it was not measured."""
+        return self.ended.held_out.gain if self.ended and self.ended.held_out else None
+
+    @property
+    def verdict(self) -> RunVerdict | None:
+        """The verdict on the best candidate; None before the end."""
+        return self.ended.verdict if self.ended else None
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run ended; empty before the end, as is ``stop_detail``."""
+        return self.ended.stop_reason if self.ended else ""
+
+    @property
+    def stop_detail(self) -> str:
+        return self.ended.stop_detail if self.ended else ""
 
     def __repr__(self) -> str:
         means = change(self.baseline_mean, self.best_mean, estimated=self.estimated)
@@ -260,15 +274,8 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
     """Return a summary updated by one of the last events of a run."""
     match event:
         case RunEnded():
-            return attrs.evolve(
-                _measured(known, event),
-                state=_end_of(event),
-                steps=event.steps,
-                held_out=event.held_out.gain if event.held_out else None,
-                verdict=event.verdict,
-                stop_reason=event.stop_reason,
-                stop_detail=event.stop_detail,
-            )
+            measured = _measured(known, event)
+            return attrs.evolve(measured, state=_end_of(event), steps=event.steps, ended=event)
         case RunProgress():
             return attrs.evolve(_measured(known, event), steps=event.step, budget=event.budget)
         case RunPlanned():

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
         Together,
     )
     from promptgraft.search.config import RunConfig
-    from promptgraft.search.context import (
-        BasePromptOptimizer,
-        OptimizationContext,
-    )
+    from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
     from promptgraft.search.job import OptimizationJob, Optimizer
     from promptgraft.search.pipeline import Pipeline, Step, Stepping
     from promptgraft.search.plan import RolePlan, RunPlan

@@ -234,7 +234,7 @@ class Change:
 
     Attributes:
         module: the module.
-        before: the module as the parent has it.
+        before: the parent's text of the module.
         text: the proposed text.
         candidate: the child, including earlier changes of the same proposal.
         reason: the model's reason in one line, if it gave one.

@@ -157,7 +157,7 @@ def assemble(begun: BegunRun) -> AssembledRun:
 
     Raises:
         CallerError: the agent fails, or the algorithm returns no search.
-        ProviderError, LimitReachedError: as calls do.
+        ProviderError, LimitReachedError: from a call.
         ConfigError: an answer of the teacher cannot be used.
     """
     checked = begun.checked
@@ -200,7 +200,7 @@ def _probe_agent(begun: BegunRun) -> None:
     adapter, target = checked.context.adapter, checked.target
     if not isinstance(adapter, PlayingAdapter) or not isinstance(target, PromptTarget):
         return
-    # Of whichever agent: one whose function has changed may answer the rest of a run.
+    # Whichever agent gave it: one whose function has changed may answer the rest of a run.
     recorded = answers.journal.record(_PROBE)
     if recorded is not None:
         begun.ledger.count(spent_from_json(recorded.answer, _PROBE), recorded=True)

@@ -125,7 +125,7 @@ class Calls:
 
     Attributes:
         record: appends records to the journal.
-        executor: makes rollouts in parallel; None makes one call at a time.
+        executor: makes rollouts in parallel; with None, one call is made at a time.
         questions_at_once: questions that may be asked in parallel if there is an executor.
         gathering: creates the executor of evaluations that are answered in provider batches;
             None if no model answers in batches.

@@ -116,6 +116,9 @@ class RunConfig(Settings, ABC):
     algorithm: ClassVar[str]
     """The name of the algorithm, with a version after a slash when its keys have changed."""
 
+    functions: ClassVar[tuple[str, ...]] = ("example_formatter", "trace_formatter")
+    """Its settings that name a function in Python."""
+
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {}
     """Its questions to the reflection model, by key; users may override their texts."""
 

@@ -60,7 +60,7 @@ class OptimizationContext:
         cancellation: stops the run when set, from any thread; calls in flight are ended.
         pause: pauses the run when set, from any thread: calls in flight are finished, and the run
             ends as *paused* after its step. It can be resumed with its journal.
-        executor: makes rollouts in parallel; None makes one at a time. The result does not depend
+        executor: makes rollouts in parallel; with None, one at a time. The result does not depend
             on it.
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.
         reuse_scores: allows a run to be resumed after its functions were changed, such as the

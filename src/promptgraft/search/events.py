@@ -16,6 +16,8 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
     Event,
+    NewBest,
+    RoundStarted,
     RunPlanned,
     RunProgress,
     StopFileRemoved,
@@ -391,7 +393,9 @@ RunEvent = (
     | MergeAttempted
     | MergeAccepted
     | MergeRejected
+    | RoundStarted
     | RoundEvent
+    | NewBest
     | CallWaits
     | RunProgress
     | RunEnded

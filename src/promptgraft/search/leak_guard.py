@@ -36,7 +36,7 @@ class Copied:
     Attributes:
         example_id: the training example; empty if a metric has the passage.
         metric: the name of the metric; empty if it is an answer's.
-        passage: the passage as the proposal has it, on one line.
+        passage: the passage in the words of the proposal, on one line.
         words: its length in words; None for a code, an address, or a script without spaces.
     """
 
@@ -131,6 +131,7 @@ class AnswerGuard:
         if not suspects:
             return None
         passed = {hash(words) for text in known for words in self._passages(Words(text))}
+        # In the order of the text, because the message quotes the first passage.
         for start, words in sorted(suspects, key=itemgetter(0)):
             if hash(words) in passed:
                 continue

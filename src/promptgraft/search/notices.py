@@ -46,6 +46,7 @@ class RunPlanned(Event, frozen=True, kw_only=True, tag="plan"):
         max_tokens: tokens at which it is stopped.
         max_seconds: wall time after which it is stopped.
         expected_cost: US dollars that the run is expected to use in all; None if unknown.
+        proposals: proposals that it may try, at most.
     """
 
     budget: int
@@ -55,6 +56,33 @@ class RunPlanned(Event, frozen=True, kw_only=True, tag="plan"):
     max_cost: Decimal | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
+    proposals: int | None = None
+
+
+class RoundStarted(Event, frozen=True, kw_only=True, tag="round_started"):
+    """A round of a gradient search begins.
+
+    Attributes:
+        step: number of the round, from 1.
+        current: position of the candidate that it begins with.
+    """
+
+    step: int
+    current: int
+
+
+class NewBest(Event, frozen=True, kw_only=True, tag="new_best"):
+    """Another candidate leads on the validation set.
+
+    Attributes:
+        step: number of the step.
+        candidate: its position.
+        mean: its mean on the validation set; None if nothing was scored.
+    """
+
+    step: int
+    candidate: int
+    mean: Score
 
 
 class StopFileRemoved(Event, frozen=True, kw_only=True, tag="stop_file_removed"):

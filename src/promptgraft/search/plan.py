@@ -141,13 +141,16 @@ class RolePlan(Use):
         return self.expected.tokens is not None and self.expected.cost is None
 
     def as_json(self) -> dict[str, Json]:
-        who: dict[str, Json] = {"role": self.role.value, "model": self.model}
-        thinking: dict[str, Json] = {
-            "thinking": self.thinking,
-            "thinking_from": self.thinking_from,
+        return {
+            "role": self.role.value,
+            "model": self.model,
+            **super().as_json(),
+            "expected": {
+                **self.expected.as_json(),
+                "thinking": self.thinking,
+                "thinking_from": self.thinking_from,
+            },
         }
-        expected: dict[str, Json] = {"expected": {**self.expected.as_json(), **thinking}}
-        return {**who, **super().as_json(), **expected}
 
 
 @attrs.frozen(kw_only=True)
@@ -261,6 +264,7 @@ class RunPlan(Shown):
             max_cost=self.max_cost,
             max_tokens=self.max_tokens,
             max_seconds=self.max_seconds,
+            proposals=self.proposals.if_refused,
         )
 
     def as_json(self) -> dict[str, Json]:

@@ -52,7 +52,7 @@ from promptgraft.targets.estimating import (
 )
 from promptgraft.targets.formatting import default_example_formatter, show_value
 from promptgraft.targets.judging import metrics_of
-from promptgraft.targets.prompt_rollout import NodeFlow
+from promptgraft.targets.prompt_rollout import Flow, NodeFlow
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.prompts import StandIn
 from promptgraft.targets.texts import PlayingAdapter
@@ -283,8 +283,7 @@ class _Outlook:
 
     def models(self) -> Iterator[ProviderAdapter]:
         """Yield all models of the run."""
-        flow = _graph_of(self.target)
-        if flow is not None:
+        if (flow := _node_flow(self.target)) is not None:
             yield from (adapter for _, adapter in flow.nodes.values())
         elif self.task is not None:
             yield self.task
@@ -329,7 +328,7 @@ class _Outlook:
         most, expected = self.config.budget * runs, self.rollouts * runs
         if isinstance(self.task, PlayingAdapter):
             yield self._agent(self.task, most, expected)
-        elif (flow := _graph_of(target)) is not None and isinstance(target, PromptTarget):
+        elif isinstance(target, PromptTarget) and (flow := _node_flow(target)) is not None:
             examples = self.config.training_examples
             inputs = fmean(len(default_example_formatter(example, None)[0]) for example in examples)
             prompts = target.rollout.prompts_of(target.baseline())
@@ -378,19 +377,14 @@ class _Outlook:
         if isinstance(self.task, PlayingAdapter):  # which plays, and is judged by, turns
             judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
         answer = Answer(text="x" * round(self.estimate.answer_chars))
-        rendered_by_judge = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](
-            list
-        )
+        questions = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](list)
         for case in judged:
             for judge, prompt in questions_of(metrics, case, answer):
-                rendered = judge, prompt.render()
-                rendered_by_judge.setdefault(adapter_identity(judge), []).append(rendered)
+                questions[adapter_identity(judge)].append((judge, prompt.render()))
         runs = self.config.objectives.num_runs
-        for prompts in rendered_by_judge.values():
-            judge, sent = (
-                prompts[0][0],
-                [sent_chars(rendered, judge) for judge, rendered in prompts],
-            )
+        for prompts in questions.values():
+            judge = prompts[0][0]
+            sent = [sent_chars(rendered, judge) for judge, rendered in prompts]
             most = self.config.budget * math.ceil(len(prompts) / len(sample)) * runs
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (self.task, judge))
@@ -510,12 +504,9 @@ def _answers(
     )
 
 
-def _graph_of(target: Target) -> NodeFlow | None:
-    """Return the flow of a target that is a graph; None for any other target."""
-    return _node_flow(target.rollout.flow) if isinstance(target, PromptTarget) else None
-
-
-def _node_flow(flow: object) -> NodeFlow | None:
+def _node_flow(source: Target | Flow) -> NodeFlow | None:
+    """Return the flow of a graph; None for anything else."""
+    flow: object = source.rollout.flow if isinstance(source, PromptTarget) else source
     return flow if isinstance(flow, NodeFlow) else None
 
 

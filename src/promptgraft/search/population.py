@@ -18,6 +18,7 @@ from promptgraft.search.frontier import (
     means_of,
 )
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.notices import NewBest
 from promptgraft.search.scores import (
     UNSCORED,
     Objectives,
@@ -34,7 +35,7 @@ from promptgraft.search.verdict import Figures, PassRules, Tally
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
-_FEWEST_UNUSABLE = 4
+_FEWEST_UNUSABLE = 4  # fewer may all be unusable by chance
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -65,6 +66,7 @@ class Population:
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
     _of_baseline: list[RolloutRecord] = attrs.field(factory=list, init=False)
+    _leader: int = attrs.field(default=0, init=False)
 
     @property
     def unusable_baseline(self) -> str:
@@ -107,7 +109,7 @@ class Population:
         if becomes_best:
             pool.best = position
         self._tallies.append(Tally(self.passing))
-        self._emit(
+        self._tell(
             CandidateAdded(
                 step=step,
                 candidate=position,
@@ -150,7 +152,7 @@ class Population:
                 for place, record in records.items()
             },
         )
-        self._emit(
+        self._tell(
             CandidateScored(
                 step=step,
                 candidate=position,
@@ -161,6 +163,12 @@ class Population:
                 best=pool.best,
             )
         )
+
+    def _tell(self, event: CandidateAdded | CandidateScored) -> None:
+        self._emit(event)
+        if event.best != self._leader:
+            self._leader, mean = event.best, self.pool.estimate(event.best)
+            self._emit(NewBest(step=event.step, candidate=event.best, mean=mean))
 
     def figures(self, position: int) -> Figures:
         """Return the figures of a member on the examples that it was evaluated on."""
@@ -227,7 +235,7 @@ class Pool:
         scores: for each candidate its scores, by example.
         means: for each candidate its mean over the scored examples; None if there are none.
         objectives: for each candidate the mean of each objective over the scored examples.
-        names: the objectives, as the baseline has them.
+        names: the objectives of the baseline.
         best: position of the eligible candidate with the highest mean; the older one wins a tie.
             A candidate with unscored examples must also beat the baseline on the examples that
             both have scores for: it gains nothing by leaving out hard ones. In a pool that does

@@ -32,6 +32,9 @@ from promptgraft.targets.part import named_in
 from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
 
+_MERGE = "merge"
+_SHORTENING = "shortening"
+
 
 @attrs.frozen
 class GeneratedTaskExample:
@@ -62,7 +65,6 @@ class RunResult(Shown):
         tag: the tag of the overrides.
         best_index: position of the best candidate on the validation set; 0 is the baseline,
             which wins a tie.
-        best_pareto_mean: its mean on the validation set; None if nothing was scored.
         baseline_pareto_mean: the mean of the baseline on the validation set.
         persisted: whether the winner was written to the override store.
         candidates: every member of the pool, the baseline first.
@@ -79,13 +81,9 @@ class RunResult(Shown):
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         means: for each candidate its mean on the validation set, or an estimate of it: see
             ``is_estimated``; None if nothing was scored.
-        ancestry: for each candidate the position of its (first) parent, None for the baseline.
-        parents: for each candidate the positions of its parents; two for a merge.
-        gains: gain in mean of each kind of change, over the winner's ancestry.
         accepted_mutations: accepted proposals that changed instructions; one candidate may contain
             several of a step.
         accepted_example_mutations: accepted proposals that changed or wrote an example.
-        accepted_merges: merges that joined the pool.
         rejections: every rejected proposal with its reason.
         total_rollouts: rollouts used, including unscored ones.
         unscored_rollouts: rollouts without a score, because the provider failed.
@@ -102,7 +100,6 @@ class RunResult(Shown):
     name: str
     tag: str
     best_index: int
-    best_pareto_mean: float | None
     baseline_pareto_mean: float | None
     persisted: bool
     candidates: tuple[Candidate, ...]
@@ -116,12 +113,8 @@ class RunResult(Shown):
     taught: tuple[str, ...] = ()
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
-    ancestry: tuple[int | None, ...]
-    parents: tuple[tuple[int, ...], ...]
-    gains: Mapping[str, float]
     accepted_mutations: int
     accepted_example_mutations: int
-    accepted_merges: int
     rejections: tuple[MutationRejected, ...]
     total_rollouts: int
     unscored_rollouts: int
@@ -151,6 +144,41 @@ class RunResult(Shown):
     def best(self) -> Candidate:
         """The best candidate; the baseline if nothing beat it."""
         return self.candidates[self.best_index]
+
+    @property
+    def best_pareto_mean(self) -> float | None:
+        """Mean of the best candidate on the validation set; None if nothing was scored."""
+        return self.means[self.best_index]
+
+    @property
+    def parents(self) -> tuple[tuple[int, ...], ...]:
+        """For each candidate the positions of its parents; two for a merge."""
+        return tuple(candidate.parents for candidate in self.candidates)
+
+    @property
+    def ancestry(self) -> tuple[int | None, ...]:
+        """For each candidate the position of its (first) parent, None for the baseline."""
+        return tuple(parents[0] if parents else None for parents in self.parents)
+
+    @property
+    def accepted_merges(self) -> int:
+        """How many merges joined the pool."""
+        return sum(len(parents) == 2 for parents in self.parents)
+
+    @property
+    def gains(self) -> Mapping[str, float]:
+        """Gain in mean of each kind of change, summed over the winner's ancestry."""
+        gains: dict[str, float] = {}
+        position = self.best_index
+        while (parent := self.ancestry[position]) is not None:
+            candidate = self.candidates[position]
+            after, before = self.means[position], self.means[parent]
+            kinds = dict.fromkeys(module.kind for module in candidate.modules)
+            kind = _SHORTENING if candidate.shortened else " + ".join(kinds) or _MERGE
+            if after is not None and before is not None:
+                gains[kind] = gains.get(kind, 0.0) + after - before
+            position = parent
+        return gains
 
     @property
     def best_overrides(self) -> Mapping[str, PromptOverride]:

@@ -24,7 +24,7 @@ from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
 from promptgraft.search.held_out import Sides, measure
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.population import Pool, Population
+from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.search.verdict import Figures, HeldOut, PassingSides
@@ -265,17 +265,15 @@ class RunPhases:
         """Return the result of a run that has ended; its winner is not persisted yet."""
         search, best = self._search, self.winner
         pool, passing = search.population.pool, search.population.passing
-        candidates = tuple(pool.candidates)
         of_examples = sum(modules[0].is_example for modules in search.accepted)
         core = RunResult(
             run_id=self._run_id,
             name=search.kit.target.identity.name,
             tag=self._tag,
             best_index=best,
-            best_pareto_mean=pool.estimate(best),
             baseline_pareto_mean=pool.means[0],
             persisted=False,
-            candidates=candidates,
+            candidates=tuple(pool.candidates),
             scores_matrix=tuple(pool.scores),
             objectives=tuple(pool.objectives),
             frontier=tuple(pool.frontier()),
@@ -293,14 +291,8 @@ class RunPhases:
             taught=tuple(self._remarks.taught),
             pareto_ids=tuple(example.id for example in search.kit.validation),
             means=tuple(pool.estimate(position) for position in range(len(pool))),
-            ancestry=tuple(
-                candidate.parents[0] if candidate.parents else None for candidate in candidates
-            ),
-            parents=tuple(candidate.parents for candidate in candidates),
-            gains=_gains(pool, best),
             accepted_mutations=len(search.accepted) - of_examples,
             accepted_example_mutations=of_examples,
-            accepted_merges=sum(len(candidate.parents) == 2 for candidate in candidates),
             rejections=tuple(search.rejections),
             total_rollouts=self._ledger.rollouts,
             unscored_rollouts=self._ledger.unscored,
@@ -323,23 +315,3 @@ def _still_failing(reason: StopReason, figures: Figures) -> Iterator[str]:
             "fails on validation examples; to improve it too, give it a weight in "
             "`objectives.weights`"
         )
-
-
-_MERGE = "merge"
-_SHORTENING = "shortening"
-
-
-def _gains(pool: Pool, best: int) -> dict[str, float]:
-    """Return the gain in mean of each kind of change, summed over the winner's ancestry."""
-    gains: dict[str, float] = {}
-    position = best
-    while candidate_parents := pool.candidates[position].parents:
-        parent = candidate_parents[0]
-        after, before = pool.estimate(position), pool.estimate(parent)
-        kinds = {module.kind: None for module in pool.candidates[position].modules}
-        kind = " + ".join(kinds) or _MERGE
-        kind = _SHORTENING if pool.candidates[position].shortened else kind
-        if after is not None and before is not None:
-            gains[kind] = gains.get(kind, 0.0) + after - before
-        position = parent
-    return gains

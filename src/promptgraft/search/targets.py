@@ -16,11 +16,7 @@ from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unst
 from promptgraft.ground.text import listed, raised
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.parts import plain_lists
-from promptgraft.overrides.parts.descriptors import (
-    PromptDescriptor,
-    SectionVisibility,
-    show_path,
-)
+from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionVisibility, show_path
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.overrides.winner_store import winner_store

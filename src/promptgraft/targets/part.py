@@ -43,7 +43,7 @@ from promptgraft.targets.types import Module, ModuleDescription
 
 @attrs.frozen(kw_only=True)
 class View:
-    """A prompt as one candidate has it.
+    """A prompt with the changes of one candidate.
 
     Attributes:
         template: the source.
@@ -87,7 +87,7 @@ class View:
         return (self.template.section(path).summary or "") if summary is None else summary
 
     def tool(self, name: str) -> ToolDescriptor:
-        """Return a tool as the candidate has it."""
+        """Return a tool with the changes of the candidate."""
         return self.parts.tools[name]
 
     def task_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
@@ -116,7 +116,7 @@ class View:
             raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
 
     def field(self, name: str) -> OutputFieldDescriptor:
-        """Return a field of the answer as the source has it."""
+        """Return a field of the answer from the source."""
         return next(field for field in self.descriptor.output_fields if field.field == name)
 
     def params_schema(self, name: str) -> str:

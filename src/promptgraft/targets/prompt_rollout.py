@@ -101,7 +101,7 @@ class Flow(Protocol):
 
         Raises:
             CandidateError: the answer is unusable and scores 0.
-            ProviderError, LimitReachedError: as adapters do.
+            ProviderError, LimitReachedError: from the adapter.
         """
         ...
 
@@ -156,6 +156,7 @@ class _PromptCache:
         # Two threads that evict at once could pick the same entry; a lookup needs no lock.
         with self._lock:
             while len(self._prompts) >= _CACHED_PROMPTS:
+                # The oldest: a search has moved on from it.
                 self._prompts.pop(next(iter(self._prompts)))
             self._prompts[key] = prompts
 

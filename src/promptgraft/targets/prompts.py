@@ -140,7 +140,7 @@ class Ask:
 
         Raises:
             CallerError: there is no such prompt, or ``params`` do not fit it.
-            CandidateError, ProviderError, LimitReachedError: as adapters do; do not catch these.
+            CandidateError, ProviderError, LimitReachedError: from the adapter; do not catch these.
         """
         if name not in self.prompts:
             raise CallerError(

@@ -78,7 +78,7 @@ class PlayingAdapter(ProviderAdapter, Protocol):
     ) -> tuple[Spending, ...]:
         """Ask the agent the first turn of a case, and of others while it fails.
 
-        Returns the spending of the calls.
+        Returns what the calls have cost.
 
         Raises:
             CallerError: it failed every time; with file and line of the user's code.

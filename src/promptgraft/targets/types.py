@@ -11,12 +11,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    FeedbackError,
-    InvalidIdentifierError,
-)
+from promptgraft.errors import ConfigError, DataFormatError, FeedbackError, InvalidIdentifierError
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Step, Verdict
 from promptgraft.ground.frozenmap import FrozenMap, isolated
@@ -68,7 +63,7 @@ class Module(ABC):
 
     @property
     def question(self) -> PromptTemplate[object] | None:
-        """The meta-prompt of its kind; None if the algorithm has it.
+        """The meta-prompt of its kind; None if the algorithm chooses it.
 
         Descriptions refer to it by its key.
         """

@@ -8,11 +8,7 @@ import itertools
 
 import pytest
 
-from promptgraft.errors import (
-    InvalidIdentifierError,
-    InvalidOverrideError,
-    RevisionNotFoundError,
-)
+from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError, RevisionNotFoundError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import OverrideAddress, Provenance, Revision
 from promptgraft.overrides.store import RevisionedPromptOverridesStore as Store

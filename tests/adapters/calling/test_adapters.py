@@ -390,9 +390,8 @@ def access(**options: Any) -> Access:
     given: dict[str, Any] = {"api_key": KEY, "base_url": None, "headers": {}, **options}
     some = Api(
         adapter="Some",
-        provider="some",
+        provider="groq",
         packages=(),
-        variables=("SOME_KEY",),
         address_variable="SOME_URL",
         client="Client",
         path="/",
@@ -403,7 +402,7 @@ def access(**options: Any) -> Access:
 
 def test_an_account_is_provider_host_and_a_digest_of_the_secrets() -> None:
     plain = access()
-    assert plain.account.startswith("some default ")
+    assert plain.account.startswith("groq default ")
     accounts = {
         found.account
         for found in (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from promptgraft.ground.serde import Json
 from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_yaml
-from promptgraft.project.markdown.writing import changed, with_items
+from promptgraft.project.markdown.yaml_edits import changed, with_items
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = (ROOT / "examples", ROOT / "tests/project/right", Path(__file__).parent / "styles")

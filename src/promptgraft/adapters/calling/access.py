@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 import attrs
 
+from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.serde import digest, map_texts
@@ -70,9 +71,8 @@ class Api:
 
     Attributes:
         adapter: class name of its adapter, for messages.
-        provider: name of the provider.
+        provider: name of the provider, one of :data:`~promptgraft.adapters.providers.KNOWN`.
         packages: modules that must be installed; the first is the SDK.
-        variables: environment variables for the key; the first that is set counts.
         address_variable: environment variable for the address.
         client: class of the SDK's client.
         path: path of requests, below the address.
@@ -90,7 +90,6 @@ class Api:
     adapter: str
     provider: str
     packages: tuple[str, ...]
-    variables: tuple[str, ...]
     address_variable: str
     client: str
     path: str
@@ -103,6 +102,11 @@ class Api:
     address_option: str = "base_url"
     seller: str | None = None
     if_absent: str = ""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Environment variables for the key; the first that is set counts."""
+        return KNOWN[self.provider].keys
 
 
 @attrs.frozen(kw_only=True)

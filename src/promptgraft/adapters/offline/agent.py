@@ -28,12 +28,7 @@ from promptgraft.adapters.offline.words import (
 )
 from promptgraft.ground.serde import Json
 from promptgraft.prompt.fields import FieldInfo, fields_of, options_of
-from promptgraft.prompt.rendered import (
-    RenderedPrompt,
-    RenderedSection,
-    RenderedTool,
-    Segment,
-)
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
 from promptgraft.prompt.schema import NOTHING_SAID, describe, shown_name, type_name
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol

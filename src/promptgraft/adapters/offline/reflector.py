@@ -32,12 +32,7 @@ from promptgraft.adapters.offline.words import (
     replaced,
     term,
 )
-from promptgraft.adapters.offline.writer import (
-    WORDS_PER_FAILURE,
-    WORDS_PER_RULE,
-    Tried,
-    rewrite,
-)
+from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE, WORDS_PER_RULE, Tried, rewrite
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import fenced
 from promptgraft.overrides.parts.examples import one_line

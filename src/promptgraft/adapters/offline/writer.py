@@ -108,7 +108,7 @@ def rewrite(
 ) -> str:
     """Return improved rules, or the same rules if there is no failure to learn from.
 
-    Each rule ends in a few words of evidence, those first that most inputs of the choice
+    Each rule ends in a few words of evidence, beginning with those that most inputs of the choice
     have and other inputs lack. Words that misled to a wrong choice lose their place in its rule. If
     the text equals the refused one, fewer words are taken from each input. Choices that another
     part of the prompt defines are left to that part.

@@ -68,7 +68,7 @@ ADDITIONS: Mapping[Preset, Sequence[str]] = {
     "paper": (),
     "lean": ("lines", "whole_prompt", "blame", "shorten"),
 }
-"""The additions of each preset, those first that take over a proposal before others."""
+"""The additions of each preset, in the order in which they may take over a proposal."""
 CHOOSING = ("lines", "whole_prompt", "blame")
 """Those of them that choose modules."""
 COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
@@ -115,7 +115,7 @@ class Strategy(Settings):
         minibatches: ``random``; ``epochs``: all of the training set in random order, again and
             again in another one, so that every example is chosen before any is chosen again; or
             ``teaching``: seven of ten places go to examples on which the parent has failed
-            before, those first that were chosen least often for that, the others are epochs.
+            before, beginning with those least often chosen for that; the others are epochs.
         minibatch_growth: how many times ``minibatch_size`` a minibatch may have. It grows as the
             parent gets better, so that as many failures can be expected in it as at first.
         reuse_rollouts: a parent's rollouts on the training set are not made again, except for
@@ -416,7 +416,7 @@ class GepaSettings(RunConfig):
 
     def expected_questions(self, proposals: int, modules: int) -> int:
         each = float(modules if self.module_choice == "all" else 1)
-        for addition in reversed(self.used_additions):
+        for addition in reversed(self.used_additions):  # the first takes its share last
             each = addition.expected_questions(modules, each)
         return round(proposals * _QUESTIONS_EACH * each)
 

@@ -138,7 +138,7 @@ class Minibatches:
             self._training_rollouts.add(candidate, records)
 
     def _failed(self, candidate: Candidate, size: int) -> list[str]:
-        """Return earlier failures of a candidate for some places, those least often used first."""
+        """Return earlier failures of a candidate for some places, the least often used first."""
         failed = self._training_rollouts.failed(candidate)
         places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._random.sample(list(failed), len(failed))

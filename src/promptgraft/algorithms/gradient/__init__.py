@@ -2,5 +2,26 @@
 
 from promptgraft.algorithms.gradient.config import GradientConfig, GradientOptimizer
 from promptgraft.algorithms.gradient.search import GradientResult, Round
+from promptgraft.algorithms.gradient.stages import (
+    Aggregate,
+    AggregateRequest,
+    Backward,
+    BackwardRequest,
+    NewText,
+    Rewrite,
+    RewriteRequest,
+)
 
-__all__ = ["GradientConfig", "GradientOptimizer", "GradientResult", "Round"]
+__all__ = [
+    "Aggregate",
+    "AggregateRequest",
+    "Backward",
+    "BackwardRequest",
+    "GradientConfig",
+    "GradientOptimizer",
+    "GradientResult",
+    "NewText",
+    "Rewrite",
+    "RewriteRequest",
+    "Round",
+]

@@ -33,6 +33,9 @@ class GradientConfig(GradientSettings):
         first_try: whether, after a refused candidate, the next ones are evaluated on the failures
             that led to them before the validation set, and refused if they are no better there;
             the published search does not do this.
+        backward: blames parts for a failed answer, in place of the questions.
+        aggregate: merges the problems of a part, in place of the question.
+        rewrite: writes the new text of a part, in place of the question.
 
     Raises:
         ConfigError: naming the field, what was expected and what was found.

@@ -11,15 +11,25 @@ from promptgraft.algorithms.gradient.inquiries import (
     Inquiries,
     Inquiry,
     InquiryOutcome,
+    Refusal,
     read_patch,
     read_problems,
 )
 from promptgraft.algorithms.gradient.prompts import MergeParams, PatchParams, QuestionKey
+from promptgraft.algorithms.gradient.stages import (
+    Aggregate,
+    AggregateRequest,
+    NewText,
+    Rewrite,
+    RewriteRequest,
+    results_of,
+    staged,
+)
 from promptgraft.algorithms.gradient.tracing import Gradient
 from promptgraft.evals.spending import Role
 from promptgraft.ground.text import fenced, score
 from promptgraft.search.acceptance import Change, Rejections
-from promptgraft.search.asks import Asking, Reply
+from promptgraft.search.asks import Asking, Reply, Together
 from promptgraft.search.events import Emit, MutationProposed
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.place import named
@@ -87,6 +97,8 @@ class Patcher:
         guard: refuses texts that contain answers of training cases.
         most: how many gradients of a part are considered.
         emit: receives events.
+        aggregate: merges problems in place of the question; None for the question.
+        rewrite: writes new texts in place of the question; None for the question.
     """
 
     target: Target
@@ -94,6 +106,8 @@ class Patcher:
     guard: AnswerGuard
     most: int
     emit: Emit
+    aggregate: Aggregate | None = None
+    rewrite: Rewrite | None = None
     _refused: dict[str, list[tuple[str, Score, Score]]] = attrs.field(
         factory=dict, init=False, hash=False
     )
@@ -106,7 +120,7 @@ class Patcher:
         Args:
             base: the start of the round.
             gradients: the gradients.
-            share: share of the parts that are considered, those blamed by most cases first.
+            share: share of the parts that are considered, the most often blamed first.
         """
         by_module: dict[Module, list[Gradient]] = {}
         for gradient in sorted(gradients, key=lambda one: one.severity):
@@ -118,12 +132,15 @@ class Patcher:
         most_blamed = by_blame[: max(1, round(share * len(by_module)))]
         blamed = [module for module in self.target.modules if module in most_blamed]
         chosen = {module: by_module[module][: self.most] for module in blamed}
-        several = [
-            module for module, gradients_of_module in chosen.items() if len(gradients_of_module) > 1
-        ]
-        outcomes = yield from self.inquiries.ask(
-            [self._merge_inquiry(base, module, chosen[module]) for module in several]
-        )
+        if self.aggregate is None:
+            several = [module for module, gradients in chosen.items() if len(gradients) > 1]
+            outcomes = yield from self.inquiries.ask(
+                [self._merge_inquiry(base, module, chosen[module]) for module in several]
+            )
+        else:
+            several = list(chosen)
+            parts = [self._aggregated(base, *part) for part in chosen.items()]
+            outcomes = yield from Together(parts)
         merged = dict(zip(several, outcomes, strict=True))
         merged_problems = []
         for module, gradients_of_module in chosen.items():
@@ -134,7 +151,10 @@ class Patcher:
             if module in merged:
                 # Without a usable reply the gradients are used unmerged.
                 self._emit_unanswered(base, module, "aggregate", merged[module])
-                problems = merged[module].found or problems
+                found_problems = merged[module].found
+                problems = problems if found_problems is None else found_problems
+            if not problems:
+                continue
             cases = tuple(dict.fromkeys(gradient.case for gradient in gradients_of_module))
             merge = GradientsMerged(
                 step=base.number, module=module.name, cases=cases, problems=problems
@@ -150,9 +170,13 @@ class Patcher:
         for pair in merged:
             module = modules[pair.module]
             pairs.append((pair, module, self.target.describe(module, base.candidate)))
-        outcomes = yield from self.inquiries.ask(
-            [self._patch_inquiry(base, *pair) for pair in pairs]
-        )
+        if self.rewrite is None:
+            outcomes = yield from self.inquiries.ask(
+                [self._patch_inquiry(base, *pair) for pair in pairs]
+            )
+        else:
+            rewritten = [self._rewritten(base, *pair) for pair in pairs]
+            outcomes = yield from Together(rewritten)
         patches = []
         for (pair, module, before), outcome in zip(pairs, outcomes, strict=True):
             for refusal in outcome.refusals:
@@ -233,6 +257,73 @@ class Patcher:
             detail = outcome.refusals[-1].error.detail
             self.emit(QuestionUnanswered(step=base.number, position=position, detail=detail))
 
+    def _aggregated(
+        self, base: Base, module: Module, gradients: Sequence[Gradient]
+    ) -> Asking[InquiryOutcome[tuple[Problem, ...]]]:
+        """Merge the gradients of a part by the user's own stage."""
+        request = AggregateRequest(
+            position=f"round/{base.number}/aggregate/{named(module.name)}",
+            part=module.name,
+            text=self.target.text(module, base.candidate),
+            problems=tuple(
+                (gradient.case, Problem(severity=gradient.severity, text=gradient.text))
+                for gradient in gradients
+            ),
+        )
+        result = yield from staged("aggregate", self.aggregate, request)
+        position = request.position
+        return InquiryOutcome(
+            found=results_of(Problem, result, name="aggregate", position=position)
+        )
+
+    def _rewritten(
+        self,
+        base: Base,
+        merged: GradientsMerged,
+        module: Module,
+        before: ModuleDescription,
+    ) -> Asking[InquiryOutcome[Patch]]:
+        """Write the new text of a part by the user's own stage."""
+        request = RewriteRequest(
+            position=f"round/{base.number}/optimize/{named(merged.module)}",
+            part=merged.module,
+            text=before.text,
+            problems=merged.problems,
+            refused=tuple(self._refused.get(merged.module, ())),
+        )
+        result = yield from staged("rewrite", self.rewrite, request)
+        [new] = results_of(NewText, [result], name="rewrite", position=request.position)
+        try:
+            return InquiryOutcome(found=self._patch(base, merged, before, new, module=module))
+        except InvalidProposalError as error:
+            return InquiryOutcome(refusals=[Refusal(error, new.text)])
+
+    def _patch(
+        self,
+        base: Base,
+        merged: GradientsMerged,
+        before: ModuleDescription,
+        new: NewText,
+        *,
+        module: Module,
+    ) -> Patch:
+        """Return a new text that has passed all checks.
+
+        Raises:
+            InvalidProposalError: it has not.
+        """
+        child = self.target.graft(
+            base.candidate, module, new.text, parents=(base.position,), examples=base.examples
+        )
+        # After the target's checks, which bound the length of the text.
+        self.guard.check(module, before, new.text)
+        if child.digest in base.seen:
+            raise InvalidProposalError(
+                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
+            )
+        change = Change(module, before, new.text, child)
+        return Patch(change=change, why=new.why, cases=merged.cases)
+
     def _merge_inquiry(
         self, base: Base, module: Module, said: Sequence[Gradient]
     ) -> Inquiry[tuple[Problem, ...]]:
@@ -259,17 +350,8 @@ class Patcher:
         position = f"round/{base.number}/optimize/{named(one.module)}"
 
         def read(reply: Reply) -> Patch:
-            text, why = read_patch(reply, as_json=before.as_json)
-            child = self.target.graft(
-                base.candidate, module, text, parents=(base.position,), examples=base.examples
-            )
-            # After the target's checks, which bound the length of the text.
-            self.guard.check(module, before, text)
-            if child.digest in base.seen:
-                raise InvalidProposalError(
-                    RejectionReason.DUPLICATE, "this text has been tried before; propose another"
-                )
-            return Patch(change=Change(module, before, text, child), why=why, cases=one.cases)
+            new = NewText(*read_patch(reply, as_json=before.as_json))
+            return self._patch(base, one, before, new, module=module)
 
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),

@@ -27,6 +27,7 @@ from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
 from promptgraft.search.events import MutationAccepted
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.notices import RoundStarted
 from promptgraft.search.population import Seen
 from promptgraft.search.result import RunResult
 from promptgraft.search.round_events import (
@@ -122,7 +123,11 @@ class GradientSearch(BaseSearch):
         )
         inquiries, by_trace = Inquiries(kit.questions), config.attribution == "trace"
         self._tracer = Tracer(
-            target=kit.target, inquiries=inquiries, emit=self._emit, by_trace=by_trace
+            target=kit.target,
+            inquiries=inquiries,
+            emit=self._emit,
+            by_trace=by_trace,
+            backward=config.backward,
         )
         metrics = metrics_of(config.feedback_fn)
         guard = AnswerGuard(kit.training, config.copied_words or None, metrics)
@@ -132,6 +137,8 @@ class GradientSearch(BaseSearch):
             guard=guard,
             most=config.max_gradients,
             emit=self._emit,
+            aggregate=config.aggregate,
+            rewrite=config.rewrite,
         )
         self._judge = Judge(config, kit)
 
@@ -192,6 +199,7 @@ class GradientSearch(BaseSearch):
         # Before the round is counted, because it may not begin.
         self.kit.budget.require(new + self._config.judging_size, f"round {number}")
         self.steps = number
+        self.kit.emit(RoundStarted(step=number, current=self._current))
         return Base(
             number=number,
             position=self._current,

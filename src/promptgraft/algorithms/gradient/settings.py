@@ -10,8 +10,10 @@ import attrs
 from promptgraft.algorithms.gradient.inquiries import MAX_PROBLEM_CHARS
 from promptgraft.algorithms.gradient.patching import patch_params
 from promptgraft.algorithms.gradient.prompts import QUESTIONS, BlameParams, MergeParams, QuestionKey
+from promptgraft.algorithms.gradient.stages import Aggregate, Backward, Rewrite
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
+from promptgraft.ground.functions import function_identity, taking
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
 from promptgraft.prompt.template import PromptTemplate
@@ -25,6 +27,9 @@ from promptgraft.targets.estimating import Sizes, sent_chars
 
 Attribution = Literal["steps", "trace"]
 """How failures are traced back: with a question for each step, or with one for all steps."""
+
+STAGES = ("backward", "aggregate", "rewrite")
+"""Settings that replace the questions of a stage."""
 
 COPIED_WORDS = 8
 """``guards.max_copied_words`` where it is not given."""
@@ -46,6 +51,7 @@ class GradientSettings(RunConfig):
     """The fields of ``GradientConfig``, and what they let a run use."""
 
     algorithm: ClassVar[str] = "gradient"
+    functions: ClassVar[tuple[str, ...]] = (*RunConfig.functions, *STAGES)
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = QUESTIONS
     question_shares: ClassVar[Mapping[Role, float]] = {
         Role.BACKWARD: 0.6,
@@ -63,6 +69,9 @@ class GradientSettings(RunConfig):
         default="trace", validator=one_of(*get_args(Attribution))
     )
     first_try: bool = attrs.field(default=True, validator=FLAG)
+    backward: Backward | None = attrs.field(default=None, validator=taking("request"))
+    aggregate: Aggregate | None = attrs.field(default=None, validator=taking("request"))
+    rewrite: Rewrite | None = attrs.field(default=None, validator=taking("request"))
 
     def check(self) -> None:
         if self.enable_example_generation:
@@ -76,7 +85,9 @@ class GradientSettings(RunConfig):
 
     @property
     def decisive(self) -> Mapping[str, Json]:
+        stages = {name: getattr(self, name) for name in STAGES}
         return {
+            **{name: function_identity(stage) for name, stage in stages.items() if stage},
             "train_batch": self.train_size,
             "initial": dict(self.initial),
             "max_gradients": self.max_gradients,

@@ -11,14 +11,21 @@ from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.inquiries import Blames, Inquiries, Inquiry, read_blame
 from promptgraft.algorithms.gradient.prompts import BlameParams, QuestionKey
+from promptgraft.algorithms.gradient.stages import (
+    Backward,
+    BackwardRequest,
+    check_blames,
+    results_of,
+    staged,
+)
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
 from promptgraft.ground.serde import digest_text
 from promptgraft.ground.text import clip, fenced
-from promptgraft.search.asks import Asking
+from promptgraft.search.asks import Asking, Together
 from promptgraft.search.events import Emit
 from promptgraft.search.place import named
-from promptgraft.search.round_events import Loss, QuestionUnanswered, Severity, StepBlamed
+from promptgraft.search.round_events import Blame, Loss, QuestionUnanswered, Severity, StepBlamed
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
@@ -83,12 +90,14 @@ class Tracer:
         inquiries: asks questions.
         emit: receives events.
         by_trace: whether to ask about all steps of a failure at once, rather than one by one.
+        backward: blames parts in place of the questions; None for the questions.
     """
 
     target: Target
     inquiries: Inquiries
     emit: Emit
     by_trace: bool
+    backward: Backward | None = None
 
     def trace(
         self, number: int, candidate: Candidate, failures: Sequence[Failure]
@@ -102,6 +111,8 @@ class Tracer:
         """
         all_parts = _Parts(self.target, candidate)
         traces = [_trace_of(failure, all_parts) for failure in failures]
+        if self.backward is not None:
+            return (yield from self._by_stage(number, failures, traces, all_parts))
         if self.by_trace:
             inquiries = [_trace_inquiry(number, trace, all_parts) for trace in traces]
             blames = [StepBlamed(step=number, case=trace.case) for trace in traces]
@@ -118,6 +129,33 @@ class Tracer:
                 if trace.heights[step.id] == wave and step.id in trace.incoming
             ]
             gradients += yield from self._ask_wave(number, waiting, all_parts)
+        return gradients
+
+    def _by_stage(
+        self, number: int, failures: Sequence[Failure], traces: Sequence[_Trace], shown: _Parts
+    ) -> Asking[list[Gradient]]:
+        """Return the gradients by the user's own stage."""
+        requests = []
+        for (_, losses), trace in zip(failures, traces, strict=True):
+            applied = {name for step in trace.steps.values() for name in shown.of(step)}
+            requests.append(
+                BackwardRequest(
+                    position=f"round/{number}/backward/{named(trace.case)}",
+                    case=trace.case,
+                    losses=losses,
+                    steps=tuple(trace.steps.values()),
+                    texts={name: text for name, text in shown.texts.items() if name in applied},
+                )
+            )
+        results = yield from Together(
+            [staged("backward", self.backward, request) for request in requests]
+        )
+        gradients: list[Gradient] = []
+        for request, result in zip(requests, results, strict=True):
+            blames = results_of(Blame, result, name="backward", position=request.position)
+            check_blames(blames, request)
+            self.emit(StepBlamed(step=number, case=request.case, blamed=blames))
+            gradients += _gradients(request.case, blames, shown)
         return gradients
 
     def _ask_wave(
@@ -152,16 +190,17 @@ class Tracer:
                     severity=handed_signal.severity, source=source, text=handed_signal.text
                 )
                 trace.incoming[handed_signal.to].append(signal)
-            gradients += [
-                Gradient(
-                    case=trace.case,
-                    module=shown.modules[signal.to],
-                    severity=signal.severity,
-                    text=signal.text,
-                )
-                for signal in blamed
-            ]
+            gradients += _gradients(trace.case, blamed, shown)
         return gradients
+
+
+def _gradients(case: str, blames: Sequence[Blame], shown: _Parts) -> list[Gradient]:
+    return [
+        Gradient(
+            case=case, module=shown.modules[blame.to], severity=blame.severity, text=blame.text
+        )
+        for blame in blames
+    ]
 
 
 class _Parts:

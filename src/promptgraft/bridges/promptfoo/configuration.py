@@ -75,7 +75,7 @@ _NO_TEXTS = re.compile(
     r"\.(png|jpe?g|gif|webp|bmp|svg|mp3|wav|ogg|mp4|mov|pdf|docx?)$", re.IGNORECASE
 )
 _ADDRESS = re.compile(r"data:|https?://|\{\{")
-_LONGEST_CHAIN = 10
+_LONGEST_CHAIN = 10  # references that lead to references; a circle ends here
 
 
 _KEYS = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}

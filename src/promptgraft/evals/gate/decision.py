@@ -156,7 +156,7 @@ def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes
     """Return a report as a JUnit document in UTF-8.
 
     Each run is a suite with one test per case: a failure if the answer does not pass, an error if
-    it is unscored. If the gate passes in spite of these, they are skipped tests. The rules of the
+    it is unscored. If the gate passes nevertheless, these are reported as skipped. The rules of the
     gate are a suite of their own. Characters that XML does not allow are escaped.
     """
     root = ET.Element("testsuites", {"name": "promptgraft"})

@@ -331,7 +331,7 @@ def verdict_on(
     """Return the verdict of a metric on exactly this answer, whatever node it judges.
 
     Raises:
-        FeedbackError: as :func:`verdict_of`.
+        FeedbackError: see :func:`verdict_of`.
     """
     try:
         outcome = metric.judge(case, judged, session=session)

@@ -463,7 +463,7 @@ Parts: TypeAlias = "Mapping[str, Kind[Any]]"
 def values_only(kind: Kind[T]) -> Kind[T]:
     """Return a kind without the settings that reach outside, to read what strangers send.
 
-    A key that reaches outside is refused without a look at its value. An object that needs such a
+    A key that reaches outside is refused, and its value is not read. An object that needs such a
     key, and a list or a choice of nothing else, are refused as a whole.
     """
     if kind.reach is not None:

@@ -12,15 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError, PromptDefinitionErr
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import TEXT, Kind, one_of
-from promptgraft.ground.strict.kinds import (
-    Key,
-    checked,
-    either,
-    listed,
-    named,
-    record,
-    record_of,
-)
+from promptgraft.ground.strict.kinds import Key, checked, either, listed, named, record, record_of
 from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
 from promptgraft.ground.text import listed as listed_names
 from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names

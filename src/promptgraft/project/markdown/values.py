@@ -208,7 +208,7 @@ AnyTool = Tool[Any, Any]
 
 @attrs.frozen(kw_only=True)
 class _ParsedCall:
-    """A call in an example, as YAML has it.
+    """A call in an example, as written in YAML.
 
     Attributes:
         tool: the tool.
@@ -222,7 +222,7 @@ class _ParsedCall:
 
 @attrs.frozen(kw_only=True)
 class _ToolEntry:
-    """A tool, as YAML has it.
+    """A tool, as written in YAML.
 
     Attributes:
         name: the name that the model calls it by.
@@ -240,7 +240,7 @@ class _ToolEntry:
 
 @attrs.frozen(kw_only=True)
 class _ExampleEntry:
-    """A worked example, as YAML has it.
+    """A worked example, as written in YAML.
 
     Attributes:
         key: its key.

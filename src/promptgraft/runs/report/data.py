@@ -21,9 +21,9 @@ from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
 from promptgraft.runs.folder import RunFolder, read_document
+from promptgraft.runs.history import RoundSummary
 from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import RunRecord, read_run, transcripts
-from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry, unanswered_in

@@ -13,9 +13,9 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import counted, visible
+from promptgraft.runs.history import RoundSummary
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_diff
-from promptgraft.runs.rounds import RoundSummary
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
 from promptgraft.targets.part_kinds import changes_in_words

@@ -19,6 +19,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change, counted, duration
 from promptgraft.project.files import runs_folder_of
+from promptgraft.service.commands.datasets import datasets_command
 from promptgraft.service.commands.options import (
     JobsPlace,
     jobs_option,
@@ -211,6 +212,7 @@ def _print_job(job: Job) -> None:
         ("created", f"{datetime.fromtimestamp(job.created, UTC):%Y-%m-%d %H:%M:%SZ}"),
         ("reason", job.reason),
         ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} test calls"),
+        ("at most", f"{status.max_iterations:,} rewrites tried" if status.max_iterations else ""),
         ("doing", status.stage),
         ("waits for", status.waiting),
         ("validation", "" if status.baseline is None else change(status.baseline, status.best)),
@@ -523,6 +525,9 @@ def migrate_command(*, dry_run: bool, url: str | None) -> None:
         return
     database.migrate()
     echo(f"database {database.name}: migrated, {counted(len(statements), 'statement')}")
+
+
+jobs_command.add_command(datasets_command)
 
 
 def job_json(job: Job) -> dict[str, Json]:

@@ -139,7 +139,7 @@ class Database:
         These may all be in use, which is no fault of the database.
 
         Raises:
-            DatabaseError: as :meth:`reading`.
+            DatabaseError: see :meth:`reading`.
         """
         self._open()
         with self._translated(), self._apart.connect() as connection:
@@ -157,7 +157,7 @@ class Database:
                 survives the death of this process, and the next durable write makes it durable.
 
         Raises:
-            DatabaseError: as :meth:`reading`; nothing was written.
+            DatabaseError: see :meth:`reading`; nothing was written.
         """
         self._open()
         return self._written(work, durable=durable)

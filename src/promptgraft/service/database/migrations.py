@@ -87,7 +87,16 @@ MIGRATIONS: Mapping[int, Migration] = {
             ("jobs", "milliseconds", "BIGINT NOT NULL DEFAULT 0"),
         ],
         changes=["UPDATE {tokens} SET scopes = replace(scopes, 'promote', 'approve')"],
-    )
+    ),
+    3: Migration(
+        tables={
+            "datasets": (
+                "project NAME(64) NOT NULL, name NAME(64) NOT NULL, number INTEGER NOT NULL, "
+                "digest NAME(64) NOT NULL, cases INTEGER NOT NULL, created REAL NOT NULL, "
+                "author BYTES NOT NULL, text BYTES NOT NULL, PRIMARY KEY (project, name, number)"
+            )
+        }
+    ),
 }
 """The migrations by the version that they lead to; the first tables were those of version 1."""
 

@@ -21,7 +21,7 @@ from sqlalchemy.schema import SchemaItem
 
 # Every index is a constraint, because every database creates those together with the table.
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the tables below; every change of them needs a new one, and a migration to it."""
 
 MOST_NS_CHARS = 200
@@ -67,6 +67,7 @@ class Tables:
         sessions: browsers that have signed in, by the SHA-256 of their cookie.
         links: links that sign in once, by the SHA-256 of their code.
         workers: workers that run, or did so lately.
+        datasets: every revision of every data set of a project.
         outbox: deliveries to webhooks; they outlive their jobs.
     """
 
@@ -82,6 +83,7 @@ class Tables:
     sessions: Table
     links: Table
     workers: Table
+    datasets: Table
     outbox: Table
 
     @classmethod
@@ -139,6 +141,7 @@ class Tables:
             sessions=table("sessions", *_session()),
             links=table("links", *_link()),
             workers=table("workers", *_worker()),
+            datasets=table("datasets", *_dataset()),
             outbox=table("outbox", *_outbox()),
         )
 
@@ -205,6 +208,20 @@ def _worker() -> list[SchemaItem]:
         Column("avoids", _document(), nullable=False),
         Column("started", Double, nullable=False),
         Column("seen", Double, nullable=False),
+    ]
+
+
+def _dataset() -> list[SchemaItem]:
+    return [
+        Column("project", _name(64), primary_key=True),
+        Column("name", _name(64), primary_key=True),
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        _named("digest", _DIGEST),
+        Column("cases", Integer, nullable=False),
+        Column("created", Double, nullable=False),
+        Column("author", _document(), nullable=False),
+        # Last, so that SQLite need not read it for the columns before.
+        Column("text", _document(), nullable=False),
     ]
 
 

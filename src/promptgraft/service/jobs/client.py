@@ -17,9 +17,11 @@ from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.errors import ConfigError, DataFormatError, Lasting, StoreError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict import structure
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.runs.event_file import decoded, encoded_json
 from promptgraft.search.notices import Event
 from promptgraft.service.database import DatabaseError
+from promptgraft.service.jobs.datasets import DatasetRevision, encoded, text_of
 from promptgraft.service.jobs.interface import MOST_EVENTS, Changes, Jobs
 from promptgraft.service.jobs.mirror import folder_of
 from promptgraft.service.jobs.preparing import (
@@ -202,11 +204,7 @@ class JobClient(Jobs):
         body: dict[str, Json] = {"to": to}
         if expected is not None:
             body["expected"] = dict(expected)
-        try:
-            rows = self._ask("POST", path, json=body).json()["prompts"]
-        except JobNotFoundError as error:
-            # No job is involved: a 404 means that project or prompt is unknown.
-            raise ConfigError(str(error)) from None
+        rows = self._of_project("POST", path, json=body).json()["prompts"]
         return {row["prompt"]: row["id"] for row in rows}
 
     def apply(
@@ -218,8 +216,43 @@ class JobClient(Jobs):
         rows = self._ask("POST", f"{_path(job)}/apply", json=body).json()["prompts"]
         return {row["prompt"]: row["id"] for row in rows}
 
+    def datasets(self, project: str) -> Sequence[DatasetRevision]:
+        rows = self._of_project("GET", _datasets(project)).json()["datasets"]
+        return [_dataset(row) for row in rows]
+
+    def dataset(self, project: str, which: str) -> DatasetRevision:
+        name, _, digest = which.partition("@")
+        parameters = {"revision": digest} if "@" in which else None
+        return _dataset(self._of_project("GET", _datasets(project, name), params=parameters).json())
+
+    def dataset_history(self, project: str, name: str) -> Sequence[DatasetRevision]:
+        rows = self._of_project("GET", f"{_datasets(project, name)}/history").json()["revisions"]
+        return [_dataset(row) for row in rows]
+
+    def save_dataset(
+        self, project: str, name: str, cases: str | Path, *, expected: str | None = None
+    ) -> DatasetRevision:
+        body: dict[str, Json] = {"text": encoded(text_of(cases), name).decode()}
+        if expected is not None:
+            body["expected"] = expected
+        return _dataset(self._of_project("PUT", _datasets(project, name), json=body).json())
+
     def close(self) -> None:
         self._http.close()
+
+    def _of_project(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        json: Json = None,
+    ) -> httpx.Response:
+        try:
+            return self._ask(method, path, params=params, json=json)
+        except JobNotFoundError as error:
+            # No job is involved: a 404 means that project or prompt is unknown.
+            raise ConfigError(str(error)) from None
 
     def _ask(
         self,
@@ -273,6 +306,15 @@ def _path(job: str) -> str:
     if not job.isalnum() or not job.isascii():
         raise JobNotFoundError(f"no job has an id that begins with `{job[:40]}`")
     return f"/jobs/{job}"
+
+
+def _datasets(project: str, name: str | None = None) -> str:
+    path = f"/projects/{quote(project, safe='')}/datasets"
+    return path if name is None else f"{path}/{check_key(name, 'name of a data set')}"
+
+
+def _dataset(given: Mapping[str, Json]) -> DatasetRevision:
+    return structure(dict(given), DatasetRevision, where=f"data set {given.get('name')}")
 
 
 def _plain(changes: Changes) -> dict[str, Json]:

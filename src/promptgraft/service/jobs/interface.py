@@ -11,6 +11,7 @@ from typing import Self
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.ground.serde import Json
 from promptgraft.search.notices import Event
+from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
@@ -231,6 +232,49 @@ class Jobs(ABC):
             ConfigError, DataFormatError: its project is unknown here, or the tag is invalid.
             OverrideConflictError: the tag points at another revision, or the source of a part has
                 changed since.
+        """
+
+    @abstractmethod
+    def datasets(self, project: str) -> Sequence[DatasetRevision]:
+        """Return the latest revision of each data set of a project, by name and without texts.
+
+        Raises:
+            ConfigError: there is no such project.
+        """
+
+    @abstractmethod
+    def dataset(self, project: str, which: str) -> DatasetRevision:
+        """Return a data set with its text: `NAME` for its latest revision, or `NAME@DIGEST`.
+
+        Raises:
+            ConfigError: there is no such project.
+            RevisionNotFoundError: it has no such data set, or the data set no such revision.
+        """
+
+    @abstractmethod
+    def dataset_history(self, project: str, name: str) -> Sequence[DatasetRevision]:
+        """Return the revisions of a data set without texts, the newest first.
+
+        Raises:
+            ConfigError, RevisionNotFoundError: as :meth:`dataset`.
+        """
+
+    @abstractmethod
+    def save_dataset(
+        self, project: str, name: str, cases: str | Path, *, expected: str | None = None
+    ) -> DatasetRevision:
+        """Save a data set under a new or an existing name; return the revision without its text.
+
+        Args:
+            project: the project.
+            name: 1 to 64 lower-case letters, digits, `_` or `-`.
+            cases: a text with a JSON object per line, which have the columns of the project's own
+                file, in at most 1,000,000 bytes; or the path of a file of cases.
+            expected: the digest that its latest revision must have; empty for a new data set.
+
+        Raises:
+            ConfigError, DataFormatError: the cases do not suit the project, or are too large.
+            OverrideConflictError: the latest revision is another one than ``expected``.
         """
 
     def wait(self, job: str, *, timeout: float | None = None) -> Job:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import attrs
 from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError
@@ -16,8 +17,20 @@ from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
 from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
+from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
 from promptgraft.service.jobs.candidates import discard_candidate
+from promptgraft.service.jobs.datasets import (
+    MOST_DATASET_BYTES,
+    DatasetRevision,
+    Datasets,
+    cases_for,
+    encoded,
+    on_chosen,
+    rows_in,
+    text_of,
+    tidy,
+)
 from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.ordering import Order
@@ -94,7 +107,7 @@ class JobManager(Jobs):
             for name, project in (projects or {}).items()
         }
         self._by, self._most_queued = by, most_queued
-        self._rows = JobRows(self.database)
+        self._rows, self._datasets = JobRows(self.database), Datasets(self.database)
 
     def acting_for(self, name: str, *, most_queued: int | None = None) -> JobManager:
         """Return a manager of the same jobs that acts under this name, with another limit."""
@@ -201,12 +214,13 @@ class JobManager(Jobs):
         *,
         key: str | None = None,
     ) -> Submitted:
-        project_found, changes_read = self._project(project), read_changes(changes)
+        project_found = self._project(project)
+        changes_read = self._pinned(project, read_changes(changes))
         name = project_found.prompt(prompt).name
         if key is not None:
             check_idempotency_key(key)
         # Before the transaction: it may import code of the project and read its data.
-        planned(project_found, name, changes_read)
+        self.plan(project, name, changes_read)
         tag, digest = changes_read.tag or project_found.tag, submitted_digest(project_found, name)
         request = encoded_changes(changes_read)
 
@@ -223,6 +237,12 @@ class JobManager(Jobs):
             return Submitted(job=self._queued(connection, changes_read, **names), is_new=True)
 
         return self.database.write(insert)
+
+    def plan(self, project: str, prompt: str | None, changes: Changes) -> RunPlan:
+        """Return what a job could use, without submitting it; raises as :meth:`submit`."""
+        changes_read = read_changes(changes)
+        of = on_chosen(self.database, self._project(project), project, changes_read)
+        return planned(of, of.prompt(prompt).name, changes_read)
 
     def pause(self, job: str) -> Job:
         def pause(connection: Connection, found: Job) -> None:
@@ -370,6 +390,32 @@ class JobManager(Jobs):
         moved = {row.name for row in rows}
         return {row.name: row.revision.id for row in now if row.name in moved}
 
+    def datasets(self, project: str) -> Sequence[DatasetRevision]:
+        self._project(project)
+        return self._datasets.latest([project])
+
+    def dataset(self, project: str, which: str) -> DatasetRevision:
+        self._project(project)
+        return self._datasets.find(project, which)
+
+    def dataset_history(self, project: str, name: str) -> Sequence[DatasetRevision]:
+        self.dataset(project, name)
+        return self._datasets.history(project, name)
+
+    def save_dataset(
+        self, project: str, name: str, cases: str | Path, *, expected: str | None = None
+    ) -> DatasetRevision:
+        of, text = self._project(project), tidy(text_of(cases))
+        check_key(name, "name of a data set")
+        if (size := len(encoded(text, name))) > MOST_DATASET_BYTES:
+            most = f"at most {MOST_DATASET_BYTES:,} bytes"
+            raise ConfigError(f"data set {name}: expected {most}, found {size:,}")
+        with beside(of.folder):
+            count = len(cases_for(of, rows_in(text, name), f"data set {name}"))
+        return self._datasets.save(
+            project, name, text, cases=count, author=self._by, expected=expected
+        )
+
     def record_move(
         self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
     ) -> None:
@@ -419,8 +465,14 @@ class JobManager(Jobs):
     def _merged(self, job: Job, given: Changes) -> JobChanges:
         whole = merged_changes(job.changes, given)
         if job.project in self.projects:
-            planned(self.projects[job.project], job.prompt, whole)
+            self.plan(job.project, job.prompt, whole)
         return whole
+
+    def _pinned(self, project: str, changes: JobChanges) -> JobChanges:
+        """Return changes that name a revision of the data set that they choose."""
+        if changes.dataset is None:
+            return changes
+        return attrs.evolve(changes, dataset=self._datasets.find(project, changes.dataset).id)
 
 
 def _check_same(found: Job, seen: Job) -> None:

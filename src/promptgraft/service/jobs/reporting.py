@@ -183,6 +183,7 @@ class JobEvents:
         wait = history.wait
         return Status(
             step=history.steps,
+            max_iterations=history.plan.proposals if history.plan else None,
             stage=str(history.place.phase) if history.place else "",
             waiting="" if wait is None else f"{wait.model}: {wait.reason}",
             latest=candidates[-1].mean if candidates else None,

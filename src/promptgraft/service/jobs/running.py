@@ -35,6 +35,7 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.candidates import CandidateStore
+from promptgraft.service.jobs.datasets import on_chosen
 from promptgraft.service.jobs.mirror import name_of
 from promptgraft.service.jobs.preparing import check_reach, planned, prepared, run_changes_of
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
@@ -60,8 +61,8 @@ def carry_out(
 ) -> str:
     """Run a claimed job, and settle it unless its lease is lost.
 
-    ``calls`` limits the model calls in flight, whatever the project says. Returns what this place
-    lacks for the project, such as a key; empty if nothing. The job is put back then.
+    ``calls`` limits the model calls in flight, whatever the project says. Returns what this
+    machine lacks for the project, such as a key; empty if nothing. The job is put back then.
     """
     if calls is not None:
         share_accounts(calls)
@@ -79,6 +80,8 @@ def carry_out(
             with database.reading() as connection:
                 submissions = JobRows(database).submissions(connection, [claim.job.number])
             check_reach(project, str(submissions.get(claim.job.number, {}).get("host") or ""))
+            project = on_chosen(database, project, claim.job.project, claim.job.changes)
+            attempt = attrs.evolve(attempt, project=project)
             job = prepared(project, claim.job.prompt, claim.job.changes)
             attempt.store_config(job)
             end = attempt.run(job, calls=calls)
@@ -137,7 +140,7 @@ class _End:
         unstored: why the winner is not in the store; empty if it is, or there is none.
         revisions: the revisions that hold the winner, by address.
         replaces: the revisions of the live tag that applying it replaces, by address.
-        lacking: what this place lacks for the project; the job is not to blame then.
+        lacking: what this machine lacks for the project; the job is not to blame then.
     """
 
     state: JobState

@@ -157,6 +157,8 @@ class JobChanges:
         seed: seed of every random choice.
         model: the model that answers and reflects: `task`, `reflection` or the name of a judge.
         tuning: settings of the search by their names in the project file.
+        dataset: a data set of the project instead of the cases in its file: `NAME` for its latest
+            revision, or `NAME@DIGEST`, which is what the job records.
         dry_run: whether the embedded offline model answers everything, and nothing is stored.
         store: whether a winner that beats the baseline is stored as a candidate.
         tag: the tag that the search starts from, and that the winner may be applied to.
@@ -179,6 +181,7 @@ class JobChanges:
     seed: int | None = attrs.field(default=None, validator=integer(0).or_none)
     model: str | None = attrs.field(default=None, validator=STRING.or_none)
     tuning: Mapping[str, Json] = attrs.field(factory=dict, hash=False)
+    dataset: str | None = attrs.field(default=None, validator=STRING.or_none)
     dry_run: bool = attrs.field(default=False, validator=FLAG)
     store: bool = attrs.field(default=True, validator=FLAG)
     tag: str | None = attrs.field(default=None, validator=STRING.or_none)
@@ -203,6 +206,7 @@ class Status:
 
     Attributes:
         step: number of the latest step.
+        max_iterations: proposals that it may try, at most; None before its plan is made.
         stage: the current phase of the run.
         waiting: what the run waits for, in a few words; empty if it does not wait.
         latest: mean of the latest candidate on the validation set.
@@ -224,6 +228,7 @@ class Status:
     """
 
     step: int = 0
+    max_iterations: int | None = None
     stage: str = ""
     waiting: str = ""
     latest: float | None = None

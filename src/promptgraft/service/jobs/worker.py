@@ -39,7 +39,7 @@ _logger = logging.getLogger("promptgraft.service.jobs")
 HAS_CHANGED = 4
 """Exit code of a child that finds another version of the project than was submitted."""
 LACKS_SOMETHING = 5
-"""Exit code of a child that has put its job back, since this place lacks something for it."""
+"""Exit code of a child that has put its job back, since this machine lacks something for it."""
 
 
 @attrs.frozen
@@ -258,7 +258,7 @@ class Worker:
             told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
 
     def _leave(self, job: Job, code: int) -> None:
-        """Stop claiming jobs of a project that this place cannot run, or not as it was."""
+        """Stop claiming jobs of a project that this machine cannot run, or that has changed."""
         if code == HAS_CHANGED:
             self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
             self._avoids[job.project] = _exit_reason(code)
@@ -317,7 +317,7 @@ def _exit_reason(code: int) -> str:
     if code == HAS_CHANGED:
         return "the project has changed since its worker began; start the worker again"
     if code == LACKS_SOMETHING:
-        return "this place lacks something for the project"
+        return "this machine lacks something for the project"
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     return f"its process ended with code {code}"

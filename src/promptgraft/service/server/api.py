@@ -18,17 +18,23 @@ from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder
 from promptgraft.search.events import CandidateAdded
 from promptgraft.service.jobs import Job, JobFilter, JobState
-from promptgraft.service.jobs.preparing import job_json, planned
+from promptgraft.service.jobs.datasets import MOST_DATASET_BYTES, DatasetRevision
+from promptgraft.service.jobs.preparing import job_json
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.service.server.api_projects import (
+    DATASET_TEXT,
     PROMOTION,
     ROLLBACK,
+    list_datasets,
     list_projects,
     list_tags,
     project_of,
     promote,
     roll_back,
+    save_dataset,
+    show_dataset,
+    show_dataset_history,
     show_history,
     show_structure,
     show_tag,
@@ -39,6 +45,8 @@ from promptgraft.service.server.replies import (
     Applied,
     CandidateList,
     CandidateReply,
+    DatasetHistory,
+    DatasetList,
     EventPage,
     JobPage,
     JobReply,
@@ -83,8 +91,8 @@ _SUBMISSION: Kind[_Submission] = record(
 def make_plan(call: ApiCall) -> ApiReply:
     """Return what a job could use, without submitting it."""
     submission = call.read(_SUBMISSION)
-    project = project_of(call, submission.project)
-    plan = planned(project, project.prompt(submission.prompt).name, submission.changes)
+    project_of(call, submission.project)
+    plan = call.manager.plan(submission.project, submission.prompt, submission.changes)
     return reply({"line": plan.line, **plan.as_json()})
 
 
@@ -365,6 +373,9 @@ _EVENTS: Mapping[str, Mapping[str, Json]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 100},
 }
 _TAGS = "/projects/{project}/prompts/{prompt}/tags"
+_DATASETS = "/projects/{project}/datasets"
+MOST_DATASET_BODY_BYTES = 4 * MOST_DATASET_BYTES
+"""Size of a body with a data set, whose characters are escaped."""
 
 R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
@@ -438,6 +449,23 @@ ROUTES: Sequence[Route] = (
     ),
     Route("GET /jobs/{job}/report", R, show_report, media="text/html", is_heavy=True),
     Route("GET /jobs/{job}/archive", R, show_archive, media="application/gzip", is_heavy=True),
+    Route(f"GET {_DATASETS}", R, list_datasets, reply=DatasetList),
+    Route(
+        f"GET {_DATASETS}/{{name}}",
+        R,
+        show_dataset,
+        query={"revision": _STRING},
+        reply=DatasetRevision,
+    ),
+    Route(f"GET {_DATASETS}/{{name}}/history", R, show_dataset_history, reply=DatasetHistory),
+    Route(
+        f"PUT {_DATASETS}/{{name}}",
+        S,
+        save_dataset,
+        body=DATASET_TEXT,
+        most_bytes=MOST_DATASET_BODY_BYTES,
+        reply=DatasetRevision,
+    ),
     Route(f"GET {_TAGS}", R, list_tags, reply=TagList),
     Route(f"GET {_TAGS}/{{tag}}", R, show_tag, reply=TagContents),
     Route(f"GET {_TAGS}/{{tag}}/history", R, show_history, reply=TagHistory),

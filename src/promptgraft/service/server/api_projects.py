@@ -46,6 +46,21 @@ ROLLBACK: Kind[_Rollback] = record(
 )
 
 
+@attrs.frozen(kw_only=True)
+class _DatasetText:
+    text: str
+    expected: str | None = None
+
+
+DATASET_TEXT: Kind[_DatasetText] = record(
+    _DatasetText,
+    {
+        "text": Key(STRING, "The cases, a JSON object per line.", required=True),
+        "expected": Key(STRING, "Digest that its latest revision must have; empty for none."),
+    },
+)
+
+
 def project_of(call: ApiCall, name: str | None = None) -> Project:
     """Return a project, by default the one in the path."""
     name = call.project(call.path["project"] if name is None else name)
@@ -99,6 +114,42 @@ def show_structure(call: ApiCall) -> ApiReply:
         for prompt in prompt_shown.prompts
     }
     return reply({**describe(prompt_shown).as_json(), "prompts": prompts})
+
+
+# Data sets
+
+
+def list_datasets(call: ApiCall) -> ApiReply:
+    """Return the data sets of a project, without their texts."""
+    project_of(call)
+    rows: list[Json] = [attrs.asdict(row) for row in call.manager.datasets(call.path["project"])]
+    return reply({"datasets": rows})
+
+
+def show_dataset(call: ApiCall) -> ApiReply:
+    """Return a data set with its text: the latest revision, or one by its digest."""
+    project_of(call)
+    which = call.path["name"]
+    if "revision" in call.query:
+        which = f"{which}@{call.query['revision']}"
+    return reply(attrs.asdict(call.manager.dataset(call.path["project"], which)))
+
+
+def show_dataset_history(call: ApiCall) -> ApiReply:
+    """Return the revisions of a data set, the newest first, without their texts."""
+    project_of(call)
+    history = call.manager.dataset_history(call.path["project"], call.path["name"])
+    rows: list[Json] = [attrs.asdict(row) for row in history]
+    return reply({"revisions": rows})
+
+
+def save_dataset(call: ApiCall) -> ApiReply:
+    """Save a data set as its latest revision, and return that without its text."""
+    project_of(call)
+    body = call.read(DATASET_TEXT)
+    names = (call.path["project"], call.path["name"])
+    saved = call.manager.save_dataset(*names, body.text, expected=body.expected)
+    return reply(attrs.asdict(saved))
 
 
 # Tags

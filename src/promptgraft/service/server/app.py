@@ -30,7 +30,7 @@ from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.preparing import job_json
-from promptgraft.service.server import pages, signing_in
+from promptgraft.service.server import datasets, pages, signing_in
 from promptgraft.service.server.access import Access, Proxy, Visit
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import (
@@ -58,6 +58,7 @@ from promptgraft.service.server.streams import (
 from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, scopes_of
 from promptgraft.service.server.views import JobViews
 
+_PAGES = (pages.ROUTES, datasets.ROUTES, signing_in.ROUTES)
 _SECONDS_TO_BE_READY = 5.0
 _SHORT_WAIT = 60.0
 """Seconds above which who waits for a job counts as an open stream."""
@@ -110,7 +111,7 @@ def make_app(
         StarletteRoute(route.path, server.open(route.handler), methods=[route.method])
         for route in signing_in.OPEN_ROUTES
     ]
-    for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES)):
+    for prefix, table in ((PREFIX, ROUTES), *(("", table) for table in _PAGES)):
         routes += [
             StarletteRoute(
                 f"{prefix}{route.path}", server.endpoint(route, prefix), methods=[route.method]
@@ -309,10 +310,10 @@ class _Server:
             body=body,
         )
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, most: int = MOST_BODY_BYTES) -> bytes:
         try:
             async with asyncio.timeout(self._access.limits.body_seconds):
-                return await _body(request)
+                return await _body(request, most)
         except TimeoutError:
             seconds = self._access.limits.body_seconds
             raise ApiProblem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
@@ -333,7 +334,8 @@ class _Server:
             if route.scope is not None:
                 caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
-            call = self._call(request, caller, visit, await self._body(request))
+            body = await self._body(request, route.most_bytes)
+            call = self._call(request, caller, visit, body)
             if route.path.endswith("/events") and _wants_stream(request):
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
@@ -454,18 +456,16 @@ def _check_text(values: Iterable[str]) -> None:
         raise ApiProblem(400, "a name or a parameter contains the character NUL; remove it")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     # The header allows an early refusal, but may be missing or wrong: what arrives is counted too.
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > MOST_BODY_BYTES:
-        raise ApiProblem(
-            413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found {int(length):,}"
-        )
+    if length.isdigit() and int(length) > most:
+        raise ApiProblem(413, f"body: expected at most {most:,} bytes, found {int(length):,}")
     chunks = bytearray()
     async for chunk in request.stream():
         chunks += chunk
-        if len(chunks) > MOST_BODY_BYTES:
-            raise ApiProblem(413, f"body: expected at most {MOST_BODY_BYTES:,} bytes, found more")
+        if len(chunks) > most:
+            raise ApiProblem(413, f"body: expected at most {most:,} bytes, found more")
     return bytes(chunks)
 
 

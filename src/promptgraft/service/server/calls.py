@@ -88,7 +88,7 @@ class ApiCall:
         """View of the job in the path.
 
         Raises:
-            JobNotFoundError: as :attr:`job`.
+            JobNotFoundError: see :attr:`job`.
         """
         return self.views.of(self.manager, self.job)
 
@@ -206,6 +206,7 @@ class Route:
         statuses: statuses of success.
         media: media type of the reply.
         is_heavy: whether it is answered in the small pool of reports.
+        most_bytes: size of the body.
     """
 
     at: str
@@ -222,6 +223,7 @@ class Route:
     statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
     media: str = attrs.field(default="application/json", kw_only=True)
     is_heavy: bool = attrs.field(default=False, kw_only=True)
+    most_bytes: int = attrs.field(default=MOST_BODY_BYTES, kw_only=True)
 
     @property
     def method(self) -> str:

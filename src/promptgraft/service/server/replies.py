@@ -13,11 +13,12 @@ from promptgraft.evals.spending import Role
 from promptgraft.graphs.describing import Edge, NodeDescription
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.kinds import abouts_of
-from promptgraft.runs.rounds import RoundPatch
+from promptgraft.runs.history import RoundPatch
 from promptgraft.search.round_events import Decided, Loss, Problem, Severity
 from promptgraft.search.scores import Score
 from promptgraft.search.verdict import HeldOut
 from promptgraft.service.jobs import Job
+from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.presence import WorkerRow
 from promptgraft.service.jobs.types import JOB_CHANGES, Attempt
 
@@ -471,6 +472,18 @@ class RevisionReply(TypedDict):
     time: str
     run_id: str | None
     note: str
+
+
+class DatasetList(TypedDict):
+    """The latest revision of each data set of a project, by name and without texts."""
+
+    datasets: list[DatasetRevision]
+
+
+class DatasetHistory(TypedDict):
+    """The revisions of a data set, the newest first and without texts."""
+
+    revisions: list[DatasetRevision]
 
 
 class TagReply(TypedDict):
