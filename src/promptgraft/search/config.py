@@ -367,7 +367,7 @@ class RunConfig(Settings, ABC):
         examples = self._ordered[len(self.training_examples) - self._taken_out :]
         return examples if self.data.held_out is None else tuple(self.data.held_out)
 
-    @property
+    @cached_property
     def _ordered(self) -> tuple[GepaExample, ...]:
         ordered = list(self.training_examples)
         if self.data.shuffle:
