@@ -142,7 +142,7 @@ def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedSto
             Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"--store: folder {folder!r} cannot be made: {error.strerror}; name another one"
+                f"--store: cannot create the folder {folder!r}: {error.strerror}; name another one"
             ) from error
     store = open_store(folder)
     if not os.access(store.place, os.W_OK):
