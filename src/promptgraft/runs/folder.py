@@ -179,7 +179,7 @@ def make_run(
         fresh.mkdir()
     except OSError as error:
         raise ConfigError(
-            f"the run folder cannot be made in {root}: {error.strerror}; name another folder "
+            f"cannot create the run folder in {root}: {error.strerror}; name another folder "
             "with --runs"
         ) from error
     try:
