@@ -235,7 +235,12 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
     CaseTaught: dict.fromkeys(("case", "teacher", "expected"), TEXTS),
     CallWaits: {"model": TEXTS, "seconds": SCORES, "reason": TEXTS},
     RoundStarted: {"step": POSITIONS, "current": POSITIONS},
-    NewBest: {"step": POSITIONS, "candidate": POSITIONS, "mean": SCORES},
+    NewBest: {
+        "step": POSITIONS,
+        "candidate": POSITIONS,
+        "mean": SCORES,
+        "estimated": st.booleans(),
+    },
     RunProgress: {
         **AT_WORK,
         **MEANS,

@@ -78,11 +78,13 @@ class NewBest(Event, frozen=True, kw_only=True, tag="new_best"):
         step: number of the step.
         candidate: its position.
         mean: its mean on the validation set; None if nothing was scored.
+        estimated: whether the mean is an estimate, because some examples have no score.
     """
 
     step: int
     candidate: int
     mean: Score
+    estimated: bool
 
 
 class StopFileRemoved(Event, frozen=True, kw_only=True, tag="stop_file_removed"):

@@ -168,7 +168,10 @@ class Population:
         self._emit(event)
         if event.best != self._leader:
             self._leader, mean = event.best, self.pool.estimate(event.best)
-            self._emit(NewBest(step=event.step, candidate=event.best, mean=mean))
+            estimated = mean is not None and None in self.pool.scores[event.best]
+            self._emit(
+                NewBest(step=event.step, candidate=event.best, mean=mean, estimated=estimated)
+            )
 
     def figures(self, position: int) -> Figures:
         """Return the figures of a member on the examples that it was evaluated on."""
