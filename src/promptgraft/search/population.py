@@ -168,7 +168,7 @@ class Population:
         self._emit(event)
         if event.best != self._leader:
             self._leader, mean = event.best, self.pool.estimate(event.best)
-            estimated = mean is not None and None in self.pool.scores[event.best]
+            estimated = mean is not None and UNSCORED in self.pool.scores[event.best].row
             self._emit(
                 NewBest(step=event.step, candidate=event.best, mean=mean, estimated=estimated)
             )
