@@ -24,6 +24,7 @@ from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
 
+_FREE_TEXT = (str, None)
 _META_NS, _GRADIENT_NS = "promptgraft/gepa", "promptgraft/gradient"
 
 __all__ = ["OfflineAdapter", "nothing_learned"]
@@ -53,6 +54,8 @@ class OfflineAdapter:
         attention: how many rule words count per choice, in reading order.
         words_per_failure: most words that a reflection takes from a failed input.
         words_per_rule: most words of evidence that it writes into a rule.
+        echo: answer prompts that want free text with their inputs, as dry runs do, so that
+            everything around the model is tried; by default they are refused.
 
     Raises:
         ConfigError: an option is not an integer of at least 1.
@@ -67,6 +70,7 @@ class OfflineAdapter:
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
         words_per_rule: int = WORDS_PER_RULE,
+        echo: bool = False,
     ) -> None:
         self._identity = identity
         for name, value, default in (
@@ -76,6 +80,7 @@ class OfflineAdapter:
         ):
             COUNT.hold(f"OfflineAdapter: {name}", value)
             self._identity += "" if value == default else f" {name}={value}"
+        self._echo = echo
         self._habits = Habits(words_per_failure, words_per_rule, attention)
 
     @property
@@ -102,9 +107,12 @@ class OfflineAdapter:
         """Raise a ``ConfigError`` if the embedded model does not serve this kind of prompt."""
         if _asks(rendered):
             return
-        if not _has_form(rendered):
+        if not _has_form(rendered) and not self._echoes(rendered):
             raise _unserved(rendered)
         _as_read(rendered)
+
+    def _echoes(self, rendered: RenderedPrompt[object]) -> bool:
+        return self._echo and _wants_free_text(rendered)
 
     def evaluate(
         self,
@@ -133,6 +141,8 @@ class OfflineAdapter:
             text = act(
                 rendered, session=session, deadline=deadline, attention=self._habits.attention
             )
+        elif self._echoes(rendered):
+            text = _inputs(rendered)
         else:
             raise _unserved(rendered)
         session.dispatch(free_call(self._identity))
@@ -188,4 +198,15 @@ def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
 
 
 def _wanted(kind: object) -> str:
-    return "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"
+    return "free text" if kind in _FREE_TEXT else f"an answer of type `{type_name(kind)}`"
+
+
+def _wants_free_text(rendered: RenderedPrompt[object]) -> bool:
+    return rendered.output_type in _FREE_TEXT and not rendered.tools
+
+
+def _inputs(rendered: RenderedPrompt[object]) -> str:
+    """Return the values of the placeholders of a prompt, or its text if it has none."""
+    segments = (segment for section in rendered.sections for segment in section.segments)
+    values = [segment.text for segment in segments if segment.placeholder is not None]
+    return "\n".join(values) or rendered.text
