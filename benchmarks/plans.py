@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import csv
+import functools
 import json
 import math
 import os
@@ -22,7 +23,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -286,21 +287,48 @@ class Figures:
         return "  ".join([*cells, f"${self.bill:.4f}", "" if self.is_near else "TOO FAR"]).rstrip()
 
 
+class Promptgraft(Protocol):
+    """Runs a command of promptgraft in a folder, with some environment variables."""
+
+    def __call__(
+        self, *words: str, folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+def _in_a_process(
+    *words: str, folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "promptgraft", *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 HEAD = f"{'setting':<22}  {'plan':>9} {'':>6}  {'probe':>9} {'':>6}  bill"
 
 
-def measured(name: str) -> Figures:
-    """Plan, probe and run a setting."""
+def measured(name: str, promptgraft: Promptgraft = _in_a_process) -> Figures:
+    """Plan, probe and run a setting.
+
+    Args:
+        name: of the setting.
+        promptgraft: runs a command.
+    """
     setting = SETTINGS[name]
     with tempfile.TemporaryDirectory() as place, _serving(setting) as (address, biller):
         folder = Path(place)
         write(setting, folder, address)
-        planned = _dollars(_command(folder, "plan", "--json")["expected"])
+        command = functools.partial(_command, promptgraft, folder)
+        planned = _dollars(command("plan", "--json")["expected"])
         probed, paid = None, 0.0
         if not setting.in_batches:
-            document = _command(folder, "plan", "--probe", str(PROBE), "--json")
+            document = command("plan", "--probe", str(PROBE), "--json")
             probed, paid = _dollars(document["expected"]), _bill(folder, biller)
-        _command(folder, "optimize", "--json", "-q")
+        command("optimize", "--json", "-q")
         return Figures(
             setting=name, planned=planned, probed=probed, bill=_bill(folder, biller) - paid
         )
@@ -354,16 +382,9 @@ def _dollars(expected: Mapping[str, Any]) -> float | None:
     return None if expected["cost"] is None else float(expected["cost"])
 
 
-def _command(folder: Path, *arguments: str) -> Any:
+def _command(promptgraft: Promptgraft, folder: Path, *arguments: str) -> Any:
     """Run a command and return the document that it ends with."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "promptgraft", *arguments],
-        cwd=folder,
-        env={**os.environ, "LOOPBACK_KEY": KEY},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = promptgraft(*arguments, folder=folder, environment={"LOOPBACK_KEY": KEY})
     if ran.returncode not in {0, 1}:
         raise RuntimeError(f"`{' '.join(arguments)}` ended with {ran.returncode}: {ran.stderr}")
     return json.loads(ran.stdout if arguments[0] == "plan" else ran.stdout.splitlines()[-1])

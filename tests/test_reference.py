@@ -63,6 +63,14 @@ def test_every_command_is_in_the_reference(generator: ModuleType, pages: dict[st
                 assert param.opts[0] in pages["cli.md"].split(f"## `promptgraft {words}`")[1]
 
 
+def test_every_command_with_json_is_in_the_output_for_programs(generator: ModuleType) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "json.md").read_text("utf-8")
+    first_cells = "\n".join(re.findall(r"(?m)^\| (`[^|]*) \|", page))
+    for words, command in generator.commands().items():
+        if any("--json" in param.opts for param in command.params):
+            assert re.search(rf"`{words}[` ]", first_cells), words
+
+
 MAIN = {
     *("Dataset", "GepaConfig", "GepaOptimizer", "LocalPromptOverridesStore", "OpenAIAdapter"),
     *("Prompt", "PromptTemplate", "Splits", "Tool", "evaluate", "load_project", "optimize"),

@@ -10,6 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import plans
+from programs import Programs
 
 # Labels, judges and tools are those of `tests/cli/test_plan_in_practice.py`.
 HERE = (
@@ -23,8 +24,8 @@ HERE = (
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_a_plan_is_within_a_factor_of_two_of_the_bill(name: str) -> None:
-    figures = plans.measured(name)
+def test_a_plan_is_within_a_factor_of_two_of_the_bill(name: str, programs: Programs) -> None:
+    figures = plans.measured(name, programs.promptgraft)
     assert figures.is_near, figures.line()
     assert (figures.planned is None) == (name == "an agent with usage")
     assert (figures.probed is None) == (name == "batches")

@@ -11,6 +11,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from cli.console_lines import unlisted
+from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.main import run
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
@@ -69,6 +71,8 @@ class Console:
         self._capsys.readouterr()
         code = run(arguments)
         captured = self._capsys.readouterr()
+        if code != ExitCode.INTERNAL_ERROR:
+            assert not (left := unlisted(arguments, captured.out + captured.err)), left
         return Ended(code, captured.out, captured.err)
 
 

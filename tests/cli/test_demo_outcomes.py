@@ -324,7 +324,7 @@ def test_what_would_keep_the_winner_out_is_found_before_the_search(
     (project / "file").write_text("", "utf-8")
     ended = console("demo", "--store", "file/below")
     assert ended.err == (
-        "promptgraft: --store: folder 'file/below' cannot be made: Not a directory; "
+        "promptgraft: --store: cannot create the folder 'file/below': Not a directory; "
         "name another one\n"
     )
     assert console("demo", "--journal", "missing/run.jsonl").code == 2

@@ -65,7 +65,7 @@ def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: 
     lines = ended.out.splitlines()
     assert len(lines) <= 30
     assert lines[0] == "toy/words: improved"
-    assert re.search(rf"(?m)^validation +0\.000 +{best:.3f} +\+{best:.3f}  6 examples$", ended.out)
+    assert re.search(rf"(?m)^validation +0\.000 +{best:.3f} +\+{best:.3f}  6 cases$", ended.out)
     assert f"tag `toy`, revision 1 ({revision.id[:12]})" in ended.out
     assert re.search(rf"(?m)^kept in +runs/{folder.name}/report\.html$", ended.out)
     command = lines[-1].split()
@@ -245,7 +245,8 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     watched = console("watch")
     assert watched.code == 3
     assert " was stopped: " in watched.out
-    assert "; stopped: cancelled\n\nNext:\n  promptgraft resume " in watched.out
+    reason = "cancelled: the run was stopped: interrupted (Ctrl+C)"
+    assert f"; stopped: {reason}\n\nNext:\n  promptgraft resume " in watched.out
 
     source = (project / FILE).read_text("utf-8")
     (project / FILE).write_text(source.replace("signal.raise_signal(signal.SIGINT)", "None"))

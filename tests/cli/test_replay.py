@@ -20,12 +20,34 @@ Project = Callable[..., Path]
 BUDGET = {"classify": "290", "graph": "300", "agent_python": "290", "agent_command": "42"}
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for copies of projects that have a run."""
+    return tmp_path_factory.mktemp("finished")
+
+
 @pytest.fixture
-def made(console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """Makes a project of a template in a new folder, which is the current one, with a run."""
+def made(console: Console, finished: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """Makes a project of a template in a new folder, which is the current one, with a run.
+
+    A run knows where its project is, so the same project is always in the same folder.
+    """
+    places: list[Path] = []
 
     def make(template: str, *more: str) -> Path:
-        folder = tmp_path / template
+        copy = finished / "-".join((template, *more))
+        folder = copy.with_name(f"{copy.name}-in-use") / template
+        places.append(folder.parent)
+        if copy.exists():
+            shutil.copytree(copy, folder)
+        else:
+            optimized(template, *more, folder=folder)
+            if template == "classify":  # the others have code, which a copy would not import
+                shutil.copytree(folder, copy)
+        monkeypatch.chdir(folder)
+        return folder
+
+    def optimized(template: str, *more: str, folder: Path) -> None:
         assert console("init", "--template", template, str(folder)).code == 0
         monkeypatch.chdir(folder)
         if template == "agent_command":  # a process for each test call
@@ -33,10 +55,11 @@ def made(console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
             cases.write_text("\n".join(cases.read_text("utf-8").splitlines()[:20]), "utf-8")
         ended = console("optimize", "--budget", BUDGET[template], "--quiet", *more)
         assert ended.code in (0, 1, 3), ended.err
-        return folder
 
     before = {*sys.modules}
     yield make
+    for place in places:
+        shutil.rmtree(place)
     # Code of one project must not be taken for that of the next one.
     for name in {*sys.modules} - before:
         if name in ("agent", "judging", "triage") or name.startswith("_source_"):
@@ -301,7 +324,7 @@ def test_secrets_are_never_packed(
     ],
 )
 def test_a_hostile_file_is_one_line_and_leaves_nothing(
-    console: Console, made: Project, tmp_path: Path, name: str, content: bytes, fault: str
+    console: Console, made: Project, name: str, content: bytes, fault: str
 ) -> None:
     folder = made("classify")
     assert console("export", "--run", "latest", "run.zip").code == 0
@@ -315,13 +338,11 @@ def test_a_hostile_file_is_one_line_and_leaves_nothing(
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert fault in ended.err
     assert not (folder / "run").exists()
-    assert not (tmp_path / "out").exists()
+    assert not (folder.parent / "out").exists()
 
 
 @pytest.mark.parametrize("name", [".git/config", "a/.hidden", ".promptgraft/overrides/x.py"])
-def test_hidden_files_of_a_stranger_are_refused(
-    console: Console, made: Project, tmp_path: Path, name: str
-) -> None:
+def test_hidden_files_of_a_stranger_are_refused(console: Console, made: Project, name: str) -> None:
     folder = made("classify")
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -333,7 +354,7 @@ def test_hidden_files_of_a_stranger_are_refused(
     ended = console("replay")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "expected no hidden file" in ended.err
-    assert not list(tmp_path.glob("**/x.py"))
+    assert not list(folder.parent.glob("**/x.py"))
 
 
 def test_files_elsewhere_are_not_read_for_a_stranger(console: Console, made: Project) -> None:

@@ -427,7 +427,8 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert gain in console("runs").out
     assert re.search(rf"(?m)^held out, gain .*{re.escape(gain)}", ended.out)
     cases = "{won} better, {lost} worse, {tied} the same".format(**in_result)
-    assert re.search(rf"(?m)^held out, cases .*{cases}", ended.out)
+    counts = "{won}, {lost}, {tied}".format(**in_result)
+    assert re.search(rf"(?m)^better, worse, same .*{counts}", ended.out)
     between = document["between"]
     assert between["gain"] == pytest.approx(other["held_out"]["best"] - one["held_out"]["best"])
     assert "B's winner against A's, held out: gain {gain:+.3f} (".format(**between) in ended.out

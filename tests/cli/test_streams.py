@@ -179,7 +179,10 @@ def test_a_full_disk_is_one_line(hostile: Path) -> None:
     ended = shell(f"promptgraft show {NAME} > /dev/full", hostile)
 
     assert ended.returncode == 2
-    assert ended.stderr == b"promptgraft: the output: No space left on device\n"
+    assert (
+        ended.stderr
+        == b"promptgraft: the output: No space left on device; make space on the disk\n"
+    )
 
 
 def test_text_in_a_pipe_has_no_control_characters(hostile: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from programs import Programs
 
 HEAD = """
 import os, sys
@@ -64,15 +64,9 @@ EXPECTED = {
 # 002 takes nothing away from the group, so that permissions that somebody wrote down show.
 @pytest.mark.parametrize("mask", [0o002, 0o077], ids=oct)
 def test_files_and_folders_have_what_the_umask_leaves(
-    mask: int, program: str, tmp_path: Path
+    mask: int, program: str, programs: Programs, tmp_path: Path
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(mask)],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    ended = programs("-c", program, str(mask), folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     found = list((tmp_path / "demo").rglob("*"))
     assert {path.name for path in found} >= EXPECTED[program]
@@ -102,24 +96,16 @@ print(json.dumps(files))
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077], ids=oct)
 def test_the_log_of_an_open_database_has_the_permissions_of_its_file(
-    mask: int, tmp_path: Path
+    mask: int, programs: Programs, tmp_path: Path
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", OPENED, str(mask)],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    files = json.loads(ended.stdout)
+    files = json.loads(programs.output("-c", OPENED, str(mask), folder=tmp_path))
     assert {"jobs.db", "jobs.db-wal", "jobs.db-shm", "winners.db"} <= files.keys()
     assert set(files.values()) == {0o666 & ~mask}
 
 
-def test_a_database_that_exists_keeps_its_permissions(tmp_path: Path) -> None:
+def test_a_database_that_exists_keeps_its_permissions(programs: Programs, tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     path.touch(0o600)
     path.chmod(0o640)
-    subprocess.run([sys.executable, "-c", OPENED, "2"], cwd=tmp_path, check=True)
+    programs.output("-c", OPENED, "2", folder=tmp_path)
     assert path.stat().st_mode & 0o777 == 0o640

@@ -222,7 +222,16 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
         (BudgetExhaustedError("spent"), 3, "spent"),
         (KeyboardInterrupt(), 3, "interrupted"),
         (click.Abort(), 3, "interrupted"),
-        (OSError(28, "No space left on device", "x.json"), 2, "x.json: No space left on device"),
+        (
+            OSError(28, "No space left on device", "x.json"),
+            2,
+            "x.json: No space left on device; make space on the disk",
+        ),
+        (
+            PermissionError(13, "Permission denied", "x.json"),
+            2,
+            "x.json: Permission denied; give yourself access to it, or name another path",
+        ),
     ],
 )
 def test_every_expected_error_has_its_exit_code(

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import interval, outweighs, paired_test, sign_test
@@ -143,6 +142,8 @@ def test_an_interval_of_gains_of_two_values_is_that_of_clopper_and_pearson(
 ) -> None:
     if not won + lost:
         return
+    from scipy import stats  # takes a second, which modules that only collect tests need not pay
+
     exact = stats.binomtest(won, won + lost).proportion_ci(confidence_level=level, method="exact")
     found = interval(of_one_size(won, lost, 0), level)
     assert found == pytest.approx((2 * exact.low - 1, 2 * exact.high - 1), abs=1e-4)

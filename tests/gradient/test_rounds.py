@@ -188,8 +188,8 @@ def test_what_cannot_be_begun_is_refused_before_the_first_call() -> None:
     with pytest.raises(ConfigError) as poor:
         settings(rollout_budget=20)
     assert str(poor.value) == (
-        "rollout_budget: expected at least 24 (the baseline takes 6 rollouts, one step up to 18), "
-        "found 20; raise it or lower pareto_set_size or train_batch"
+        "rollout_budget: expected at least 24 (the baseline takes 6 test calls, "
+        "one step up to 18), found 20; raise it or lower pareto_set_size or train_batch"
     )
     with pytest.raises(ConfigError, match="max_rounds: expected an integer from 1 to 100"):
         settings(max_rounds=101)

@@ -198,8 +198,8 @@ def test_a_pareto_set_that_leaves_nothing_to_learn_from_is_refused(size: int) ->
 
 def test_a_budget_that_does_not_pay_for_one_step_is_refused() -> None:
     refused(
-        "rollout_budget: expected at least 18 (the baseline takes 6 rollouts, one step up to 12), "
-        "found 17",
+        "rollout_budget: expected at least 18 (the baseline takes 6 test calls, "
+        "one step up to 12), found 17",
         rollout_budget=17,
     )
     run = Run(config(rollout_budget=18))

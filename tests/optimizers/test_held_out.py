@@ -67,7 +67,7 @@ def test_the_search_never_sees_them() -> None:
 
 def test_the_budget_keeps_what_they_take() -> None:
     least = 6 + 12 + 10
-    with pytest.raises(ConfigError, match=f"at least {least} .*the held-out examples 10"):
+    with pytest.raises(ConfigError, match=f"at least {least} .*the test cases 10"):
         config(held_out=UNSEEN, rollout_budget=least - 1)
     for budget in range(least, least + 40):
         result = optimize(config(held_out=UNSEEN, rollout_budget=budget))

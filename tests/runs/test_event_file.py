@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.ground.clock import FakeClock
@@ -21,8 +22,8 @@ from promptgraft.runs import list_runs
 from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
-from promptgraft.search.events import MutationProposed, RolloutCompleted
-from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress
+from promptgraft.search.events import MutationProposed, RolloutCompleted, RunEvent
+from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.targets.types import RolloutRecord
 from runs.toy_runs import make_job, new_folder
 
@@ -131,3 +132,17 @@ def rollout_record() -> RolloutRecord:
     return RolloutRecord(
         example_id="e1", inputs_repr="", output_repr="", tool_trace_repr="", feedback=None
     )
+
+
+def test_the_page_has_every_event_of_the_file_with_its_keys() -> None:
+    page = (Path(__file__).parents[2] / "specs" / "runs.md").read_text("utf-8")
+    rows: dict[str, set[str]] = {}
+    for names, keys in re.findall(r"(?m)^\| (`\w+`(?:, `\w+`)*) \|(?: \w+)? \| (.*) \|$", page):
+        for name in re.findall(r"`(\w+)`", names):
+            rows[name] = set(re.findall(r"`(\w+)`", keys))
+
+    for kind in get_args(RunEvent):
+        if kind in (RolloutCompleted, Working):  # the journal has the one, `progress` the other
+            continue
+        tag = kind.__struct_config__.tag
+        assert {field.encode_name for field in fields(kind)} - {"n", "time"} <= rows[tag], tag

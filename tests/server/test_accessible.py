@@ -88,6 +88,7 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
         "details": [
             f"/jobs/{job.id}/case?id=l11",
             f"/jobs/{job.id}/candidates/1",
+            f"/jobs/{job.id}/compare?candidate=0&candidate=1",
             f"/compare?job={job.id}&job={job.id}",
         ],
         "data sets": ["/datasets", "/datasets/support/hard"],

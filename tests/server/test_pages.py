@@ -14,10 +14,11 @@ from jobs.job_world import work_off
 from promptgraft.overrides import RevisionedStore
 from promptgraft.project import load_project
 from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.server import TokenStore
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
 from server.large_job import large_job
-from server.serving import Client
+from server.serving import Client, asking
 
 browser = browser_of_reports
 
@@ -351,3 +352,46 @@ def test_pages_of_a_large_job_stay_small(
             assert len(answer.body()) < 2_000_000, path
             assert no_sideways_scrolling(watched.page), path
         assert watched.faults == []
+
+
+def test_jobs_that_are_chosen_in_the_list_are_changed_together(
+    client: Client, manager: JobManager
+) -> None:
+    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(4)]
+    manager.cancel(jobs[3].id)
+    with closing(client.browser()) as browser:
+        page = browser.get("/").text
+        assert page.count('formmethod="post"') == 1  # nothing runs or is paused
+        form = {"what": "cancel", "job": [job.id for job in jobs[:2]]}
+        answer = browser.post("/", data=form)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert [manager.get(job.id).state for job in jobs] == ["cancelled"] * 2 + [
+            "queued",
+            "cancelled",
+        ]
+        mixed = {"what": "pause", "job": [jobs[2].id, jobs[3].id, "0" * 32]}
+        answer = browser.post("/", data=mixed, headers={"Accept": "text/html"})
+        assert answer.status_code == 409
+        assert "pause: refused for 3 of 3 jobs" in answer.text
+        assert f"job {jobs[3].id} is cancelled" in answer.text
+        for wrong in ({"what": "pause"}, {"what": "delete", "job": jobs[2].id}):
+            assert browser.post("/", data=wrong).status_code == 422
+        whole = {"what": "cancel", "job": [job.id for job in jobs for _ in range(13)]}
+        assert browser.post("/", data=whole).status_code in (303, 409)
+        assert "them</button>" not in browser.get("/").text
+
+
+def test_nobody_changes_jobs_of_others_in_the_list(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage")
+    tokens = TokenStore(manager.database)
+    for name, scopes, projects, status in (
+        ("reader", ["read"], [], 403),
+        ("stranger", ["read", "submit"], ["other"], 409),
+    ):
+        token = tokens.create(name, scopes, projects)
+        with asking(client.url) as browser:
+            browser.post("/login", data={"token": token})
+            assert "them</button>" not in browser.get("/").text
+            answer = browser.post("/", data={"what": "cancel", "job": job.id})
+            assert answer.status_code == status
+    assert manager.get(job.id).state == "queued"

@@ -65,7 +65,8 @@ def use_everything(client: Client, manager: JobManager, folder: Path) -> None:
     ):
         for route in table:
             if route.method == "GET":
-                path = f"{prefix}{route.path.format(**values)}?job={job.id}&job={job.id}&id=l11"
+                query = f"job={job.id}&job={job.id}&candidate=0&candidate=1&id=l11"
+                path = f"{prefix}{route.path.format(**values)}?{query}"
                 assert client.ask("GET", path).status in (200, 404), path
     for path in ("/metrics", "/readyz"):
         assert client.ask("GET", path).status == 200

@@ -236,3 +236,28 @@ def test_comments_are_kept_with_what_they_are_about(client: Client, manager: Job
     events = client.get(f"/jobs/{job.id}/events", limit=500).rows("events")
     texts = [row["text"] for row in events if row["event"] == "job_commented"]
     assert texts == ["<b>ship it</b>", "too long", "a typo"]
+
+
+def test_candidates_are_compared_side_by_side(client: Client, manager: JobManager) -> None:
+    job = large_job(manager, candidates=6, cases=5, text="Choose <b>a queue</b>.")
+    at = f"/jobs/{job.id}/compare"
+    with closing(client.browser()) as browser:
+        tab = browser.get(f"/jobs/{job.id}/candidates").text
+        assert f'method="get" action="{at}"' in tab
+        assert 'name="candidate" value="' in tab
+        assert "compare-candidates" not in browser.get(f"/jobs/{job.id}/report").text
+        assert f'action="{at}"' in browser.get(f"/jobs/{job.id}/candidates/3").text
+        two = browser.get(f"{at}?candidate=1&candidate=4").text
+        assert "From candidate #1 to #4, by word" in two
+        assert "<del>1</del><ins>4</ins>" in two.replace("\n", "")
+        assert "<b>a queue" not in two
+        assert two.count("<tr data-outcome=") == 5
+        assert "#4 − #1" in two
+        four = browser.get(f"{at}?candidate=1&candidate=4&candidate=0&candidate=5").text
+        assert four.count("<h3>#1 to #") == 3
+        assert set(re.findall(r'data-outcome="(\w+)"', four)) <= {"changed", "same"}
+        for wrong in ("", "?candidate=1", "?candidate=1&candidate=1", "?candidate=1&candidate=6"):
+            assert browser.get(f"{at}{wrong}").status_code == 422
+        waiting = manager.create("support", "triage")
+        answer = browser.get(f"/jobs/{waiting.id}/compare?candidate=0&candidate=1")
+        assert answer.status_code == 422

@@ -163,6 +163,7 @@ class Copies:
             restored = self._restored(copy, used_at=used_at)
             path = self._new_path()
             with self._folder.opened() as within:
+                # Processes that the agent has left behind still know the old name.
                 os.rename(copy.folder.path.name, path.name, src_dir_fd=within, dst_dir_fd=within)
         # An agent may have taken away the rights to restore it; a new copy is made instead.
         except OSError:
@@ -213,6 +214,7 @@ class Copies:
                 statuses[path] = status
             else:
                 remove_tree(path.rpartition("/")[2], within=folder)
+        # A folder must exist before what is in it.
         missing = sorted(self._pattern.entries.keys() - statuses.keys(), key=_parents_first)
         for parent, paths in itertools.groupby(missing, key=lambda path: path.rpartition("/")[0]):
             with self._pattern.opened(parent) as source, restored.opened(parent) as target:

@@ -462,6 +462,7 @@ def _make(path: Path) -> None:
     try:
         try:
             write_all(descriptor, secrets.token_bytes(_KEY_BYTES))
+            # Before the key has its name: an empty key after a power loss would void every seal.
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -33,8 +33,8 @@ from promptgraft.overrides import (
     diff_override,
 )
 from promptgraft.overrides.resolution import checked_entry, parts_json
+from promptgraft.project.adding import open_store
 from promptgraft.project.origins import loaded_job
-from promptgraft.project.services import open_store
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
@@ -142,7 +142,7 @@ def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedSto
             Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"--store: folder {folder!r} cannot be made: {error.strerror}; name another one"
+                f"--store: cannot create the folder {folder!r}: {error.strerror}; name another one"
             ) from error
     store = open_store(folder)
     if not os.access(store.place, os.W_OK):
@@ -224,7 +224,7 @@ sys.path.insert(0, {folder!r})
 from task import TEMPLATE, Ticket
 from promptgraft import LocalPromptOverridesStore, Prompt
 from promptgraft.project.origins import loaded_job
-from promptgraft.project.services import open_store
+from promptgraft.project.adding import open_store
 prompt = Prompt(
     TEMPLATE,
     overrides_store=LocalPromptOverridesStore({store!r}),

@@ -30,7 +30,7 @@ _FEWEST_LINES = 5
 _OTHER_LINES = 16  # of the output besides cases, so that all of it fits on one screen
 _ID_COLUMNS = 24
 _SHOWN_EACH = 3  # more cases than this with the same error share a row
-_REASON = 140  # characters
+_COLUMNS = 160
 
 _EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
     gate.GateOutcome.PASSED: ExitCode.OK,
@@ -279,8 +279,9 @@ def _print_cases(screen: Screen, cases: tuple[gate.CaseResult, ...]) -> None:
     for case, *repeats in groups:
         name = _cropped(visible_line(case.id), width)
         mark = "critical " if case.critical else ""
-        reason = visible_line(f"{mark}{_also(repeats)}{_reason(case)}")
-        first, *more = wrapped(_cropped(reason, _REASON), sys.stdout, width + 11)
+        reason = _cropped(visible_line(_reason(case)), _COLUMNS - width - 11)
+        line_text = f"{mark}{visible_line(_also(repeats))}{reason}"
+        first, *more = wrapped(line_text, sys.stdout, width + 11)
         room -= 1 + len(more)
         if room < 0:
             screen.line(f"  and {left} more; `--json` has all")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,16 @@ EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftErr
 """Errors that commands may end with; any other is a bug in promptgraft."""
 
 
+_MENDS: Mapping[int, str] = {
+    errno.ENOSPC: "; make space on the disk",
+    errno.EROFS: "; name a path that can be written to",
+    errno.EACCES: "; give yourself access to it, or name another path",
+    errno.ENOTDIR: "; name a path below a folder",
+    errno.EISDIR: "; name a file",
+}
+"""What to do about an error of the system."""
+
+
 def conclude(error: BaseException) -> ExitCode:
     """Report the error that ended a command, one line per fault, and return the exit code."""
     if isinstance(error, click.ClickException):
@@ -64,7 +75,8 @@ def conclude(error: BaseException) -> ExitCode:
         _abandon_output()
         return ExitCode.CLOSED_PIPE
     if isinstance(error, OSError):
-        complain(f"{error.filename or 'the output'}: {error.strerror or error}")
+        mend = _MENDS.get(error.errno or 0, "")
+        complain(f"{error.filename or 'the output'}: {error.strerror or error}{mend}")
         _abandon_output()
         return ExitCode.WRONG_USE
     complain("interrupted")
@@ -189,6 +201,8 @@ def cancelled_by_signals() -> Iterator[Cancellation]:
     watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
     with handling_signals(stop):
         watcher.start()
+        # Python runs handlers in the main thread only, which may be stuck in a call; this pipe is
+        # written at once.
         woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         try:
             yield cancellation

@@ -110,6 +110,11 @@ class Gain(Shown):
         return f"{won} better, {lost} worse, {tied} the same{self._missing}"
 
     @property
+    def short_counts(self) -> str:
+        """The same numbers for a cell of a table, ``24, 3, 33``."""
+        return f"{len(self.won)}, {len(self.lost)}, {len(self.tied)}{self._missing}"
+
+    @property
     def _missing(self) -> str:
         return f"; {len(self.unscored)} unscored" if self.unscored else ""
 

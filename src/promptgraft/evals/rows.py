@@ -42,6 +42,7 @@ _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_times
 
 DELIMITERS = ",;\t|"
 
+# The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
 
@@ -55,13 +56,19 @@ class Row(NamedTuple):
 
 
 def read_lines(path: Path, faults: CaseFaults, hint: str = "") -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers; a line that is not UTF-8 is a fault.
+    """Yield the lines of a file with their numbers; the first line that is not UTF-8 is a fault.
 
     ``hint`` is added to the message for such a line.
     """
+    is_encoded_otherwise = False
 
     def note(line: int, fault: str) -> None:
-        faults.add(line, f"{fault}{hint if fault.startswith('expected UTF-8') else ''}")
+        nonlocal is_encoded_otherwise
+        is_encoding = fault.startswith("expected UTF-8")
+        # Of a file in another encoding most lines are wrong, for one reason.
+        if not (is_encoding and is_encoded_otherwise):
+            faults.add(line, f"{fault}{hint if is_encoding else ''}")
+        is_encoded_otherwise |= is_encoding
 
     with path.open("rb") as file:
         for number, raw in enumerate(_raw_lines(file), start=1):

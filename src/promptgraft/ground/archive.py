@@ -26,11 +26,12 @@ from promptgraft.ground.work import WorkBudget
 _PART = re.compile(r"(?!\.{1,2}$)[^/\\:\x00-\x1f\x7f]{1,200}")
 _DEEPEST = 20
 _MOST_MEMBERS = 100_000
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  # unpacked at a time: a small member may unpack to gigabytes
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ENCRYPTED = 0x1
+_ENCRYPTED = 0x1  # a bit of the flags of a member
 # A fixed time makes archives of the same members equal.
 _TIME = (1980, 1, 1, 0, 0, 0)
+# What zipfile raises for damaged archives; its documentation names the first alone.
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,

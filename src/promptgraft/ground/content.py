@@ -28,7 +28,7 @@ from promptgraft.ground.serde import HexDigest, Json, PlainForm, field_names, sh
 MOST_BYTES = 32 * 1024 * 1024
 """The largest file: no provider takes more in one request."""
 
-_SHORT = 16
+_SHORT = 16  # hexadecimal digits: no two files of a run share as many
 _NAME = re.compile(r"\[(?:image|file) [^\[\]\n]{1,60} [0-9a-f]{16}\]")
 _NAME_CHARS = 60
 _UNNAMED = re.compile(r"[^\w.() +-]+")

@@ -66,6 +66,7 @@ def members(group: str) -> dict[str, EntryPoint]:
     """
     from importlib import metadata  # loads much of the standard library
 
+    # Reversed, because a dict keeps the last of equal names.
     points = reversed(tuple(metadata.entry_points(group=group)))
     return dict(sorted((point.name, point) for point in points))
 

@@ -244,14 +244,19 @@ STRICT_JSON = json.JSONDecoder(
 
 
 def _plain(value: object, path: str) -> Json:
-    if type(value) is str:  # nearly all values
+    # Nearly all values, because it takes long to ask abstract classes.
+    if type(value) is str or type(value) is int or type(value) is bool or value is None:
         return value
+    if type(value) is list or type(value) is tuple:
+        return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    if type(value) is dict:
+        return _plain_mapping(value, path)
     # Before texts and numbers, which members of a `StrEnum` or `IntEnum` are too.
     if isinstance(value, Enum):
         return _plain(value.value, path)
     if isinstance(value, float) and not math.isfinite(value):
         raise DataFormatError(f"{path}: expected a finite number, found {value!r}")
-    if value is None or isinstance(value, (bool, str, int, float)):
+    if isinstance(value, (bool, str, int, float)):
         return value
     if isinstance(value, Mapping):
         return _plain_mapping(value, path)

@@ -23,7 +23,7 @@ from promptgraft.ground.serde import Json, MismatchError, shown
 from promptgraft.ground.text import clip
 from promptgraft.ground.work import WorkBudget
 
-_DEEPEST = 100
+_DEEPEST = 100  # far below the depth at which Python itself fails, without a line
 _TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
 
 YamlPath: TypeAlias = "tuple[str | int, ...]"

@@ -335,6 +335,7 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
         with self._lock:
             before = {address: self._kept.get(address, address.empty()) for address in changes}
             after = {address: change(before[address]) for address, change in changes.items()}
+            # All changes are computed before one is kept: if one raises, nothing has changed.
             changed = {at: override for at, override in after.items() if override != before[at]}
             self._kept = {**self._kept, **changed}
             return after

@@ -191,6 +191,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         if planned := seen_through(intent, files.address, present):
             revisions_found.append(planned)
         by_id = {stored.revision.id: stored.revision for stored in revisions_found}
+        # A merge of branches may leave two revisions with one number; their ids decide then.
         return tuple(sorted(by_id.values(), key=lambda revision: (revision.number, revision.id)))
 
     def rollback(

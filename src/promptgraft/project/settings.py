@@ -179,6 +179,7 @@ def check_fit(
     Raises:
         DataFormatError: a line for each case that does not.
     """
+    # By place, so that faults come in the order of the file, whatever set a case is in.
     cases = sorted((case for part in parts for case in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
     source = prompt.prompt

@@ -234,15 +234,16 @@ def render_prompt(
             sections.extend(resolved.examples[path])
         if resolved.owners:
             heading_paths.add(section_part(path))
-    placed = [
-        attrs.evolve(section, role=roles.get(section.path, roles.get(section.path[:-1])))
-        for section in sections
-    ]
+    if any(roles.values()):
+        sections = [
+            attrs.evolve(section, role=roles.get(section.path, roles.get(section.path[:-1])))
+            for section in sections
+        ]
     used = {part for part, owner in resolved.owners if owner is None or owner in heading_paths}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
-        sections=tuple(placed if any(roles.values()) else sections),
+        sections=tuple(sections),
         tools=tuple(tools),
         output_type=output_type,
         described=resolved.said,

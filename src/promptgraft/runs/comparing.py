@@ -183,7 +183,8 @@ def figure_rows(
             more = "" if differing.held_out else difference(*means)
             rows.append((f"held out, {name}", *map(score, means), more))
         rows.append(("held out, gain", first_gain.short, second_gain.short, ""))
-        rows.append(("held out, cases", first_gain.counts, second_gain.counts, ""))
+        counts = (side.short_counts for side in (first_gain, second_gain))
+        rows.append(("better, worse, same", *counts, ""))
     rows += _passing_rows(_passing(first), _passing(second), differing)
     sides = (first, second)
     verdicts = (

@@ -179,7 +179,7 @@ def make_run(
         fresh.mkdir()
     except OSError as error:
         raise ConfigError(
-            f"the run folder cannot be made in {root}: {error.strerror}; name another folder "
+            f"cannot create the run folder in {root}: {error.strerror}; name another folder "
             "with --runs"
         ) from error
     try:
@@ -229,6 +229,7 @@ def write_text(path: Path, text: str) -> None:
             write_all(descriptor, text.encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
+        # Not synced: `resume` writes the file again if a power loss takes it.
         os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 

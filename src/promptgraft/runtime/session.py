@@ -92,6 +92,7 @@ class Budget:
     def settle(self, expected: Charge, actual: Charge) -> None:
         """Replace a reservation by the actual cost of the call."""
         with self._lock:
+            # In one step: between the two, another request could take what is paid here.
             self._reserved -= expected
             self.paid += actual
 

@@ -36,7 +36,7 @@ _SENT = "/sent/"
 _FAILED = "/failed"
 """The end of the key of a record that a request has failed, which is therefore not lost."""
 _OF_AGENT = re.compile(rf"(?:.*\.)?{AGENT}\.\d+")
-_SOON = 0.5
+_SOON = 0.5  # seconds; mostly the record of the rollout follows, which has the answer
 """Seconds until an answer is written if neither a further call nor the whole answer follows."""
 
 _ROLES_BY_WORD = {

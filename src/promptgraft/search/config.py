@@ -367,7 +367,7 @@ class RunConfig(Settings, ABC):
         examples = self._ordered[len(self.training_examples) - self._taken_out :]
         return examples if self.data.held_out is None else tuple(self.data.held_out)
 
-    @property
+    @cached_property
     def _ordered(self) -> tuple[GepaExample, ...]:
         ordered = list(self.training_examples)
         if self.data.shuffle:
@@ -440,11 +440,11 @@ class RunConfig(Settings, ABC):
         if self.budget < self.least_budget:
             reserves = {
                 "the rest of the validation set": self.finals_size,
-                "the held-out examples": self.following_size,
+                "the test cases": self.following_size,
             }
             last = "".join(f", {what} {size}" for what, size in reserves.items() if size)
             raise ConfigError(
                 f"rollout_budget: expected at least {self.least_budget} (the baseline takes "
-                f"{self.baseline_size} rollouts, one step up to {self.step_size}{last}), found "
+                f"{self.baseline_size} test calls, one step up to {self.step_size}{last}), found "
                 f"{self.budget}; raise it or lower pareto_set_size{self.smaller_steps}"
             )

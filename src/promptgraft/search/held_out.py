@@ -176,6 +176,7 @@ class _Comparison:
     def is_fixed(self) -> bool:
         """Whether every repeated answer equals the first one."""
         sides = list(chain.from_iterable(self.answers.values()))
+        # Without a repeat nothing is known: different examples may have one answer.
         again = [(side[0], repeat) for side in sides for repeat in side[1:]]
         return bool(again) and all(first.output_repr == two.output_repr for first, two in again)
 

@@ -131,6 +131,7 @@ class AnswerGuard:
         if not suspects:
             return None
         passed = {hash(words) for text in known for words in self._passages(Words(text))}
+        # In the order of the text, because the message quotes the first passage.
         for start, words in sorted(suspects, key=itemgetter(0)):
             if hash(words) in passed:
                 continue

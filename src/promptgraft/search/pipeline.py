@@ -169,6 +169,7 @@ class Pipeline(Generic[StepT, AttemptT]):
                 yield from self._fill()
             first = yield from self._first_ended()
             if first is None:
+                # What was reserved for the end may pay for further steps.
                 if stop is None and search.gives_back():
                     continue
                 raise stop or self._out_of_budget()
@@ -193,6 +194,7 @@ class Pipeline(Generic[StepT, AttemptT]):
 
     def _fill(self) -> Asking[None]:
         """Begin steps until as many are under way as may be; one more may be in validation."""
+        # One place is left for the step in validation.
         while len(self._steps) < max(1, self.at_once - 1):
             self._begun += 1
             ahead = sum(len(step.waiting) for step in self._steps)
@@ -240,6 +242,8 @@ class Pipeline(Generic[StepT, AttemptT]):
         for running, entry in zip(tuple(self._steps), entries, strict=True):
             if not running.has_started:
                 self.kit.budget.in_flight = most_kept
+                # A small step must not overtake a large one: with a larger budget the large one
+                # would have come first.
                 if running.largest + entry > self.kit.budget.left:
                     return
                 running.has_started = True

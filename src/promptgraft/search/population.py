@@ -35,7 +35,7 @@ from promptgraft.search.verdict import Figures, PassRules, Tally
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
-_FEWEST_UNUSABLE = 4
+_FEWEST_UNUSABLE = 4  # fewer may all be unusable by chance
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -307,6 +307,7 @@ def question_of(example: GepaExample) -> HexDigest | None:
     """Return a digest of what an example asks; None if it is not known."""
     if isinstance(example.label, Case):
         return question_digest(example.label)
+    # Nothing is bound: every such example would seem to ask the same.
     if not example.params:
         return None
     try:

@@ -296,7 +296,10 @@ class RacingValidator(Validator):
 
         def gain(position: int) -> float:
             gains = paired_gains(best, pool.scores[position])
+            # As if four more examples had shown no gain: a lead on a few says little.
             return sum(gains) / (len(gains) + 4)
 
+        # Positions decide ties, so that a resumed run tries the same rivals.
         rivals = sorted(self._untried, key=lambda one: (-gain(one), one))
+        # The verdict needs exact means of the baseline and the best candidate, so they come first.
         return sorted(rivals, key=lambda one: (one != 0, one != pool.best))

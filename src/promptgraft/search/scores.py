@@ -111,6 +111,7 @@ def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]
 def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.5) -> bool:
     """Return whether the mean gain is below ``-margin`` by more than ``errors`` standard errors."""
     count = len(gains)
+    # One gain says nothing about the spread.
     spread = statistics.stdev(gains) if count > 1 else 0.0
     return sum(gains) / count < -margin - errors * spread / math.sqrt(count)
 

@@ -98,7 +98,7 @@ def _merged_text(
     return merge3_onto(before, first, second)
 
 
-_MOST_LINES = 1_000
+_MOST_LINES = 1_000  # a comparison line by line takes quadratic time
 
 
 @attrs.frozen

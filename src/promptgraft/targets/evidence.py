@@ -90,6 +90,7 @@ def _nearest(
     def nearness(record: RolloutRecord) -> float:
         return sum(1 / counts[word] for word in inputs[record.example_id] & failed)
 
+    # A word of few inputs says more; the sort is stable, so that equals keep their order.
     return sorted(records, key=lambda one: -nearness(one))[:_MOST_KEPT]
 
 
@@ -106,10 +107,12 @@ def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) ->
         if not (is_label and expected and expected.casefold() in feedback_text):
             return
         pairs[expected, answered] += 1
+    # A table of one or two failures would only repeat the lines below it.
     if pairs.total() < _FEWEST_CONFUSIONS:
         return
     yield "| expected | answered | times |\n| --- | --- | --- |"
     for (expected, answered), count in pairs.most_common(_MOST_CONFUSIONS):
+        # A label with a bar would add a column.
         cells = (in_one_line(cell).replace("|", "\\|") for cell in (expected, answered))
         yield f"| {' | '.join(cells)} | {count} |"
 
@@ -171,6 +174,7 @@ def tried_before(
     ]
     entries: list[str] = []
     chars_left = _TRIED_CHARS
+    # The latest first, because the length is limited.
     for tried in about[::-1][:_MOST_TRIED]:
         entry = _entry(tried, texts, failing)
         chars_left -= len(entry)

@@ -156,6 +156,7 @@ class _PromptCache:
         # Two threads that evict at once could pick the same entry; a lookup needs no lock.
         with self._lock:
             while len(self._prompts) >= _CACHED_PROMPTS:
+                # The oldest: a search has moved on from it.
                 self._prompts.pop(next(iter(self._prompts)))
             self._prompts[key] = prompts
 

@@ -79,6 +79,7 @@ def _value(pattern: re.Pattern[str], line: str) -> str:
 def blame_step(text: str) -> Json:
     """Blame the texts of the step that produced a wrong value, or pass it to an earlier step."""
     shown_text = _Shown(text)
+    # Reversed, so that of several fences with one title the first counts: values come later.
     step = dict(reversed(shown_text.titled("step").fenced))
     handles = _handles(shown_text.titled("texts that may change"))
     before = shown_text.titled("steps before").fenced

@@ -61,6 +61,7 @@ class Names:
         self._positions: dict[str, int] = {}
         for index, choice in enumerate(choices):
             self._positions.setdefault(_spaced(choice), index)
+        # The longest first, because one choice may contain another, such as `urgent`.
         spellings = sorted(filter(None, self._positions), key=len, reverse=True)
         any_of = "|".join(re.escape(name).replace(r"\ ", "[ _-]") for name in spellings)
         self._pattern = re.compile(rf"(?<!\w)(?:{any_of or '(?!)'})(?!\w)", re.IGNORECASE)

@@ -238,7 +238,7 @@ class Step(PipelineStep[Attempt]):
         applied to the best candidate instead.
         """
         pool = kit.population.pool
-        attempts = sorted(self.better, key=lambda one: -_gain(one))
+        attempts = sorted(self.better, key=lambda one: -_gain(one))  # stable: the earlier first
         parent = pool.best if self.is_incumbent else self.parent
         is_parent = pool.candidates[parent].digest == self.candidate.digest
         first, *children = [attempt.child for attempt in attempts]

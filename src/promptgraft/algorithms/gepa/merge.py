@@ -158,7 +158,7 @@ class Merger:
         wins, losses, ties = won_lost_tied(common, first, second)
         chosen: list[int] = []
         for group in (wins, losses, ties):
-            free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))
+            free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))  # a third, rounded up
             chosen += self._drawn(group, free)
         unchosen = [position for position in common if position not in chosen]
         chosen += self._drawn(unchosen, _SUBSAMPLE - len(chosen))
@@ -220,9 +220,9 @@ def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Ite
     """
     heaviest = sorted(frontier.items(), key=itemgetter(1), reverse=True)[:_MAX_PARTNERS]
     lines = {position: ancestors_of(candidates, position) for position, _ in heaviest}
-    for first, second in combinations(sorted(lines), 2):
+    for first, second in combinations(sorted(lines), 2):  # by age, whatever their weights
         if first not in lines[second]:
-            for ancestor in sorted(lines[first] & lines[second], reverse=True):
+            for ancestor in sorted(lines[first] & lines[second], reverse=True):  # youngest first
                 yield Triple(ancestor, first, second)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, get_args
 
 import attrs
@@ -257,7 +257,8 @@ class GepaSettings(RunConfig):
         """Which modules a reflection is about, where no addition chooses them."""
         return self.strategy.module_choice or "turns"
 
-    @property
+    # Budgets are searched by bisection, which asks for these many times.
+    @cached_property
     def used_additions(self) -> tuple[Addition, ...]:
         """The additions of the search, each with its settings."""
         names: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
@@ -416,7 +417,7 @@ class GepaSettings(RunConfig):
 
     def expected_questions(self, proposals: int, modules: int) -> int:
         each = float(modules if self.module_choice == "all" else 1)
-        for addition in reversed(self.used_additions):
+        for addition in reversed(self.used_additions):  # the first takes its share last
             each = addition.expected_questions(modules, each)
         return round(proposals * _QUESTIONS_EACH * each)
 

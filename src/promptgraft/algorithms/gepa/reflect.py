@@ -170,7 +170,7 @@ class Reflector:
                 for draft, reply in zip(waiting, replies, strict=True):
                     draft.read(reply, self)
             ended = not any(draft.changes for draft in drafts)
-        finally:
+        finally:  # a limit may cut off the repairs; the refused replies are paid for
             refused = [(draft, *refusal) for draft in drafts for refusal in draft.refusals]
             for attempts_left, (draft, error, text) in zip(
                 range(len(refused))[::-1], refused, strict=True

@@ -28,14 +28,17 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
 from promptgraft.ground.work import Unit
-from promptgraft.project.foreign import DATA, TABLES, Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
+    DATA,
     NO_MODEL,
+    TABLES,
     USUAL,
+    Foreign,
     ImportedProject,
     Importer,
     ImportOptions,
+    Notes,
     filled,
     lines_of,
     prompt_file,
@@ -75,7 +78,7 @@ _NO_TEXTS = re.compile(
     r"\.(png|jpe?g|gif|webp|bmp|svg|mp3|wav|ogg|mp4|mov|pdf|docx?)$", re.IGNORECASE
 )
 _ADDRESS = re.compile(r"data:|https?://|\{\{")
-_LONGEST_CHAIN = 10
+_LONGEST_CHAIN = 10  # references that lead to references; a circle ends here
 
 
 _KEYS = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}

@@ -81,6 +81,7 @@ class Source:
     @property
     def faults(self) -> tuple[str, ...]:
         """The faults, one line each, in the order of their lines."""
+        # By line alone: faults of one line stay in the order in which they were found.
         return tuple(text for _, text in sorted(self._faults, key=lambda one: one[0]))
 
     def line(self, path: YamlPath, text: str) -> str:

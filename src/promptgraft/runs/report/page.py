@@ -63,11 +63,13 @@ class Links:
         candidates: address of the page with all candidates; empty for the same page.
         cases: address of the page with all cases.
         case: address of the page of a case, to which its id is added; empty for none.
+        compare: address of the page that compares candidates; empty for none.
     """
 
     candidates: str = ""
     cases: str = ""
     case: str = ""
+    compare: str = ""
 
 
 NO_LINKS = Links()
@@ -373,6 +375,12 @@ def _differing_cases(
         for case in dict.fromkeys(case for by_case in scores for case in by_case):
             if sum(case in by_case for by_case in scores) > 1:
                 row = tuple(by_case.get(case) for by_case in scores)
-                known = {score for score in row if score is not None}
-                differs = "changed" if len(known) > 1 else "same"
-                yield name, case, row, texts.outcome(*row) if len(row) == 2 else differs
+                yield name, case, row, difference(row)
+
+
+def difference(scores: Sequence[Score]) -> str:
+    """Compare scores on a case: two as `texts.outcome` does, more as ``changed`` or ``same``."""
+    if len(scores) == 2:
+        return texts.outcome(*scores)
+    known = {score for score in scores if score is not None}
+    return "changed" if len(known) > 1 else "same"

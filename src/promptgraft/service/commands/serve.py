@@ -34,7 +34,7 @@ from promptgraft.service.commands.options import (
 if TYPE_CHECKING:
     from promptgraft.service.server.tokens import TokenStore
 
-_SECONDS_FOR_WORKERS = 35
+_SECONDS_FOR_WORKERS = 35  # a worker gives its own children 30
 """How long workers may take to pause their jobs; longer than they allow a job for that."""
 
 

@@ -21,6 +21,7 @@ _LOCKED = BUSY | {"55P03", 1205}
 _NO_RIGHT = frozenset[object]({"42501", "25006", 1044, 1142, 1290, sqlite3.SQLITE_READONLY})
 _FULL = frozenset[object]({sqlite3.SQLITE_FULL, "53100", 1021, 1114})
 _DAMAGED = frozenset[object]({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, "XX001", "XX002"})
+_UNOPENED = frozenset[object]({sqlite3.SQLITE_CANTOPEN})
 _REFUSED = frozenset[object](
     {
         sqlite3.SQLITE_ERROR,  # above all: a table or a column does not exist
@@ -98,4 +99,6 @@ def mend(error: SQLAlchemyError) -> str:
         return "make room on its disk"
     if has_code(error, _DAMAGED):
         return "name another file, or restore it from a copy"
+    if has_code(error, _UNOPENED):
+        return "name a file in a folder that exists and can be written to"
     return "check that the database is running and not full, and that URL and user are right"

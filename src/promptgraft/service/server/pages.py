@@ -15,18 +15,30 @@ from markupsafe import Markup
 
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
-from promptgraft.ground.text import dollars, duration, moment, score
+from promptgraft.ground.text import counted, dollars, duration, moment, score
 from promptgraft.overrides import Revision, RevisionedStore
 from promptgraft.overrides.resolution import diff_override
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
-from promptgraft.runs.report.page import LABELS, Links, comparison, make_environment
+from promptgraft.runs.report.page import (
+    LABELS,
+    Links,
+    comparison,
+    difference,
+    make_environment,
+)
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.tables import scores_on
 from promptgraft.runs.report.texts import case_views, changes_between
-from promptgraft.service.jobs import Job, JobFilter, JobState
+from promptgraft.service.jobs import (
+    Job,
+    JobConflictError,
+    JobFilter,
+    JobNotFoundError,
+    JobState,
+)
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import read_changes, written_changes
@@ -59,6 +71,8 @@ _AT = {
 }
 _OF_REPORTS = frozenset({"report.css", "report.js"})
 _PAGE = 50
+_MOST_FIELDS = 60
+_MOST_COMPARED_CASES = 3_000
 _MOST_EARLIER = 20
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
 _TABS: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -173,6 +187,7 @@ def show_jobs(call: ApiCall) -> ApiReply:
         states=list(JobState),
         projects=list(_prompts(call)),
         following=following,
+        may={str(scope) for scope in call.caller.scopes},
         now=_now(),
     )
 
@@ -229,7 +244,12 @@ def _overview(call: ApiCall) -> dict[str, object]:
 
 def _links(call: ApiCall, job: Job) -> Links:
     at = f"{call.visit.base}/jobs/{job.id}"
-    return Links(candidates=f"{at}/candidates", cases=f"{at}/cases", case=f"{at}/case?id=")
+    return Links(
+        candidates=f"{at}/candidates",
+        cases=f"{at}/cases",
+        case=f"{at}/case?id=",
+        compare=f"{at}/compare",
+    )
 
 
 def show_tab(call: ApiCall) -> ApiReply:
@@ -315,6 +335,38 @@ def show_candidate(call: ApiCall) -> ApiReply:
     return _job_page(call, "candidate.html", values, tab="candidates")
 
 
+def compare_candidates(call: ApiCall) -> ApiReply:
+    """Compare candidates of a job side by side."""
+    job, data = call.job, call.view.data
+    there = {f"{candidate.candidate}": candidate for candidate in data.candidates}
+    names = list(dict.fromkeys(filter(None, call.query.get("candidate", "").split(","))))
+    if not 2 <= len(names) <= len(LABELS) or not there.keys() >= set(names):
+        expected = f"2 to {len(LABELS)} numbers of the {counted(len(there), 'candidate')}"
+        raise ApiProblem(422, f"candidate: expected {expected}, found {', '.join(names)[:100]!r}")
+    first, *others = candidates = [there[name] for name in names]
+    labels = [f"#{name}" for name in names]
+    # A candidate that has not been tried on all cases yet may have fewer scores.
+    missing = (None,) * len(data.case_ids)
+    scores_of = [(*candidate.scores, *missing) for candidate in candidates]
+    rows = list(zip(data.case_ids, *scores_of, strict=False))
+    values = {
+        "candidates": candidates,
+        "labels": labels,
+        "data": data,
+        "links": _links(call, job),
+        "changes": [
+            (label, tuple(changes_between(first.texts, other.texts)))
+            for label, other in zip(labels[1:], others, strict=True)
+        ],
+        "cases": [
+            ("validation", case, scores, difference(scores))
+            for case, *scores in rows[:_MOST_COMPARED_CASES]
+        ],
+        "left_out": len(rows[_MOST_COMPARED_CASES:]),
+    }
+    return _job_page(call, "compare_candidates.html", values, tab="candidates")
+
+
 def show_report(call: ApiCall) -> ApiReply:
     """Show the full report of a job."""
     # `frame-ancestors` has no effect in the `meta` element that holds the policy of a report.
@@ -335,6 +387,26 @@ def compare(call: ApiCall) -> ApiReply:
         with call.mirrors.of(call.manager, job) as folder:
             records.append(read_run(folder))
     return page_of(call, "compare_jobs.html", 200, jobs=jobs, **comparison(records))
+
+
+def act_on_jobs(call: ApiCall) -> ApiReply:
+    """Carry out the action of a button below the list on the jobs that are chosen in it."""
+    form, manager = form_lists(call), call.manager
+    what, ids = form.get("what", [""])[-1], form.get("job", [])
+    actions = {"pause": manager.pause, "resume": manager.resume, "cancel": manager.cancel}
+    if what not in actions or not ids:
+        names = ", ".join(actions)
+        raise ApiProblem(422, f"expected one of {names}, and jobs that are chosen in the list")
+    refused: list[str] = []
+    for id_ in ids:
+        try:
+            actions[what](attrs.evolve(call, path={"job": id_}).job.id)
+        except (JobNotFoundError, JobConflictError) as error:
+            refused.append(str(error))
+    if refused:
+        count = f"{len(refused)} of {counted(len(ids), 'job')}"
+        raise ApiProblem(409, f"{what}: refused for {count}", faults=tuple(refused))
+    return redirect(call, "/")
 
 
 def act(call: ApiCall) -> ApiReply:
@@ -401,7 +473,12 @@ def submit(call: ApiCall) -> ApiReply:
 
 
 def form_of(call: ApiCall) -> dict[str, str]:
-    """Return the fields of the form in the body, the last of each name.
+    """Return the fields of the form in the body, the last of each name; raises as `form_lists`."""
+    return {name: values[-1].strip() for name, values in form_lists(call).items()}
+
+
+def form_lists(call: ApiCall) -> dict[str, list[str]]:
+    """Return the fields of the form in the body, with every value of each name.
 
     Raises:
         Problem: 400, 415: the body is not a form, or has too many fields.
@@ -411,10 +488,11 @@ def form_of(call: ApiCall) -> dict[str, str]:
         raise ApiProblem(415, f"expected a form, found {media[:100]}")
     try:
         # Bounded, because parsing takes time for every field.
-        fields = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+        return parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     except ValueError:
-        raise ApiProblem(400, "expected a form of at most 50 fields, found more") from None
-    return {name: values[-1].strip() for name, values in fields.items()}
+        raise ApiProblem(
+            400, f"expected a form of at most {_MOST_FIELDS} fields, found more"
+        ) from None
 
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:
@@ -571,6 +649,7 @@ R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
 
 ROUTES: Sequence[Route] = (
     Route("GET /", R, show_jobs),
+    Route("POST /", S, act_on_jobs),
     Route("GET /live/{part}", R, show_jobs),
     Route("GET /new", S, show_new),
     Route("POST /new", S, submit),
@@ -580,6 +659,7 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}/report", R, show_report, is_heavy=True),
     Route("GET /jobs/{job}/events", R, show_events),
     Route("GET /jobs/{job}/case", R, show_case, is_heavy=True),
+    Route("GET /jobs/{job}/compare", R, compare_candidates, is_heavy=True),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
     Route("GET /jobs/{job}/{tab}", R, show_tab, is_heavy=True),
     Route("GET /compare", R, compare, is_heavy=True),

@@ -29,7 +29,7 @@ def remember(
         answers = best.get(record.example_id, ())
         if score is None or any(record.output_repr == old.output_repr for _, old in answers):
             continue
-        ranked = sorted((*answers, (score, record)), key=lambda pair: -pair[0])
+        ranked = sorted((*answers, (score, record)), key=lambda pair: -pair[0])  # stable
         best[record.example_id] = tuple(ranked[:most])
 
 

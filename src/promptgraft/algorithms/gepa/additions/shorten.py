@@ -458,7 +458,7 @@ class Shorten(Addition):
 
 
 def _number(candidate: Candidate) -> int:
-    return int(candidate.digest[:8], 16)
+    return int(candidate.digest[:8], 16)  # of a position: the same in a resumed run
 
 
 def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:

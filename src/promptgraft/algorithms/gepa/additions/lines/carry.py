@@ -70,7 +70,7 @@ class LinePlan:
             part = module, target.describe(module, parent)
             try:
                 change = graft(changes[-1].candidate, part, text)
-            except InvalidProposalError:
+            except InvalidProposalError:  # the child is tried without the line
                 return changes
             reasons = [change.reason for change in changes if change.module == module]
             elsewhere = (change for change in changes if change.module != module)
@@ -134,7 +134,7 @@ class LineHistory:
             if line.helped:
                 self._tries.setdefault(line.rule, 0)
                 self._credits[line.rule.place] += 1
-        for counts in (self._tries, self._drops, self._credits):
+        for counts in (self._tries, self._drops, self._credits):  # in the order of their discovery
             for oldest in [*counts][:-_MOST_LINES]:
                 del counts[oldest]
 
@@ -160,7 +160,7 @@ class LineHistory:
             complaint = frozenset[str]() if is_perfect else complaint_of(record, stop_words)
             words = frozenset(folded_words(record.inputs_repr))
             blamed = addressed.lines(complaint, words)
-            self._credits.subtract(blamed)
+            self._credits.subtract(blamed)  # the prompt said so, and it did not work
             if is_perfect or complaint:
                 answering = (addressed.lines(complaint, words) for complaint in earlier)
                 alone = dict.fromkeys(places[0] for places in answering if len(places) == 1)
@@ -183,7 +183,7 @@ class LineHistory:
             for place in places
             if self._credits[place] < most[_content(place)]
             and self._drops[place] < _MOST_TRIES
-            and place[1] not in self._first[place[0]]
+            and place[1] not in self._first[place[0]]  # what users wrote stays
             and place not in defining
         )
         return LinePlan(self._carried_into(places), tuple(idle))

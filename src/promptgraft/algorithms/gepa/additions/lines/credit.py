@@ -149,6 +149,7 @@ class Effect:
         lowest, score = self.scores
         old, new = self.complaints
         addressed = old.intersection(words)
+        # Where answers are right or wrong as a whole, only the feedback shows that a line works.
         moved_on = bool(addressed) and bool(new) and addressed.isdisjoint(new)
         return score > enough or (score == lowest and moved_on)
 
@@ -236,7 +237,7 @@ def _weights(records: Records) -> list[Mapping[str, float]]:
         _feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
     ]
     counts = Counter(word for words in all_words for word in words)
-    most = max(1, _TOLD_APART * len(all_words))
+    most = max(1, _TOLD_APART * len(all_words))  # frequent words tell nothing apart
     return [
         {
             word: math.log((1 + len(all_words)) / counts[word])

@@ -81,7 +81,7 @@ class MisplacedRules:
             before: the parent's rollouts on the minibatch.
             about: the minibatch.
         """
-        if self._rests:
+        if self._rests:  # lines mostly stand in the right part
             self._rests -= 1
             return
         remaining, misplaced = self.most, list[MisplacedRule]()
@@ -92,7 +92,7 @@ class MisplacedRules:
             if not neighbours:
                 continue
             rule = MisplacedRule(line=line, others=neighbours, example=about[line.failure])
-            if rule.cost <= remaining:
+            if rule.cost <= remaining:  # a cheaper one may still fit
                 remaining -= rule.cost
                 misplaced.append(rule)
         if misplaced:
@@ -176,7 +176,7 @@ class Relocation:
                     rollouts = Rollouts(position=where, candidate=child, examples=examples)
                     pairs.append((search, rollouts))
                     count += 1
-            answers = yield from Together([rollouts for _, rollouts in pairs])
+            answers = yield from Together([rollouts for _, rollouts in pairs])  # side by side
             for (search, _), [after] in zip(pairs, answers, strict=True):
                 rule = search.rule
                 search.learn(helped=self._helped(rule, before[rule.example.id], after))
