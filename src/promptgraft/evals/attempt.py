@@ -123,15 +123,7 @@ def _whole_input(case: Case) -> object:
     """Return the input of a case for a function; a conversation as one text."""
     if case.turns:
         raise ConfigError(_SEVERAL_TURNS)
-    if not case.context:
-        return case.input
-    if not _is_message(case.input):
-        raise ConfigError(
-            "a case with a context needs a text as its input, or `params` that say where it goes; "
-            f"found {shown(case.input)}"
-        )
-    before = [_said(message.speaker, message.text) for message in case.context]
-    return _on_lines([*before, _said(Speaker.USER, case.input)])
+    return _conversation(case, ("input",))["input"] if case.context else case.input
 
 
 def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:

@@ -303,9 +303,9 @@ class OptimizationJob:
         Stored overrides are applied as in the job. Tools, the function of ``Texts``, agents and
         the feedback function are really called, including any judge that the latter asks.
         """
-        from promptgraft.adapters.offline import OfflineAdapter
+        from promptgraft.adapters.offline.dry import DryAdapter
 
-        offline, task = OfflineAdapter(echo=True), self.context.adapter
+        offline, task = DryAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         limits = self.config.limits
         stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]

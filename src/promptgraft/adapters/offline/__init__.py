@@ -24,7 +24,6 @@ from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
 
-_FREE_TEXT = (str, None)
 _META_NS, _GRADIENT_NS = "promptgraft/gepa", "promptgraft/gradient"
 
 __all__ = ["OfflineAdapter", "nothing_learned"]
@@ -54,8 +53,6 @@ class OfflineAdapter:
         attention: how many rule words count per choice, in reading order.
         words_per_failure: most words that a reflection takes from a failed input.
         words_per_rule: most words of evidence that it writes into a rule.
-        echo: answer prompts that want free text with their inputs, as dry runs do, so that
-            everything around the model is tried; by default they are refused.
 
     Raises:
         ConfigError: an option is not an integer of at least 1.
@@ -70,7 +67,6 @@ class OfflineAdapter:
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
         words_per_rule: int = WORDS_PER_RULE,
-        echo: bool = False,
     ) -> None:
         self._identity = identity
         for name, value, default in (
@@ -80,7 +76,6 @@ class OfflineAdapter:
         ):
             COUNT.hold(f"OfflineAdapter: {name}", value)
             self._identity += "" if value == default else f" {name}={value}"
-        self._echo = echo
         self._habits = Habits(words_per_failure, words_per_rule, attention)
 
     @property
@@ -107,12 +102,13 @@ class OfflineAdapter:
         """Raise a ``ConfigError`` if the embedded model does not serve this kind of prompt."""
         if _asks(rendered):
             return
-        if not _has_form(rendered) and not self._echoes(rendered):
-            raise _unserved(rendered)
+        if not _has_form(rendered):
+            self.answer_freely(rendered)
         _as_read(rendered)
 
-    def _echoes(self, rendered: RenderedPrompt[object]) -> bool:
-        return self._echo and _wants_free_text(rendered)
+    def answer_freely(self, rendered: RenderedPrompt[object]) -> str:
+        """Refuse a prompt for an answer without a form, with a ``ConfigError``."""
+        raise unserved(rendered)
 
     def evaluate(
         self,
@@ -141,10 +137,8 @@ class OfflineAdapter:
             text = act(
                 rendered, session=session, deadline=deadline, attention=self._habits.attention
             )
-        elif self._echoes(rendered):
-            text = _inputs(rendered)
         else:
-            raise _unserved(rendered)
+            text = self.answer_freely(rendered)
         session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)
 
@@ -187,7 +181,8 @@ def _has_form(rendered: RenderedPrompt[object]) -> bool:
     return bool(rendered.tools or fields_of(kind) or options_of(kind))
 
 
-def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
+def unserved(rendered: RenderedPrompt[object]) -> ConfigError:
+    """Return the error for a prompt that the embedded model does not serve."""
     return ConfigError(
         f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
         "with one of several choices, with the fields of a class, or by calling tools, and this "
@@ -198,15 +193,4 @@ def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
 
 
 def _wanted(kind: object) -> str:
-    return "free text" if kind in _FREE_TEXT else f"an answer of type `{type_name(kind)}`"
-
-
-def _wants_free_text(rendered: RenderedPrompt[object]) -> bool:
-    return rendered.output_type in _FREE_TEXT and not rendered.tools
-
-
-def _inputs(rendered: RenderedPrompt[object]) -> str:
-    """Return the values of the placeholders of a prompt, or its text if it has none."""
-    segments = (segment for section in rendered.sections for segment in section.segments)
-    values = [segment.text for segment in segments if segment.placeholder is not None]
-    return "\n".join(values) or rendered.text
+    return "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"
