@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from promptgraft.adapters.offline.learner import learn
 from promptgraft.adapters.offline.reflector import reflect
@@ -52,14 +54,40 @@ def answer(asked: Asked) -> Answer:
     return Answer(text=CHOICES[scores.index(max(scores))])
 
 
-def page_of_a_run(page: str) -> str:
-    """Return the page with the outputs of its commands."""
+class Promptgraft(Protocol):
+    """Runs a command of promptgraft in a folder, with some environment variables."""
+
+    def __call__(
+        self, *words: str, folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+def _in_a_process(
+    *words: str, folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def page_of_a_run(page: str, promptgraft: Promptgraft = _in_a_process) -> str:
+    """Return the page with the outputs of its commands.
+
+    Args:
+        page: its text.
+        promptgraft: runs a command.
+    """
     with (
         tempfile.TemporaryDirectory() as folder,
         LoopbackServer(OpenAIChat(), brain=answer, models=(MODEL,)) as server,
     ):
         project = Path(folder) / "mine"
-        subprocess.run([PROGRAM, "init", str(project)], check=True, capture_output=True)
+        promptgraft("init", "mine", folder=Path(folder), environment={}).check_returncode()
         file = project / "promptgraft.yaml"
         model = re.search(r"(?s)```yaml[^\n]*\n(models:.*?)```", page)
         assert model is not None
@@ -69,18 +97,11 @@ def page_of_a_run(page: str) -> str:
         )
         text = text.replace("rollout_budget: 1500", "rollout_budget: 400")
         file.write_text(text.replace("workers: 1", "workers: 4"), "utf-8")
-        environment = {**os.environ, "MY_KEY": KEY, "COLUMNS": "100"}
+        environment = {"MY_KEY": KEY, "COLUMNS": "100"}
 
         def filled(block: re.Match[str]) -> str:
             command = block["command"].split()[1:]
-            ended = subprocess.run(
-                [PROGRAM, *command],
-                cwd=project,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            ended = promptgraft(*command, folder=project, environment=environment)
             shown = ended.stdout or ended.stderr
             shown = shown.replace(f"{project}/", "")
             for pattern, fixed in VARYING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -146,6 +147,12 @@ def modules_of(source: Path) -> list[Module]:
     files = sorted(path for path in source.rglob("*.py"))
     texts = {path.relative_to(source).as_posix(): path.read_text("utf-8") for path in files}
     return [Module(path, text, ast.parse(text)) for path, text in texts.items()]
+
+
+@functools.cache
+def own_modules() -> list[Module]:
+    """Return the modules of the package, parsed once for all tests."""
+    return modules_of(SOURCE)
 
 
 _LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop)
@@ -294,7 +301,7 @@ RULES = (layer_faults, algorithm_faults, library_faults, size_faults, manner_fau
 
 
 def faults_in(source: Path) -> list[str]:
-    modules = modules_of(source)
+    modules = own_modules() if source == SOURCE else modules_of(source)
     folders = sorted({module.path.rpartition("/")[0] for module in modules})
     nameless = [folder for folder in folders if not (source / folder / "__init__.py").exists()]
     return [
@@ -397,7 +404,7 @@ def reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
 
 def test_classes_of_different_ideas_have_different_names() -> None:
     by_name: dict[str, list[str]] = {}
-    for module in modules_of(SOURCE):
+    for module in own_modules():
         for node in module.nodes:
             if isinstance(node, ast.ClassDef):
                 by_name.setdefault(node.name, []).append(f"{module.path}:{node.lineno}")
@@ -408,7 +415,7 @@ def test_classes_of_different_ideas_have_different_names() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    groups = circles(imports_within(modules_of(SOURCE)))
+    groups = circles(imports_within(own_modules()))
     assert not groups, (
         "late and type-only imports hide a circle; move what is shared\n"
         + "\n".join(" ".join(group) for group in groups)
@@ -434,7 +441,7 @@ def test_a_late_import_does_not_hide_a_circle(tmp_path: Path, back: str) -> None
 
 
 def test_imports_inside_of_functions_do_not_become_more() -> None:
-    late = late_imports(modules_of(SOURCE))
+    late = late_imports(own_modules())
     assert len(late) <= MOST_LATE, "only for extras and start-up: import at the top\n" + "\n".join(
         late
     )

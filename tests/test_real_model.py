@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from programs import Programs
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def test_the_page_shows_what_its_commands_print() -> None:
+def test_the_page_shows_what_its_commands_print(programs: Programs) -> None:
     pytest.importorskip("openai", reason="openai is not installed")
     spec = importlib.util.spec_from_file_location("real_model", DOCS / "real_model.py")
     assert spec is not None
@@ -18,4 +20,4 @@ def test_the_page_shows_what_its_commands_print() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     page = (DOCS / "with-a-real-model.md").read_text("utf-8")
-    assert module.page_of_a_run(page) == page, "run: make real-model"
+    assert module.page_of_a_run(page, programs.promptgraft) == page, "run: make real-model"

@@ -26,7 +26,7 @@ from promptgraft.evals import metrics
 from promptgraft.evals.types import Case, Message, Speaker, Turn
 from promptgraft.project.settings import Judging, data_settings
 
-RUNS, MARK = 50, re.compile(r"planted-(train|validation|held-out)-\w+")
+MARK = re.compile(r"planted-(train|validation|held-out)-\w+")
 ADDITIONS: tuple[tuple[str, ...] | None, ...] = (None, ("history",), ("history", "whole_prompt"))
 STRATEGIES: tuple[dict[str, Any], ...] = (
     {"preset": "lean"},
@@ -34,6 +34,7 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
     {"preset": "paper", "learn_from_perfect": True},
     {"preset": "paper", "module_choice": "all", "explored": "pool"},
 )
+RUNS = 2 * len(STRATEGIES) * len(ADDITIONS)  # each strategy with each of the additions, twice
 
 
 def case_of(name: str, number: int, chance: random.Random) -> Case:

@@ -25,7 +25,7 @@ from promptgraft.evals.types import Answer, Case
 from promptgraft.ground.content import Image
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project, load_project
-from promptgraft.project.foreign import Foreign, Notes
+from promptgraft.project.imported import Foreign, Notes
 
 NOTES = Path(__file__).with_name("import_notes.txt")
 CONFIG = """\

@@ -16,7 +16,7 @@ from promptgraft import GepaResult, MemoryJournal, Stopper, StopReason
 from promptgraft.errors import ConfigError
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import Plateau
-from promptgraft.search.plateau import Leader, chance_of_first, chance_of_more
+from promptgraft.search.stopping import Leader, chance_of_first, chance_of_more
 
 
 def right(share: float, of: int = 20) -> list[float | None]:

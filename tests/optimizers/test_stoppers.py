@@ -68,7 +68,7 @@ from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
-from promptgraft.search.plateau import Leader
+from promptgraft.search.stopping import Leader
 
 # Minibatches that are drawn anew each time may teach nothing twice in a row.
 config = partial(worlds.config, minibatches="random")

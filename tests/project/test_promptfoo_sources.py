@@ -21,8 +21,7 @@ from promptgraft.bridges.promptfoo.configuration import import_promptfoo
 from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.errors import DataFormatError
 from promptgraft.project.checking import Checked, check_project
-from promptgraft.project.foreign import Foreign
-from promptgraft.project.imported import ImportedProject
+from promptgraft.project.imported import Foreign, ImportedProject
 
 HEAD = "providers: [openai:gpt-5-mini]\n"
 TESTS = """\

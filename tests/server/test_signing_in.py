@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobClient, JobManager
 from promptgraft.service.jobs.presence import Presence, worker_rows
-from promptgraft.service.server import Limits, Proxy, Scope, TokenStore, pages, signing_in
+from promptgraft.service.server import Limits, Proxy, Scope, TokenStore, datasets, pages, signing_in
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.sessions import SessionStore
@@ -306,7 +307,12 @@ def test_mounted_in_another_application_every_link_form_and_stream_works(
     job = manager.create("support", "triage", {})
     work_off(manager)
     waiting = manager.create("support", "triage", {})
-    with served(manager, tmp_path / "mirrors", mounted=below) as client, asking() as browser:
+    # Requests are far enough apart for any limit.
+    now = itertools.count(0.0, 10.0).__next__
+    with (
+        served(manager, tmp_path / "mirrors", mounted=below, now=now) as client,
+        asking() as browser,
+    ):
         entered = browser.post(f"{client.url}/pg/login", data={"token": client.token})
         assert entered.headers["location"] == "/pg/"
         assert "Path=/pg;" in entered.headers["set-cookie"]
@@ -351,19 +357,29 @@ def test_no_page_gauge_or_count_tells_of_a_project_that_a_token_may_not_see(
             manager.create("secret", "triage", {"seed": seed, "dry_run": True, "budget": 60})
         work_off(manager)
         hidden = manager.create("secret", "triage", {})
+        manager.save_dataset("support", "hard", '{"input": "a", "expected": "login"}')
+        for name in ("hard", "secret-cases"):
+            manager.save_dataset("secret", name, '{"input": "secret", "expected": "login"}')
         token = TokenStore(manager.database).create("team", list(Scope), ["support"])
-        with served(manager, tmp_path / "mirrors") as client:
-            tables = (("/api/v1", ROUTES), ("", pages.ROUTES), ("", signing_in.ROUTES))
+        now = itertools.count(0.0, 10.0).__next__
+        with served(manager, tmp_path / "mirrors", now=now) as client:
+            tables = (
+                ("/api/v1", ROUTES),
+                ("", pages.ROUTES),
+                ("", datasets.ROUTES),
+                ("", signing_in.ROUTES),
+            )
             paths = ["/metrics"]
             for prefix, table in tables:
                 paths += [f"{prefix}{route.path}" for route in table if route.method == "GET"]
             values = {"job": own.id, "project": "support", "prompt": "triage"}
             values |= {"number": "0", "tag": "latest", "part": "table", "tab": "cases"}
+            values |= {"name": "hard"}
             for template in paths:
                 mine = template.format(**values)
                 mine += "?id=l11" if template.endswith("/case") else ""
                 if template.endswith("compare"):
-                    mine += f"?job={own.id}&job={own.id}"
+                    mine += f"?job={own.id}&job={own.id}&candidate=0&candidate=1"
                 answer = client.ask("GET", mine, token=token)
                 # The tag holds nothing: a job leaves its winner under a tag of its own.
                 assert answer.status == (404 if mine.endswith("/latest") else 200), mine

@@ -36,8 +36,9 @@ from targets.team import DESKS, ROUTER, TEAM, WRITER, Draft, Ticket, context, re
 BOTH = {"team/router", "team/writer"}
 
 
-def optimize(**changes: Any) -> GepaResult:
-    return GepaOptimizer(context(**changes), settings()).optimize(TEAM)
+def optimize(*, budget: int = 70, **changes: Any) -> GepaResult:
+    config = settings(rollout_budget=budget)
+    return GepaOptimizer(context(**changes), config).optimize(TEAM)
 
 
 def bodies(override: Any) -> dict[tuple[str, ...], str]:
@@ -90,13 +91,16 @@ def test_cut_anywhere_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
     store = LocalPromptOverridesStore(root_path=tmp_path)
     path = tmp_path / "journal.jsonl"
     with FileJournal(path) as journal:
-        whole = optimize(journal=journal, overrides_store=store)
+        whole = optimize(budget=36, journal=journal, overrides_store=store)
+    assert whole.found_better
+    assert len(whole.candidates) > 2
     lines = path.read_bytes().splitlines(keepends=True)
     for kept in range(1, len(lines) + 1):
         path.write_bytes(b"".join(lines[:kept]))
         with FileJournal(path) as journal:
             # The winner is in the store by now, and the run still starts from what it saw first.
-            again = optimize(journal=journal, overrides_store=store if kept > 1 else None)
+            known = store if kept > 1 else None
+            again = optimize(budget=36, journal=journal, overrides_store=known)
         assert again.candidates == whole.candidates
         assert again.best_overrides == whole.best_overrides
         assert path.read_bytes() == b"".join(lines)

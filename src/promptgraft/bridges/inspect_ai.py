@@ -12,15 +12,17 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import listed
-from promptgraft.project.foreign import ROWS, Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
     NO_MODEL,
     OFFLINE,
+    ROWS,
     USUAL,
+    Foreign,
     ImportedProject,
     Importer,
     ImportOptions,
+    Notes,
     image_part,
     lines_of,
     parts_of,

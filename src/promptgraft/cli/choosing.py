@@ -47,7 +47,7 @@ def chosen_store(
         raise ConfigError("--project and --store: both say where the store is; leave one out")
     if store is None and in_project(project):
         return opened_project(project).store()
-    from promptgraft.project.services import open_store
+    from promptgraft.project.adding import open_store
 
     return open_store(store)
 

@@ -33,8 +33,8 @@ from promptgraft.overrides import (
     diff_override,
 )
 from promptgraft.overrides.resolution import checked_entry, parts_json
+from promptgraft.project.adding import open_store
 from promptgraft.project.origins import loaded_job
-from promptgraft.project.services import open_store
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
@@ -224,7 +224,7 @@ sys.path.insert(0, {folder!r})
 from task import TEMPLATE, Ticket
 from promptgraft import LocalPromptOverridesStore, Prompt
 from promptgraft.project.origins import loaded_job
-from promptgraft.project.services import open_store
+from promptgraft.project.adding import open_store
 prompt = Prompt(
     TEMPLATE,
     overrides_store=LocalPromptOverridesStore({store!r}),

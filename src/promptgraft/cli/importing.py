@@ -23,8 +23,13 @@ from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.exporting import is_export
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
-from promptgraft.project.foreign import Notes
-from promptgraft.project.imported import ImportedProject, Importer, ImportOptions, importer_of
+from promptgraft.project.imported import (
+    ImportedProject,
+    Importer,
+    ImportOptions,
+    Notes,
+    importer_of,
+)
 
 _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a model.\n"
 

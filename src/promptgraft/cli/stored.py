@@ -17,7 +17,7 @@ from promptgraft.ground.text import change, counted, listed, moment
 from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.services import open_store
+from promptgraft.project.adding import open_store
 
 _REVISION = re.compile(r"[0-9a-f]{4,64}")
 

@@ -31,7 +31,15 @@ from promptgraft.ground.strict.checks import (
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.overrides.parts.validation import check_key, check_tag
-from promptgraft.project.adding import EXECUTOR, TRACKERS, Tracker, Workers, definitions
+from promptgraft.project.adding import (
+    EXECUTOR,
+    STORE_URL,
+    TRACKERS,
+    StoreConfig,
+    Tracker,
+    Workers,
+    definitions,
+)
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (
     DELIVERY,
@@ -55,7 +63,6 @@ from promptgraft.project.format_search import (
     SplitsConfig,
 )
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.project.services import STORE_URL, StoreConfig
 
 T = TypeVar("T")
 

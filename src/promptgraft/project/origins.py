@@ -14,6 +14,7 @@ from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import STRING
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.project.adding import open_store
 from promptgraft.project.files import project_around, project_path, runs_folder_of
 from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
@@ -26,7 +27,6 @@ from promptgraft.project.python_source import (
     class_shown,
     place_of,
 )
-from promptgraft.project.services import open_store
 from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none

@@ -24,6 +24,7 @@ from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.project.adding import project_store
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
@@ -42,7 +43,6 @@ from promptgraft.project.parts import (
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource, Surroundings
-from promptgraft.project.services import project_store
 from promptgraft.project.settings import Judging, check_fit, described, run_config, target_faults
 from promptgraft.search.config import RunConfig
 from promptgraft.targets.prompts import PromptSet

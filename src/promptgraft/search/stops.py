@@ -14,8 +14,8 @@ from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.plateau import Leader
 from promptgraft.search.stopping import (
+    Leader,
     RequiredObjectives,
     RunState,
     RunStoppedError,

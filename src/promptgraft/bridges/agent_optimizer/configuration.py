@@ -21,9 +21,8 @@ from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integ
 from promptgraft.ground.strict.kinds import known_members, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
-from promptgraft.project.foreign import Foreign
 from promptgraft.project.format_models import NO_KEY, ModelConfig
-from promptgraft.project.imported import GENERATION
+from promptgraft.project.imported import GENERATION, Foreign
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
 from promptgraft.search.frontier import FrontierType

@@ -13,8 +13,7 @@ from pathlib import Path
 from promptgraft.bridges.agent_optimizer.configuration import import_optimizer
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
-from promptgraft.project.foreign import Notes
-from promptgraft.project.imported import ImportedProject, Importer, ImportOptions
+from promptgraft.project.imported import ImportedProject, Importer, ImportOptions, Notes
 
 METRICS_FILE = "metrics.json"
 _TEXTS = "agent"

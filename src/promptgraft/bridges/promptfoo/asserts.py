@@ -19,8 +19,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.patterns import hold_pattern
 from promptgraft.ground.serde import Json, canonical_json, map_texts, parse_json, shown
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.project.foreign import Foreign
-from promptgraft.project.imported import filled, name_of
+from promptgraft.project.imported import Foreign, filled, name_of
 
 _LONGEST_CODE = 4_000
 

@@ -28,14 +28,17 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
 from promptgraft.ground.work import Unit
-from promptgraft.project.foreign import DATA, TABLES, Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
+    DATA,
     NO_MODEL,
+    TABLES,
     USUAL,
+    Foreign,
     ImportedProject,
     Importer,
     ImportOptions,
+    Notes,
     filled,
     lines_of,
     prompt_file,

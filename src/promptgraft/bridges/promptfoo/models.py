@@ -12,9 +12,8 @@ from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import Check
 from promptgraft.ground.strict.kinds import snake_case
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.project.foreign import DATA, Foreign, Notes
 from promptgraft.project.format_models import NO_KEY, hosted
-from promptgraft.project.imported import GENERATION, OFFLINE, USUAL
+from promptgraft.project.imported import DATA, GENERATION, OFFLINE, USUAL, Foreign, Notes
 
 _OWN = {
     "openai": "openai",

@@ -18,8 +18,15 @@ from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import visible_line
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
-from promptgraft.project.foreign import DATA, TABLES, Foreign
-from promptgraft.project.imported import Messages, name_of, parts_of, placeholders
+from promptgraft.project.imported import (
+    DATA,
+    TABLES,
+    Foreign,
+    Messages,
+    name_of,
+    parts_of,
+    placeholders,
+)
 
 TEXTS = (".txt", ".md", ".j2", ".jinja", ".njk", ".prompt")
 WRITE_HERE = "write_this_prompt"
