@@ -36,7 +36,7 @@ class Listening:
         return self.writer.reply(question)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_no_search_doubles_a_definition_or_moves_it_away(seed: int) -> None:
     world = SlotWorld(SHAPES["slots"], seed)
     writer = SlotWriter(SlotHabits(), seed)
