@@ -402,14 +402,18 @@ def test_a_dry_run_calls_nobody_stores_nothing_and_says_what_it_is(
     ]
 
 
-def test_a_dry_run_of_a_prompt_that_the_embedded_model_does_not_serve_says_what_it_needs(
+def test_a_dry_run_of_a_prompt_that_wants_free_text_answers_with_its_input(
     console: Console,
 ) -> None:
     ended = console("optimize", f"{FILE}:good", "--dry-run", "--quiet")
 
-    assert (ended.code, ended.out) == (2, "")
-    line = ended.err.splitlines()[-1]
-    assert line.startswith(
-        "promptgraft: --dry-run: the embedded offline model does not serve `toy/words`: it answers "
-        "with one of several choices"
-    )
+    assert ended.code == 1, ended.err
+    [document] = [
+        json.loads(line)
+        for line in console(
+            "optimize", f"{FILE}:good", "--dry-run", "--quiet", "--json"
+        ).out.splitlines()
+        if json.loads(line)["event"] == "result"
+    ]
+    assert (document["dry_run"], document["improved"]) == (True, False)
+    assert {entry["model"] for entry in document["ledger"]} == {"offline/5"}

@@ -14,6 +14,9 @@ from promptgraft import (
     MemoryJournal,
     OptimizationContext,
     OptimizationJob,
+    Prompt,
+    PromptTemplate,
+    RolloutFeedback,
     ScriptedAdapter,
 )
 from promptgraft.adapters.base import adapter_identity
@@ -45,8 +48,7 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
     dry = job.dry()
     asked = (dry.context.adapter, dry.context.reflection_adapter)
     assert [adapter_identity(adapter) for adapter in asked if adapter] == ["offline/5"] * 2
-    with pytest.raises(ConfigError, match="does not serve"):  # a free text, which it cannot write
-        dry.plan()
+    assert dry.plan().rollouts == job.plan().rollouts
     assert dry.context.journal is None
     assert (dry.context.overrides_store, dry.context.overrides_tag) == (
         job.context.overrides_store,
@@ -54,6 +56,25 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
     )
     assert dry.config == config(persist=False, max_reflections=7, seed=3)
     assert job.config.persist
+
+
+def test_a_dry_run_answers_free_text_with_the_input_and_refuses_other_types() -> None:
+    seen: list[str] = []
+
+    def feedback(example: Any, response: Any, session: Any) -> RolloutFeedback:
+        seen.append(response.text)
+        return RolloutFeedback(score=0.0, feedback="wrong")
+
+    result = OptimizationJob(PROMPT, surroundings(), config(feedback_fn=feedback)).dry().run()
+    params: list[Any] = [example.params[0] for example in config().training_examples]
+    assert seen
+    assert set(seen) <= {param.word for param in params}
+    assert result.best_pareto_mean == result.baseline_pareto_mean == 0.0
+    template = PromptTemplate[Any](
+        ns="own", key="counts", sections=PROMPT.template.sections, output_type=dict[str, int]
+    )
+    with pytest.raises(ConfigError, match=r"does not serve `own/counts`.* wants an answer of type"):
+        OptimizationJob(Prompt(template), surroundings(), config()).dry().plan()
 
 
 @pytest.mark.parametrize(

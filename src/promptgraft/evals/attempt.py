@@ -101,11 +101,14 @@ def params_of_cases(
     return params_by_case
 
 
+_SEVERAL_TURNS = "a case with several turns needs `params` that say where they go"
+
+
 def _maker_of(prompt: Prompt[object]) -> ParamsOf:
     if takes_cases(prompt):
         return lambda case: case
     if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
-        return lambda case: case.input
+        return _whole_input
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     # For names that are missing in cases.
     hints.update(
@@ -114,6 +117,13 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
         for name in (section.source.reads if section.source.syntax is BodySyntax.DOLLAR else ())
     )
     return lambda case: _by_name(case, open_names, hints)
+
+
+def _whole_input(case: Case) -> object:
+    """Return the input of a case for a function; a conversation as one text."""
+    if case.turns:
+        raise ConfigError(_SEVERAL_TURNS)
+    return _conversation(case, ("input",))["input"] if case.context else case.input
 
 
 def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:
@@ -129,7 +139,7 @@ def _by_name(
     case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
 ) -> Mapping[str, object]:
     if case.turns:
-        raise ConfigError("a case with several turns needs `params` that say where they go")
+        raise ConfigError(_SEVERAL_TURNS)
     there = listed(open_names) or "none"
     if case.context:
         return _conversation(case, open_names)

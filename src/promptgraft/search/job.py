@@ -299,12 +299,13 @@ class OptimizationJob:
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.
 
+        Where free text is wanted, the answer is the input.
         Stored overrides are applied as in the job. Tools, the function of ``Texts``, agents and
         the feedback function are really called, including any judge that the latter asks.
         """
-        from promptgraft.adapters.offline import OfflineAdapter
+        from promptgraft.adapters.offline.dry import DryAdapter
 
-        offline, task = OfflineAdapter(), self.context.adapter
+        offline, task = DryAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         limits = self.config.limits
         stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]

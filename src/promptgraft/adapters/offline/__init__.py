@@ -103,8 +103,12 @@ class OfflineAdapter:
         if _asks(rendered):
             return
         if not _has_form(rendered):
-            raise _unserved(rendered)
+            self.answer_freely(rendered)
         _as_read(rendered)
+
+    def answer_freely(self, rendered: RenderedPrompt[object]) -> str:
+        """Refuse a prompt for an answer without a form, with a ``ConfigError``."""
+        raise unserved(rendered)
 
     def evaluate(
         self,
@@ -134,7 +138,7 @@ class OfflineAdapter:
                 rendered, session=session, deadline=deadline, attention=self._habits.attention
             )
         else:
-            raise _unserved(rendered)
+            text = self.answer_freely(rendered)
         session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)
 
@@ -177,7 +181,8 @@ def _has_form(rendered: RenderedPrompt[object]) -> bool:
     return bool(rendered.tools or fields_of(kind) or options_of(kind))
 
 
-def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
+def unserved(rendered: RenderedPrompt[object]) -> ConfigError:
+    """Return the error for a prompt that the embedded model does not serve."""
     return ConfigError(
         f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
         "with one of several choices, with the fields of a class, or by calling tools, and this "
