@@ -166,12 +166,10 @@ class Population:
 
     def _tell(self, event: CandidateAdded | CandidateScored) -> None:
         self._emit(event)
-        if event.best != self._leader:
-            self._leader, mean = event.best, self.pool.estimate(event.best)
-            estimated = mean is not None and UNSCORED in self.pool.scores[event.best].row
-            self._emit(
-                NewBest(step=event.step, candidate=event.best, mean=mean, estimated=estimated)
-            )
+        if (best := event.best) != self._leader:
+            self._leader, mean = best, self.pool.estimate(best)
+            partial = mean is not None and UNSCORED in self.pool.scores[best].row
+            self._emit(NewBest(step=event.step, candidate=best, mean=mean, estimated=partial))
 
     def figures(self, position: int) -> Figures:
         """Return the figures of a member on the examples that it was evaluated on."""
