@@ -269,7 +269,7 @@ def _check_prices(config: RunConfig, models: Iterable[ProviderAdapter]) -> None:
 
 def _warn_of_nameless(models: Iterable[ProviderAdapter]) -> None:
     """Warn of adapters that a journal cannot distinguish."""
-    for name in {type(adapter).__name__ for adapter in models if is_nameless(adapter)}:
+    for name in sorted({type(adapter).__name__ for adapter in models if is_nameless(adapter)}):
         _logger.warning(
             "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
             "and reuses its answers whatever model it asks; give it one that names the model",

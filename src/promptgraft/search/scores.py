@@ -271,13 +271,13 @@ class Scorer:
         judged = [
             scores for record in records if not record.fault and (scores := self.objectives(record))
         ]
-        names_scored = {name for scores in judged for name in scores}
+        names_scored = sorted({name for scores in judged for name in scores})
         for name in names if judged else ():
             if name not in names_scored:
                 raise FeedbackError(
                     f"required objective `{name}`: no feedback has it"
-                    f"{did_you_mean(name, list(names_scored))}; "
-                    f"there are {', '.join(sorted(names_scored))}"
+                    f"{did_you_mean(name, names_scored)}; "
+                    f"there are {', '.join(names_scored)}"
                 )
         self._nothing |= dict.fromkeys(names, 0.0)
 

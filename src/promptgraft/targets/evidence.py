@@ -7,6 +7,7 @@ answers the same question again in the same way. All of this is known already: i
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -88,10 +89,10 @@ def _nearest(
     failed = frozenset(word for record in failures for word in folded_words(record.inputs_repr))
 
     def nearness(record: RolloutRecord) -> float:
-        return sum(1 / counts[word] for word in inputs[record.example_id] & failed)
+        return math.fsum(1 / counts[word] for word in inputs[record.example_id] & failed)
 
-    # A word of few inputs says more; the sort is stable, so that equals keep their order.
-    return sorted(records, key=lambda one: -nearness(one))[:_MOST_KEPT]
+    # A word of few inputs says more. Equals keep their order in every process: sums are exact.
+    return sorted(records, key=nearness, reverse=True)[:_MOST_KEPT]
 
 
 def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) -> Iterator[str]:

@@ -66,8 +66,9 @@ def named_provider(node: Node, notes: Notes) -> Named:
     if "id" not in members and len(members) == 1:
         [(name, options)] = members.items()
         return Named(id=name, config=options.member("config"))
-    for key in members.keys() - {"id", "config", "label"}:
-        notes.add(members[key], f"`{key}` of a provider is left out: `models` has no such key")
+    for key, member in members.items():
+        if key not in ("id", "config", "label"):
+            notes.add(member, f"`{key}` of a provider is left out: `models` has no such key")
     return Named(
         id=str(members["id"].value if "id" in members else ""), config=node.member("config")
     )

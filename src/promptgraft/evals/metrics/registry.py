@@ -169,7 +169,7 @@ def _config(node: Node, registry: Registry) -> MetricConfig:
     if isinstance(node.value, dict):
         members = known_members(node, _TOP, aliases={})
         if "evaluate" in members:
-            for key in members.keys() - {"evaluate", *_ELSEWHERE}:
+            for key in [key for key in members if key not in ("evaluate", *_ELSEWHERE)]:
                 members[key].fault("unknown key beside `evaluate`")
             node = members["evaluate"]
             members = known_members(node, _TOP[:3], aliases={})

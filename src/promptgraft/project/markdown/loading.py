@@ -347,7 +347,7 @@ class _Loader:
             return (kind,)
         section = tuple(name.split("/"))
         if section not in known and (len(section) > 1 or slug_of(name) != name):
-            names = [show_path(path) for path in known]
+            names = [show_path(path) for path in sorted(known)]
             near = did_you_mean(show_path(section), names)
             file.root.member("section").fault(
                 f"{self.path} has no section `{show_path(section)}`{near}; "
