@@ -35,7 +35,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 from promptgraft.runtime.session import CallsInFlight, publishing
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.notices import QuestionAsked, RunPlanned
+from promptgraft.search.notices import NewBest, QuestionAsked, RunPlanned
 from promptgraft.targets.types import plain_changes
 
 
@@ -58,7 +58,11 @@ def test_a_run_is_told_from_its_start_to_its_end() -> None:
     assert expected.items() <= started.settings.items()
     plan = run.plan()
     assert story[1] == RunPlanned(
-        budget=200, line=plan.line, warnings=plan.warnings, expected_cost=plan.expected_cost
+        budget=200,
+        line=plan.line,
+        warnings=plan.warnings,
+        expected_cost=plan.expected_cost,
+        proposals=plan.proposals.if_refused,
     )
     assert story[-1] == result.ended
     told = [type(event) for event in story]
@@ -82,12 +86,13 @@ def test_every_rollout_is_told_once_and_counted() -> None:
 def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> None:
     session = Session()
     result = optimize(session=session)
-    step = session.select_all(object)[9 : 9 + 3 + 1 + 3 + 6 + 2]
+    step = session.select_all(object)[9 : 9 + 3 + 1 + 3 + 6 + 3]
     assert [type(event) for event in step] == [
         *[GepaRolloutCompleted] * 3,
         GepaMutationProposed,
         *[GepaRolloutCompleted] * 9,
         GepaCandidateAdded,
+        NewBest,
         GepaMutationAccepted,
     ]
     after = result.candidates[1].section_bodies[RULES]

@@ -45,6 +45,7 @@ _MOST_LINES_BETWEEN_PROGRESS = 32  # so that lists of runs find one near the end
 _FREQUENT = (CallsInFlight, RolloutCompleted, Working)
 # Without a number: the runs of earlier versions, which lack some of them, can be resumed.
 _TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits, RoundStarted, NewBest)
+_REPLAYED = (RoundStarted, NewBest)
 
 
 class EventLines:
@@ -120,6 +121,7 @@ class EventFile:
         self._plan_there: Event | None = None
         self._plan: Event | None = None
         self._expected: Event | None = None
+        self._unnumbered: list[Event] = []
         self._start = self._end = 0
         self._advance()
 
@@ -130,8 +132,11 @@ class EventFile:
             if is_same(line, self._plan_there):
                 return True
         if self._old is None:
-            return False
-        # Lines without a number, such as waits, belong to one moment; no replay repeats them.
+            # A killed run may have written them after the last numbered line.
+            return isinstance(line, _REPLAYED) and any(
+                is_same(line, there) for there in self._unnumbered
+            )
+        # Other lines without a number, such as waits, belong to one moment; no replay repeats them.
         if isinstance(line.number, UnsetType):
             return True
         if not is_same(line, self._expected):
@@ -159,6 +164,7 @@ class EventFile:
     def _advance(self) -> None:
         """Read on to the next numbered line; without one, start to append."""
         assert self._old is not None  # noqa: S101 - only called while it is compared
+        self._unnumbered = []
         for text in self._old:
             self._start, end = self._end, self._end + len(text)
             line = _line(text)
@@ -170,6 +176,7 @@ class EventFile:
             if not isinstance(line.number, UnsetType):
                 self._expected = line
                 return
+            self._unnumbered.append(line)
         self._settle(self._end)
 
     def _settle(self, end: int) -> None:
