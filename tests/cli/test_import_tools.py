@@ -368,6 +368,23 @@ def test_an_image_of_a_chat_of_promptfoo_is_an_input_of_cases(
     assert prompt.bind(inputs[0]).render().content[-1] == images[0]
 
 
+def test_an_image_may_be_named_in_a_file_of_variables_or_be_absent(console: Console) -> None:
+    chat = [{"role": "user", "content": [{"text": "{{what}}?"}, SHAPES["image_url"]]}]
+    asserts = [{"type": "equals", "value": "0"}]
+    tests: list[dict[str, object]] = [
+        {"vars": "file://first.json", "assert": asserts},
+        {"vars": {"what": "Which", "photo": None}, "assert": asserts},
+    ]
+    configuration = {"prompts": [json.dumps(chat)], "tests": tests}
+    write({"p.json": json.dumps(configuration), "0.png": PHOTOS[0]})
+    write({"first.json": json.dumps({"what": "How many", "photo": "file://0.png"})})
+    ended = console("import", "p.json")
+    assert (ended.code, ended.err) == (0, "")
+    lines = Path("cases.jsonl").read_text("utf-8").splitlines()
+    photos = [json.loads(line)["input"]["photo"] for line in lines]
+    assert photos == [{"type": "image", "path": "0.png"}, ""]
+
+
 def test_an_image_outside_of_the_folder_of_a_configuration_is_a_fault(console: Console) -> None:
     chat = [{"role": "user", "content": [{"text": "Which?"}, SHAPES["image_url"]]}]
     tests = [{"vars": {"photo": "file://../0.png"}, "assert": [{"type": "equals", "value": "0"}]}]

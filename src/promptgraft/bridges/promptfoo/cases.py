@@ -89,9 +89,9 @@ def judged(
         case: dict[str, Json] = {
             "id": f"test-{number}",
             "input": {
-                name: image_part(str(test.values[name]))
-                if name in images and name in test.values
-                else _bound(name, test.values.get(name), text)
+                name: image_part(value)
+                if isinstance(value := test.values.get(name), str) and name in images
+                else _bound(name, value, text)
                 for name in reads
                 if name not in test.missing
             },

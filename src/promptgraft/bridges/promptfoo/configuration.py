@@ -359,7 +359,7 @@ class _PromptfooReader:
             for path in self._files.named(item, str(item.value))
         ]
         return {
-            name: member.value
+            name: self._image(member) if name in self._images else member.value
             for path in files
             for name, member in self._files.opened(path).root.members().items()
         }
