@@ -315,12 +315,12 @@ def _together(dataset: Dataset) -> Iterable[list[Case]]:
             key = first[key]
         return key
 
-    for case in dataset:
-        family = f"family {case.family}" if case.family else question_digest(case)
-        first[root(question_digest(case))] = root(family)
+    digests = {case.id: question_digest(case) for case in dataset}
+    for case in (case for case in dataset if case.family):
+        first[root(digests[case.id])] = root(f"family {case.family}")
     groups: dict[str, list[Case]] = {}
     for case in dataset:
-        groups.setdefault(root(question_digest(case)), []).append(case)
+        groups.setdefault(root(digests[case.id]), []).append(case)
     return groups.values()
 
 
