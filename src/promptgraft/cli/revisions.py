@@ -94,8 +94,8 @@ def _stored_tags(
     store: RevisionedStore, prompts: Sequence[PromptName], tag: str | None
 ) -> list[tuple[PromptName, stored.StoredTag]]:
     """Return the tag of each prompt, without those of a graph for which nothing is stored."""
-    held = {(address.ns, address.prompt_key) for address in store.addresses()}
-    named = [prompt for prompt in prompts if (prompt.ns, prompt.key) in held] or prompts[:1]
+    addresses = {(address.ns, address.prompt_key) for address in store.addresses()}
+    named = [prompt for prompt in prompts if (prompt.ns, prompt.key) in addresses] or prompts[:1]
     return [(prompt, stored.find_tag(store, prompt, tag)) for prompt in named]
 
 

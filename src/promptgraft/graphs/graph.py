@@ -502,8 +502,8 @@ class NotAsked:
 def _described(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
     """Return the description of a graph; see :meth:`Graph.describe`."""
     declared = all(each.edges is not None for each in (graph, *graph.graphs.values()))
-    taken = () if declared else edges_of(traces)
-    edges = taken or _flat_edges(graph)
+    traced = () if declared else edges_of(traces)
+    edges = traced or _flat_edges(graph)
     unknown = [name for edge in edges for name in edge if name not in graph.node_names]
     return GraphDescription(
         name=graph.name,

@@ -470,11 +470,11 @@ def transcripts(
         DataFormatError: a line of ``events.jsonl`` is invalid.
     """
     if isinstance(run, RunRecord):
-        folder, tried = run.folder, run.tried
+        folder, by_step = run.folder, run.tried
     else:
         folder, history = run, RunHistory()
         read_events(folder, history)
-        tried = history.tried
+        by_step = history.tried
     try:
         file = folder.journal.open("rb")
     except FileNotFoundError:
@@ -489,7 +489,7 @@ def transcripts(
             # Only the key is decoded so far: most lines of a long journal are filtered out.
             if place is None:
                 continue
-            candidate = _candidate_at(place, tried)
+            candidate = _candidate_at(place, by_step)
             if candidates is None or candidate in candidates:
                 record = decode_record(line)
                 # In the race of a merge, too, the best candidate is evaluated for validation.

@@ -382,5 +382,5 @@ def difference(scores: Sequence[Score]) -> str:
     """Compare scores on a case: two as `texts.outcome` does, more as ``changed`` or ``same``."""
     if len(scores) == 2:
         return texts.outcome(*scores)
-    known = {score for score in scores if score is not None}
-    return "changed" if len(known) > 1 else "same"
+    scored = {score for score in scores if score is not None}
+    return "changed" if len(scored) > 1 else "same"

@@ -29,7 +29,7 @@ def show_datasets(call: ApiCall) -> ApiReply:
     return _list(call, {})
 
 
-def _list(call: ApiCall, given: Mapping[str, str], problem: ApiProblem | None = None) -> ApiReply:
+def _list(call: ApiCall, form: Mapping[str, str], problem: ApiProblem | None = None) -> ApiReply:
     projects = [name for name in call.manager.projects if call.caller.sees(name)]
     text = call.query.get("text", "").lower()
     rows = [row for project in projects for row in call.manager.datasets(project)]
@@ -40,7 +40,7 @@ def _list(call: ApiCall, given: Mapping[str, str], problem: ApiProblem | None = 
         rows=[row for row in rows if text in f"{row.project}/{row.name}"],
         projects=projects,
         text=call.query.get("text", ""),
-        given={**given, "text": escape(given.get("text", ""))},
+        form={**form, "text": escape(form.get("text", ""))},
         fault=problem,
         may={str(scope) for scope in call.caller.scopes},
     )
@@ -56,7 +56,7 @@ def show_dataset(call: ApiCall) -> ApiReply:
     before = next((row for row in history if row.number < revision.number), None)
     columns, rows, matches = _table(revision, call.query.get("text", ""))
     changes = _changes(call, before, revision) if before else []
-    given = {"project": project, "name": name, "expected": history[0].digest}
+    form = {"project": project, "name": name, "expected": history[0].digest}
     return page_of(
         call,
         "dataset.html",
@@ -70,7 +70,7 @@ def show_dataset(call: ApiCall) -> ApiReply:
         changes=changes[:_MOST_CHANGES],
         has_more=len(changes) > _MOST_CHANGES,
         # Not with its control characters spelled out: it is sent back.
-        given={**given, "text": escape(revision.text)},
+        form={**form, "text": escape(revision.text)},
         fault=None,
         may={str(scope) for scope in call.caller.scopes},
     )

@@ -55,8 +55,8 @@ class Restart(Addition):
         ids = {record.example_id for record in attempt.records}
         failures = [record for record in attempt.notes[self.name] if record.example_id not in ids]
         room = max(0, MOST_FAILURES - len(attempt.records))
-        shown = (*attempt.records, *failures[::-1][:room])
-        draft = reflector.draft(attempt, (part,), shown)
+        evidence = (*attempt.records, *failures[::-1][:room])
+        draft = reflector.draft(attempt, (part,), evidence)
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)
 
