@@ -307,3 +307,41 @@ def test_models_that_end_are_told_once_with_their_lines(console: Console, folder
     planned = console("plan", "triage", "--project", "everything.yaml").out
     assert re.search(f"warning: {end}", planned.replace("\n", " "))
     assert re.search(r"thinking +about 500 tokens a call of task, assumed\n", planned)
+
+
+def test_test_cases_that_ask_nearly_the_same_as_others_are_a_warning_unless_of_one_family(
+    console: Console, folder: Path
+) -> None:
+    cases = folder / "files" / "cases.jsonl"
+    rows = [
+        {"id": f"{name}{number}", "input": f"{name} {number}: {words}", "expected": "billing"}
+        for name, count in (("train", 6), ("validation", 4), ("test", 4))
+        for number in range(count)
+        for words in [" ".join(f"{name}{number}word{place}" for place in range(20))]
+    ]
+    rows[11]["input"] = str(rows[2]["input"]) + " please"
+    rows[13]["input"] = str(rows[12]["input"]) + " please"
+    sets = [{**row, "split": str(row["id"]).rstrip("0123456789")} for row in rows]
+    cases.write_text("".join(json.dumps(row) + "\n" for row in sets), "utf-8")
+    project = folder / "promptgraft.yaml"
+    least = (folder / "least.yaml").read_text("utf-8")
+    lines = (
+        "splits: {field: split}",
+        "dataset: {path: files/cases.jsonl, keep: [split, family]}",
+    )
+    project.write_text(re.sub("dataset: .*", "\n".join(lines), least), "utf-8")
+
+    mend = "give cases that belong together a column `family`, and list it in `keep`"
+    learned, repeated = (line for line in console("check").out.splitlines() if "nearly" in line)
+    assert learned == (
+        "warning: promptgraft.yaml:5: dataset: 1 of 4 test cases ask nearly the same as a case "
+        f"that the search sees (`test1` as `train2`), so a gain looks larger than it is; {mend}"
+    )
+    assert repeated == (
+        "warning: promptgraft.yaml:5: dataset: 1 of 4 test cases ask nearly the same as another "
+        f"test case (`test3` as `test2`), so they prove less than their number; {mend}"
+    )
+    for row, family in ((2, "a"), (11, "a"), (12, "b"), (13, "b")):
+        sets[row]["family"] = family
+    cases.write_text("".join(json.dumps(row) + "\n" for row in sets), "utf-8")
+    assert "nearly" not in console("check").out

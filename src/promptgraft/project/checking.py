@@ -19,11 +19,13 @@ from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
+from promptgraft.evals.alike import alike
 from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.metrics.base import asks_models, verdict_on
 from promptgraft.evals.metrics.judging import can_judge
 from promptgraft.evals.metrics.reading import brief
+from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.environment import Secret
@@ -290,7 +292,44 @@ def _about_cases(project: Project) -> Iterator[str]:
     elif dropped := project.splits.dropped:
         message = f"{counted(dropped, 'row')} left out, repeating another one"
         yield project.surroundings.file.line(("dataset", "duplicates"), message)
+    if not project.unsplit:
+        for line in _alike(project.splits):
+            yield project.surroundings.file.line(("dataset",), line)
     yield from _about_tests(project)
+
+
+def _alike(splits: Splits) -> Iterator[str]:
+    """Yield a line for test cases that ask nearly the same as another case, and name no family."""
+    if splits.test is None:
+        return
+    cases = [case for part in splits.parts().values() for case in part]
+    seen = {case.id for part in (splits.train, splits.validation) for case in part}
+    families = {case.id: case.family for case in cases}
+    twins = alike(cases)
+    known: dict[str, str] = {}
+    repeated: dict[str, str] = {}
+    # The first case of a group is of the test set only if the whole group is.
+    for id_ in splits.test.ids:
+        twin = twins.get(id_)
+        if twin is not None and not families[id_] == families[twin] != "":
+            (known if twin in seen else repeated)[id_] = twin
+    mend = "give cases that belong together a column `family`, and list it in `keep`"
+    whole = len(splits.test)
+    if known:
+        yield (
+            f"{len(known)} of {whole} test cases ask nearly the same as a case that the search "
+            f"sees ({_example(known)}), so a gain looks larger than it is; {mend}"
+        )
+    if repeated:
+        yield (
+            f"{len(repeated)} of {whole} test cases ask nearly the same as another test case "
+            f"({_example(repeated)}), so they prove less than their number; {mend}"
+        )
+
+
+def _example(twins: Mapping[str, str]) -> str:
+    id_, twin = next(iter(twins.items()))
+    return f"`{id_}` as `{twin}`"
 
 
 def _about_tests(project: Project) -> tuple[str, ...]:
