@@ -19,10 +19,9 @@ from promptgraft.adapters.hosted import (
     GeminiAdapter,
     VertexAdapter,
 )
+from promptgraft.adapters.named import HOSTED, named_adapter
 from promptgraft.errors import ConfigError
 from promptgraft.project import load_project
-from promptgraft.project.format_models import HOSTED
-from promptgraft.project.models import named_adapter
 from servers.behaviour import says
 from servers.hosted import AzureChat, AzureResponses, BedrockMessages
 from servers.loopback import LoopbackServer

@@ -20,6 +20,7 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import ModelCalled, evaluated
 from promptgraft.adapters.litellm import LiteLLMAdapter
+from promptgraft.adapters.named import named_adapter
 from promptgraft.errors import (
     ConfigError,
     PermanentProviderError,
@@ -29,7 +30,6 @@ from promptgraft.errors import (
     RejectedRequestError,
     TransientProviderError,
 )
-from promptgraft.project.models import named_adapter
 from servers.behaviour import Behaviour, Break, Fault, always, says
 from servers.loopback import KEY, LoopbackServer
 from servers.openai_chat import OpenAIChat

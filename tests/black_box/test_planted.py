@@ -24,7 +24,7 @@ from promptgraft import (
 )
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Case, Message, Speaker, Turn
-from promptgraft.project.settings import Judging, data_settings
+from promptgraft.search.cases import Judging, data_settings
 
 MARK = re.compile(r"planted-(train|validation|held-out)-\w+")
 ADDITIONS: tuple[tuple[str, ...] | None, ...] = (None, ("history",), ("history", "whole_prompt"))

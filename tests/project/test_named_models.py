@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from promptgraft.adapters.named import named_adapter
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError, DataFormatError, FeedbackError
@@ -18,7 +19,6 @@ from promptgraft.evals import metrics
 from promptgraft.evals.metrics.base import verdict_of
 from promptgraft.evals.types import Answer, Case
 from promptgraft.project import Project, load_project, project_schema
-from promptgraft.project.models import named_adapter
 
 PROMPT = "# Job\n\nName the shelf.\n\n# Note {#note .frozen}\n\n$note\n"
 HOSTS = {

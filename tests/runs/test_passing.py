@@ -13,11 +13,11 @@ from promptgraft import Dataset, OptimizationContext, OptimizationJob, ScriptedA
 from promptgraft.algorithms.gepa import GepaConfig
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Case, Metric, Verdict
-from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runs import RunFolder, read_run, transcripts
 from promptgraft.runs.comparing import figure_rows, figures_json, incomparable
 from promptgraft.runs.report.page import comparison_page
+from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.verdict import PassRules
 from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord

@@ -27,7 +27,6 @@ from promptgraft.errors import JournalLockedError, JournalMismatchError, Journal
 from promptgraft.evals import metrics
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.text import visible
-from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
 from promptgraft.runs.folder import write_texts
@@ -37,6 +36,7 @@ from promptgraft.runs.recorder import recorded
 from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
+from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.place import Phase, Place
 from runs.toy_runs import (
     KilledError,

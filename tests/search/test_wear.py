@@ -19,7 +19,8 @@ from promptgraft import (
     OverlayPromptOverridesStore,
 )
 from promptgraft.journal import Journal
-from promptgraft.overrides.looks import FILE, Look, LookFile
+from promptgraft.overrides.look_file import FILE, LookFile
+from promptgraft.overrides.looks import Look
 from promptgraft.search.wear import wear_of
 
 CASES = tuple(f"case-{number}" for number in range(24))

@@ -21,7 +21,8 @@ from promptgraft.overrides.base_store import (
     wanted_revision,
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
-from promptgraft.overrides.looks import Look, LookFile
+from promptgraft.overrides.look_file import LookFile
+from promptgraft.overrides.looks import Look
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.revision_files import (
     FOLDER,

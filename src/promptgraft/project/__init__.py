@@ -1,6 +1,6 @@
 """The project file ``promptgraft.yaml`` and what it names (``specs/project.md``).
 
-Most names are imported at their first use, because finding a project needs less than reading one.
+Names are imported at their first use, because finding a project needs less than reading one.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptgraft.ground.lazy import lazy_exports
-from promptgraft.project.files import (
-    FILE_NAME,
-    FileChange,
-    PromptSource,
-    find_project,
-    runs_folder_of,
-)
 
 if TYPE_CHECKING:
+    from promptgraft.project.files import (
+        FILE_NAME,
+        FileChange,
+        PromptSource,
+        find_project,
+        runs_folder_of,
+    )
     from promptgraft.project.format import project_schema
     from promptgraft.project.optimizing import OptimizeOptions, aoptimize, optimize
     from promptgraft.project.project import Project, load_project, open_project

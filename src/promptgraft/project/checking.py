@@ -13,6 +13,7 @@ import attrs
 
 from promptgraft.adapters.abilities import ForeseenAdapter
 from promptgraft.adapters.base import Usage
+from promptgraft.adapters.named import HOSTED, ModelConfig, hosted
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.agents.adapter import AgentAdapter, probe
 from promptgraft.agents.command import CommandAgent
@@ -35,7 +36,7 @@ from promptgraft.ground.text import counted
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
-from promptgraft.project.format_models import HOSTED, ModelConfig, hosted, named_host
+from promptgraft.project.format_models import named_host
 from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code

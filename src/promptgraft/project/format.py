@@ -63,11 +63,11 @@ from promptgraft.project.format_search import (
     SplitsConfig,
 )
 from promptgraft.project.python_source import REFERENCE
+from promptgraft.search.context import DEFAULT_WORKERS
 
 T = TypeVar("T")
 
 VERSION = 1
-DEFAULT_WORKERS = 4
 _TAG = checked(TEXT, check_tag, {"pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"})
 
 

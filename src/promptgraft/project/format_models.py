@@ -8,13 +8,23 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import attrs
 
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
-from promptgraft.adapters.providers import KEY_OWNERS, KNOWN
+from promptgraft.adapters.named import (
+    COMPATIBLE,
+    HOSTED,
+    NO_KEY,
+    PROVIDERS,
+    ModelConfig,
+    hosted,
+    model_of,
+    named_model,
+)
+from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.environment import SENSITIVE, Secret
 from promptgraft.ground.serde import did_you_mean, looks_like_a_key, shown
@@ -24,35 +34,10 @@ from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.python_source import REFERENCE
 
-if TYPE_CHECKING:
-    from promptgraft.adapters.calling.adapter import ModelAdapter
-
-
 T = TypeVar("T")
 
 # Probably a key in place of a variable's name: long, with lower-case letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
-# For local servers that require a key but accept any.
-NO_KEY = "none"
-
-
-@attrs.frozen(kw_only=True)
-class ModelConfig:
-    """A model and how to reach it.
-
-    Attributes:
-        provider: ``offline``, ``python``, or one of ``HOSTED``.
-        options: the options of the adapter by name; a text with ``${NAME}`` in it is a secret.
-        python: for ``python``: the reference of an adapter, or of a function that makes one.
-        api_key: the key, if there is one.
-        headers: further headers of each request.
-    """
-
-    provider: str
-    options: Mapping[str, object] = attrs.field(factory=dict, hash=False)
-    python: str = ""
-    api_key: Secret | None = attrs.field(default=None, repr=False)
-    headers: Mapping[str, Secret] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -228,20 +213,6 @@ _SPECIAL: Mapping[str, Kind[object]] = {
     "base_url": _shown(_BASE_URL),
 }
 
-HOSTED = ("anthropic", "azure", "bedrock", "gemini", "litellm", "openai", "vertex")
-"""The providers with an adapter in ``promptgraft.adapters.hosted``."""
-COMPATIBLE = tuple(name for name, provider in KNOWN.items() if provider.address)
-"""The names of servers with the API of ``openai``."""
-PROVIDERS = ("offline", *HOSTED, *COMPATIBLE)
-
-
-def hosted(provider: str) -> type[ModelAdapter]:
-    """Return the adapter of one of ``HOSTED``."""
-    # Imported here because it loads all HTTP adapters, which other projects do not need.
-    from promptgraft.adapters.hosted import HTTP_ADAPTERS
-
-    return HTTP_ADAPTERS[provider]
-
 
 def _options(provider: str) -> Keys:
     provider = "openai" if provider in COMPATIBLE else provider
@@ -256,27 +227,11 @@ def _options(provider: str) -> Keys:
     return keys_of(hosted(provider), skip=_ELSEWHERE, special=_SPECIAL)
 
 
-def _model(provider: str, **options: object) -> ModelConfig:
-    key, headers = options.pop("api_key", None), options.pop("headers", None)
-    if provider in COMPATIBLE:
-        provider_known = KNOWN[provider]
-        # A server at another address does not get the key of this one.
-        is_elsewhere = "base_url" in options or not provider_known.keys
-        key = key or Secret(NO_KEY if is_elsewhere else f"${{{provider_known.keys[0]}}}")
-        options, provider = {"base_url": provider_known.address, **options}, "openai"
-    return ModelConfig(
-        provider=provider,
-        options=options,
-        api_key=key if isinstance(key, Secret) else None,
-        headers=headers if isinstance(headers, dict) else {},
-    )
-
-
 @functools.cache
 def _kind_of(provider: str) -> Kind[ModelConfig]:
     provider_key = Key(one_of(provider), "The provider of the model.", required=True)
     return record(
-        _model,
+        model_of,
         {"provider": provider_key, **_options(provider)},
         elsewhere=None if provider == "offline" else _ELSEWHERE,
     )
@@ -337,19 +292,6 @@ def _refuse_misdirected_keys(provider: str, members: Mapping[str, Node]) -> None
                     f"expected the key of {recipient}, found `${{{name}}}`, that of {owner}; name "
                     "the host that gets it as `base_url`, or another variable"
                 )
-
-
-def split_name(text: str) -> tuple[str, str] | None:
-    """Return provider and model of ``offline`` or ``PROVIDER/MODEL``; None for another text."""
-    provider, _, model = text.partition("/")
-    is_known = provider in PROVIDERS and (provider == "offline") != bool(model)
-    return (provider, model) if is_known else None
-
-
-def named_model(text: str) -> ModelConfig | None:
-    """Return the model that ``offline`` or ``PROVIDER/MODEL`` names; None for another text."""
-    names = split_name(text)
-    return None if names is None else _model(names[0], **({"model": names[1]} if names[1] else {}))
 
 
 _MODEL_NAME = re.compile(r"[a-z]{2,10}(?:[-./][a-z0-9.]{1,8}){0,4}")

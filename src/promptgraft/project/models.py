@@ -27,28 +27,18 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     Usage,
     adapter_identity,
-    check_adapter,
     has_evaluate,
     kept_whole,
 )
-from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.facts import ModelEnd
+from promptgraft.adapters.named import HOSTED, NO_KEY, ModelConfig, built, hosted
 from promptgraft.adapters.providers import KNOWN, Provider
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.content import Image
 from promptgraft.ground.environment import Secret
-from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.kinds import without_name
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
-from promptgraft.project.format_models import (
-    HOSTED,
-    NO_KEY,
-    PROVIDERS,
-    ModelConfig,
-    hosted,
-    named_model,
-)
 from promptgraft.project.python_source import (
     NotRunError,
     ObjectKind,
@@ -79,38 +69,7 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
         value = python.load(config.python, _ADAPTER, what)
         return _as_adapter(_called(value, config.python, python), config.python)
     _refuse_foreign_host(config)
-    return _built(config, lambda secret: secret.reveal())
-
-
-_MAKERS = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
-
-
-def _with_provider(model: str) -> str:
-    """Return the hint for a model that is named without its provider; empty for other texts."""
-    maker = _MAKERS.get(model.partition("-")[0].lower())
-    return f" (write `{maker}/{model}`)" if maker and "/" not in model else ""
-
-
-def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
-    """Return an adapter unchanged, or make that of ``offline``, ``openai/NAME``, ...
-
-    Raises:
-        ConfigError: it is not an adapter, or cannot be made; the message begins with ``what``.
-    """
-    if not isinstance(model, str):
-        check_adapter(model, what)
-        return model
-    config = named_model(model)
-    if config is None:
-        provider = model.partition("/")[0]
-        near = _with_provider(model) or did_you_mean(
-            provider, [provider_name for provider_name in PROVIDERS if provider_name != provider]
-        )
-        raise ConfigError(
-            f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
-            f"{near}; providers are {', '.join(PROVIDERS[1:])}"
-        )
-    return _built(config, lambda secret: secret.reveal())
+    return built(config)
 
 
 def checked_model(
@@ -146,7 +105,7 @@ def checked_model(
         (path, f"the environment variable {name} is not set; a run needs it")
         for name, path in missing.items()
     ]
-    return _built(keyed, lambda _: _STAND_IN), needed
+    return built(keyed, lambda _: _STAND_IN), needed
 
 
 def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
@@ -187,30 +146,6 @@ def _refuse_foreign_host(config: ModelConfig) -> None:
             f"base_url: {name} is sent to {provider.hosts[0]} only, unless the file names it; "
             f"write `api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"
         )
-
-
-def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdapter:
-    options = config.options.items()
-    options_revealed = {
-        name: reveal(option) if isinstance(option, Secret) else option for name, option in options
-    }
-    if config.api_key is not None:
-        options_revealed["api_key"] = reveal(config.api_key)
-    if config.headers:
-        options_revealed["headers"] = {
-            name: reveal(secret) for name, secret in config.headers.items()
-        }
-    if isinstance(price := options_revealed.get("prices"), ModelPrice):
-        options_revealed["prices"] = Prices({str(options_revealed["model"]): price})
-    return _maker(config.provider)(**options_revealed)
-
-
-def _maker(provider: str) -> Callable[..., ProviderAdapter]:
-    if provider in HOSTED:
-        return hosted(provider)
-    from promptgraft.adapters.offline import OfflineAdapter
-
-    return OfflineAdapter
 
 
 def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSource) -> object:

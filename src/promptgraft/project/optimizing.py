@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.dataset import Dataset
@@ -27,16 +28,13 @@ from promptgraft.overrides.parts.body import BodySyntax, marker_names
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.project.format import DEFAULT_WORKERS
-from promptgraft.project.markdown.values import applied
-from promptgraft.project.models import named_adapter
-from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.session import EventBus
+from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import OptimizationContext
+from promptgraft.search.context import DEFAULT_WORKERS, OptimizationContext
 from promptgraft.search.job import Optimizer
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Limits, Size
@@ -367,7 +365,8 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) 
             for place, name in enumerate(unused, start=1)
         ),
     ]
-    output_type = applied(Literal, tuple(labels)) if labels else None
+    literal: Any = Literal  # its options are only known now
+    output_type = literal[tuple(labels)] if labels else None
     return Prompt(
         PromptTemplate[object](
             ns=NAMESPACE, key=next(iter(texts)), sections=sections, output_type=output_type

@@ -12,6 +12,7 @@ import attrs
 
 from promptgraft import search  # whose names are imported at their first use
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.named import ModelConfig
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
@@ -27,7 +28,6 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.adding import project_store
 from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
-from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import TargetsConfig, tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
@@ -43,7 +43,8 @@ from promptgraft.project.parts import (
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import PythonSource, Surroundings
-from promptgraft.project.settings import Judging, check_fit, described, run_config, target_faults
+from promptgraft.project.settings import check_fit, described, run_config, target_faults
+from promptgraft.search.cases import Judging
 from promptgraft.search.config import RunConfig
 from promptgraft.targets.prompts import PromptSet
 

@@ -9,12 +9,10 @@ import attrs
 
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf, params_of_cases
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.judging import check_cases
-from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
@@ -23,7 +21,6 @@ from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPat
 from promptgraft.overrides.parts.section import VisibilityOverride
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
-from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.format_search import (
     DEFAULT_RATIO,
     ELSEWHERE,
@@ -32,11 +29,11 @@ from promptgraft.project.format_search import (
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import Surroundings
-from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
+from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.config import RunConfig
+from promptgraft.search.context import DEFAULT_WORKERS
 from promptgraft.search.settings import (
-    Data,
     Limits,
     Objectives,
     Settings,
@@ -46,7 +43,7 @@ from promptgraft.search.settings import (
 )
 from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
-from promptgraft.targets.judging import examples_from, feedback_from, known
+from promptgraft.targets.judging import known
 from promptgraft.targets.part import PromptPart
 from promptgraft.targets.part_kinds import (
     OutputFieldModule,
@@ -68,45 +65,6 @@ PARTS: Mapping[str, Callable[..., PromptPart]] = {
     "task_examples": TaskExampleModule,
 }
 """The parts that targets of a kind open one by one."""
-
-
-@attrs.frozen(kw_only=True)
-class Judging:
-    """The cases of a run and how answers to them are scored.
-
-    Attributes:
-        aggregation: combines several scores; None for their mean.
-        params: turns a case into the parameters of a prompt; None to match them by name.
-        taught: whether a teacher answers cases without ``expected``.
-    """
-
-    splits: Splits
-    metrics: tuple[Metric, ...]
-    aggregation: Aggregation | None = None
-    params: ParamsOf | None = None
-    taught: bool = False
-
-
-def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]:
-    """Return the run settings that hold the data: examples, held-out examples and feedback.
-
-    The validation set comes first among the examples, followed by the training set.
-
-    Raises:
-        ConfigError: cases, metrics and prompt do not fit together.
-    """
-    metrics, parts = judging.metrics, judging.splits.parts()
-    examples = {
-        name: examples_from(prompt, part, metrics, params=judging.params, taught=judging.taught)
-        for name, part in parts.items()
-    }
-    # A run takes its validation set from the front of the examples.
-    return {
-        "pareto_set_size": len(examples["validation"]),
-        "training_examples": (*examples["validation"], *examples["train"]),
-        "data": Data(held_out=examples.get("test")),
-        "feedback_fn": feedback_from(metrics, aggregation=judging.aggregation),
-    }
 
 
 def run_config(

@@ -32,6 +32,9 @@ from promptgraft.targets.prompts import Improvable, PromptSet
 ResultT = TypeVar("ResultT")
 
 
+DEFAULT_WORKERS = 4
+"""Rollouts at a time, for those who bring no executor."""
+
 _KINDS = (
     ("event_bus", EventBus),
     ("deadline", Deadline),

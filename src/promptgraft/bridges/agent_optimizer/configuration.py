@@ -11,6 +11,7 @@ from typing import Literal, NoReturn
 
 import attrs
 
+from promptgraft.adapters.named import NO_KEY, ModelConfig
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
@@ -21,7 +22,6 @@ from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integ
 from promptgraft.ground.strict.kinds import known_members, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
-from promptgraft.project.format_models import NO_KEY, ModelConfig
 from promptgraft.project.imported import GENERATION, Foreign
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among

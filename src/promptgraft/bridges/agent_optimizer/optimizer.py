@@ -58,7 +58,6 @@ from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.text import visible
 from promptgraft.project.format_search import OPTIMIZER
-from promptgraft.project.settings import Judging, data_settings
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
@@ -67,6 +66,7 @@ from promptgraft.runtime.deadline import Cancellation
 from promptgraft.runtime.event_loop import beside
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
+from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper

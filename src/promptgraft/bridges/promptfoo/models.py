@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from promptgraft.adapters.named import NO_KEY, hosted
 from promptgraft.bridges.promptfoo.code import Stubs
 from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import Check
 from promptgraft.ground.strict.kinds import snake_case
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.project.format_models import NO_KEY, hosted
 from promptgraft.project.imported import DATA, GENERATION, OFFLINE, USUAL, Foreign, Notes
 
 _OWN = {
