@@ -34,6 +34,7 @@ from promptgraft.runs.report.drawings import (
     MOST_NODES,
     WIDTH,
     family_tree,
+    length_chart,
     rollouts_chart,
     spending_chart,
 )
@@ -511,6 +512,34 @@ def test_money_that_is_not_known_or_not_spent_has_no_drawing() -> None:
     drawn, why = spending_chart(small_run(candidates=free, winner=0, ledger=()))
     assert drawn is None
     assert why == "This run cost nothing, so there is no drawing against money."
+
+
+def test_the_drawing_against_length_shows_what_more_text_brings() -> None:
+    texts = {0: "a" * 100, 1: "a" * 900, 2: "a" * 300, 3: "a" * 200, 4: "a" * 150}
+    means = {0: 0.2, 1: 0.7, 2: 0.8, 3: 0.1, 4: 0.9}
+    pool = tuple(
+        candidate(
+            number,
+            parents=(0,) if number else (),
+            texts={"section rules": texts[number]},
+            mean=means[number],
+            # The last one is an estimate: it has no score on one case.
+            scores=(means[number],) * 3 + ((None,) if number == 4 else (means[number],)),
+        )
+        for number in texts
+    )
+    chart = length_chart(small_run(candidates=pool, winner=1))
+    assert chart is not None
+    assert chart.axis == "characters of text"
+    assert len(chart.guesses) == 1
+    at = {x: number for number, (x, _) in enumerate(chart.dots)}
+    # Candidate 2 is better than the winner and shorter; 3 is longer than 0 and worse.
+    drawn = [at[float(x)] for x in re.findall(r"[MH]([\d.]+)[ V]", chart.best)]
+    assert drawn == [0, 0, 2]
+    assert chart.winner == chart.dots[1]
+    assert "against characters" in section(render(small_run(candidates=pool, winner=1)), "score")
+    same = tuple(candidate(number, texts={"section rules": "same"}) for number in range(3))
+    assert length_chart(small_run(candidates=same, winner=0)) is None
 
 
 def test_of_a_large_map_the_leaders_are_shown_and_the_rest_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""The geometry of a report's drawings: score and cost, the family tree, and the graph."""
+"""The geometry of a report's drawings: score, cost and length, the family tree, the graph."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from promptgraft.targets.types import RolloutRecord
 WIDTH, HEIGHT = 480, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
+_COMPARABLE = 2
 _TICKS = 4
 # An axis needs a span, also where all means are the same up to rounding.
 _LEAST_SPAN = 1e-6
@@ -36,20 +37,23 @@ Edge = tuple[str, bool, bool]
 
 @attrs.frozen(kw_only=True)
 class Chart:
-    """Means on the validation set against the resources used when each candidate joined.
+    """Means on the validation set against an amount, such as test calls used until then.
 
     Attributes:
         what: the unit of the horizontal axis; distinguishes the drawings of a page.
+        axis: the label of that axis.
         summary: the drawing in words.
         x_ticks: positions and labels of the horizontal axis; ``y_ticks`` of the vertical one.
         dots: positions of the means; ``guesses`` of those that are estimates.
-        best: the best mean so far, as the data of an SVG path.
+        best: the best mean so far, as the data of an SVG path; against length, the best mean with
+            no more text.
         baseline: the height of the baseline; None if it is unscored.
         winner: the position of the winner; None if nothing beat the baseline.
         is_dense: whether there are so many dots that they overlap.
     """
 
     what: str
+    axis: str
     summary: str
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
@@ -69,6 +73,38 @@ def rollouts_chart(data: ReportData) -> Chart | None:
     """Return the chart of means against rollouts; None while nothing is scored."""
     used = [float(candidate_record.rollouts) for candidate_record in data.candidates]
     return _chart(data, "test calls", used, total=float(data.rollouts), label=_count)
+
+
+def length_chart(data: ReportData) -> Chart | None:
+    """Return the chart of means against characters; None if no candidate can be compared by them.
+
+    The characters are those of all texts that the search may change.
+    """
+    lengths = [
+        float(sum(map(len, candidate_record.texts.values())))
+        for candidate_record in data.candidates
+    ]
+    if len({*lengths}) < _COMPARABLE:
+        return None
+    best, shortest_first = -math.inf, sorted(range(len(lengths)), key=lengths.__getitem__)
+    steps = []
+    for number in shortest_first:
+        candidate_record = data.candidates[number]
+        # An estimate on a few cases would hide what is known.
+        if candidate_record.mean is None or candidate_record.estimated:
+            continue
+        if candidate_record.mean > best:
+            best = candidate_record.mean
+            steps.append(candidate_record)
+    return _chart(
+        data,
+        "characters",
+        lengths,
+        total=max(lengths),
+        label=_count,
+        axis="characters of text",
+        steps=steps,
+    )
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
@@ -159,6 +195,8 @@ def _chart(
     *,
     total: float,
     label: Callable[[float, float], str],
+    axis: str = "",
+    steps: Iterable[CandidateAdded] | None = None,
 ) -> Chart | None:
     scored = [
         (x, candidate_record.mean, candidate_record.estimated)
@@ -188,20 +226,21 @@ def _chart(
         winner = across(used[data.winner]), up(last)
         if first is not None:
             summary += f"; baseline {first:.3f}, winner #{data.winner} {last:.3f}"
-    steps = [
+    points = [
         (across(used[candidate_record.candidate]), up(candidate_record.mean or 0.0))
-        for candidate_record in steps_of(data.candidates, data.winner)
+        for candidate_record in (steps_of(data.candidates, data.winner) if steps is None else steps)
     ]
-    start = f"M{steps[0][0]:g} {steps[0][1]:g}" if steps else ""
-    path = "".join(f"H{x:g}V{y:g}" for x, y in steps)
+    start = f"M{points[0][0]:g} {points[0][1]:g}" if points else ""
+    path = "".join(f"H{x:g}V{y:g}" for x, y in points)
     return Chart(
         what=what,
+        axis=axis or f"{what} used",
         summary=f"{summary}.",
         x_ticks=tuple((across(mark), label(mark, most)) for mark in x_marks),
         y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
         dots=tuple((across(x), up(y)) for x, y, estimated in scored if not estimated),
         guesses=tuple((across(x), up(y)) for x, y, estimated in scored if estimated),
-        best=f"{start}{path}H{across(end):g}" if steps else "",
+        best=f"{start}{path}H{across(end):g}" if points else "",
         baseline=None if first is None else up(first),
         winner=winner,
         is_dense=len(scored) > _MANY,

@@ -34,6 +34,7 @@ from promptgraft.runs.report.drawings import (
     curves_chart,
     family_tree,
     graph_view,
+    length_chart,
     rollouts_chart,
     spending_chart,
     steps_of,
@@ -182,6 +183,7 @@ def _progress(data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
     return {
         "rollouts_chart": rollouts_chart(data),
         "spending": spending_chart(data),
+        "length_chart": length_chart(data),
         "steps": tuple(steps_of(data.candidates, data.winner))[:200],
     }
 
