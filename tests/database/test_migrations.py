@@ -192,5 +192,6 @@ def test_a_migrated_file_has_the_tables_of_a_new_one(kept_file: Path, tmp_path: 
 def test_an_empty_database_has_nothing_to_migrate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "jobs.db").touch()
     assert run(["jobs", "migrate", "--jobs", f"sqlite:///{tmp_path}/jobs.db"]) == 2
     assert "there is nothing to migrate" in capsys.readouterr().err

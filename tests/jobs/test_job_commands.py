@@ -232,6 +232,7 @@ def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mistakes_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], line: str
 ) -> None:
+    said(capsys, "jobs", "submit", "triage")
     told = said(capsys, "jobs", *arguments, code=2)
     assert line in told
     assert told.count("\n") == 1
@@ -243,6 +244,53 @@ def test_without_a_database_the_option_is_named(
     monkeypatch.delenv("PROMPTGRAFT_JOBS")
     told = said(capsys, "jobs", "list", code=2)
     assert told == "promptgraft: --jobs: name the database, such as sqlite:///jobs.db\n"
+
+
+WRITING = (["submit", "triage"], ["datasets", "save", "hard", "hard.jsonl"])
+READING = (
+    ["list"],
+    ["show", "3f2a"],
+    ["wait", "3f2a"],
+    ["cancel", "3f2a"],
+    ["fork", "3f2a"],
+    ["apply", "3f2a"],
+    ["prune", "3f2a"],
+    ["datasets", "list"],
+    ["vacuum"],
+    ["migrate"],
+)
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_a_mistyped_database_is_not_created(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    said(capsys, "jobs", "submit", "triage")
+    told = said(capsys, "jobs", *arguments, "--jobs", "sqlite:///job.db", code=2)
+
+    missing = f"there is no file {Path('job.db').absolute()} (did you mean `jobs.db`?); "
+    assert f"database sqlite:///job.db: {missing}" in told
+    assert "`promptgraft jobs submit`, `worker` and `serve` make one" in told
+    assert not Path("job.db").exists()
+
+
+@pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
+def test_a_new_database_is_said_to_be_new(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    Path("hard.jsonl").write_text('{"input": {"subject": "late"}, "expected": "billing"}\n', "utf-8")
+    for line in ("new database sqlite:///jobs.db\n", ""):
+        capsys.readouterr()
+        assert run(["jobs", *arguments]) == 0
+        assert capsys.readouterr().err == line
+
+
+def test_a_file_without_jobs_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("other.db").touch()
+    told = said(capsys, "jobs", "list", "--jobs", "sqlite:///other.db", code=2)
+
+    assert "database sqlite:///other.db: there is no table `promptgraft_schema`" in told
+    assert sqlalchemy.inspect(sqlalchemy.create_engine("sqlite:///other.db")).get_table_names() == []
 
 
 def test_without_the_extra_it_is_named(

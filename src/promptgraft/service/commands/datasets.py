@@ -36,7 +36,7 @@ def datasets_command() -> None:
 def save_command(name: str, file: Path, *, projects: tuple[str, ...], place: JobsPlace) -> None:
     """Save the cases in FILE under NAME, as the latest revision of that data set."""
     project = place.project(projects)
-    with place.opened(projects) as jobs:
+    with place.opened(projects, creates=True) as jobs:
         saved = jobs.save_dataset(project, name, file)
     echo(f"data set {saved.id}: revision {saved.number}, {saved.cases:,} cases")
 

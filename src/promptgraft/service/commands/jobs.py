@@ -101,7 +101,7 @@ def submit_command(
         if not isinstance(tuning, dict) or "targets" in tuning:
             raise ConfigError("--part: --set tuning= already says what may change; leave one out")
         changes["tuning"] = {**tuning, "targets": {"parts": list(parts)}}
-    with place.opened(projects) as jobs:
+    with place.opened(projects, creates=True) as jobs:
         new_job = jobs.submit(project, prompt, changes, key=key)
     if as_json:
         print_json({**job_json(new_job.job), "new": new_job.is_new})

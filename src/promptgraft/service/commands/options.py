@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import attrs
 import click
 
 from promptgraft.cli import options
+from promptgraft.cli.output import echo
 from promptgraft.errors import ConfigError
 from promptgraft.project.files import project_path
 
@@ -92,15 +93,20 @@ def sending_webhooks(manager: JobManager, file: str | None) -> Iterator[None]:
         thread.join()
 
 
-def opened(url: str | None) -> Database:
-    """Open the database at a URL."""
+def opened(url: str | None, *, creates: bool = False) -> Database:
+    """Open the database at a URL.
+
+    Args:
+        url: the URL; None if none is named.
+        creates: whether a database is made where there is none.
+    """
     if url is None:
         raise ConfigError("--jobs: name the database, such as sqlite:///jobs.db")
     try:
         from promptgraft.service.database import Database
     except ModuleNotFoundError as error:
         raise ConfigError(f"jobs need {error.name}; {EXTRA}") from None
-    return Database(url)
+    return Database(url, create=creates)
 
 
 @attrs.frozen
@@ -111,12 +117,16 @@ class JobsPlace:
     server: str | None
 
     @contextmanager
-    def opened(self, projects: tuple[str, ...] | None = None) -> Iterator[Jobs]:
+    def opened(
+        self, projects: tuple[str, ...] | None = None, *, creates: bool = False
+    ) -> Iterator[Jobs]:
         """Yield the jobs, with the named projects; a server uses its own."""
         if self.server is None:
             named = None if projects is None else named_projects(projects)
-            with managed(self.url, named) as manager:
+            with managed(self.url, named, creates=creates) as manager:
+                tell = announced(manager.database)
                 yield manager
+                tell()
             return
         token = os.environ.get("PROMPTGRAFT_TOKEN")
         if not token:
@@ -156,15 +166,28 @@ def place_options(command: options.Command) -> options.Command:
 
 
 @contextmanager
-def managed(url: str | None, projects: Mapping[str, Path] | None = None) -> Iterator[JobManager]:
+def managed(
+    url: str | None, projects: Mapping[str, Path] | None = None, *, creates: bool = False
+) -> Iterator[JobManager]:
     """Yield the jobs of a database."""
-    database = opened(url)
+    database = opened(url, creates=creates)
     from promptgraft.service.jobs import JobManager
 
     try:
         yield JobManager(database, projects=projects)
     finally:
         database.close()
+
+
+def announced(database: Database) -> Callable[[], None]:
+    """Return a function that says that a database is new, if it has no file at this moment."""
+    is_new = database.has_no_file
+
+    def tell() -> None:
+        if is_new:
+            echo(f"new database {database.name}", error=True)
+
+    return tell
 
 
 def named_projects(given: tuple[str, ...]) -> dict[str, Path]:

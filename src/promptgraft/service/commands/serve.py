@@ -22,6 +22,7 @@ from promptgraft.ground.folders import temporary_folder
 from promptgraft.service.commands.door import Door, door_options
 from promptgraft.service.commands.options import (
     EXTRA,
+    announced,
     jobs_option,
     log_option,
     managed,
@@ -68,7 +69,8 @@ def serve_command(
         if demo:
             url, projects, workers = stack.enter_context(_demo())
         named = named_projects(projects)
-        manager = stack.enter_context(managed(url, named))
+        manager = stack.enter_context(managed(url, named, creates=True))
+        tell = announced(manager.database)
         stack.enter_context(_logged(log))
         stack.enter_context(sending_webhooks(manager, webhooks))
         if demo:
@@ -92,6 +94,8 @@ def serve_command(
         # Readable by this user only; what is in it can be written again from the database.
         mirrors = stack.enter_context(temporary_folder())
         stack.enter_context(_workers(workers, manager.database.secret_url, projects, log))
+        if not demo:
+            tell()
         if door.is_local:
             echo(f"open {door.address(port)}/login?code={access.new_code()}")
         else:
@@ -186,12 +190,14 @@ def tokens_command() -> None:
 
 
 @contextmanager
-def _opened_tokens(url: str | None) -> Iterator[TokenStore]:
+def _opened_tokens(url: str | None, *, creates: bool = False) -> Iterator[TokenStore]:
     """Yield the tokens in a database."""
-    with managed(url) as manager:
+    with managed(url, creates=creates) as manager:
         from promptgraft.service.server import tokens  # needs the extra `server`
 
+        tell = announced(manager.database)
         yield tokens.TokenStore(manager.database)
+        tell()
 
 
 @tokens_command.command("create", epilog=options.examples("tokens create ci --scope read"))
@@ -215,7 +221,7 @@ def create_command(
     name: str, *, scopes: tuple[str, ...], only: tuple[str, ...], url: str | None
 ) -> None:
     """Create a token and print it; it is never shown again."""
-    with _opened_tokens(url) as tokens:
+    with _opened_tokens(url, creates=True) as tokens:
         token = tokens.create(name, scopes, only)
     echo(token)
 
@@ -307,10 +313,12 @@ def worker_command(
     the database is full, damaged or another one.
     """
     named = named_projects(projects)
-    with managed(url, named) as manager, sending_webhooks(manager, webhooks):
+    with managed(url, named, creates=True) as manager, sending_webhooks(manager, webhooks):
+        tell = announced(manager.database)
         from promptgraft.service.jobs import Worker
 
         worker = Worker(manager, processes=processes, name=name, calls=calls)
         with _logged(log), handling_signals(lambda *_: worker.stop()):
             echo(f"worker for {', '.join(named)}", error=True)
+            tell()
             worker.run(until_idle=until_idle)

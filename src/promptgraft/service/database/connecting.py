@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
@@ -17,7 +18,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.files import NEW_FILE
-from promptgraft.ground.serde import shown
+from promptgraft.ground.serde import did_you_mean, shown
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -30,6 +31,7 @@ _EXPECTED = (
     "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
 )
 _SECONDS_BETWEEN_ATTEMPTS = 0.02
+_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 _SETTINGS = {
     "sqlite": (
@@ -113,6 +115,31 @@ def apart_from(engine: Engine) -> Engine:
 
 
 _creating = threading.Lock()
+
+
+def has_no_file(url: URL) -> bool:
+    """Return whether this is a SQLite database whose file does not exist."""
+    name = url.database or ":memory:"
+    is_path = url.get_backend_name() == "sqlite" and name != ":memory:" and "uri" not in url.query
+    return is_path and not Path(name).exists()
+
+
+def require_file(
+    _: Dialect, __: ConnectionPoolEntry, arguments: list[str], options: dict[str, object]
+) -> None:
+    """Refuse to open a SQLite database without a file, which SQLite would create.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(arguments[0] if arguments else ":memory:")
+    if str(path) == ":memory:" or options.get("uri") or path.exists():
+        return
+    names = [file.name for file in path.parent.glob("*") if file.suffix in _SUFFIXES]
+    raise FileNotFoundError(
+        f"there is no file {path}{did_you_mean(path.name, names)}; `promptgraft jobs submit`, "
+        "`worker` and `serve` make one"
+    )
 
 
 def create_file(

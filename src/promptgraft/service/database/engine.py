@@ -31,6 +31,8 @@ from promptgraft.service.database.connecting import (
     apart_from,
     create_file,
     engine_of,
+    has_no_file,
+    require_file,
     setting_up,
     shown_url,
     url_of,
@@ -74,7 +76,8 @@ class Database:
         url: ``sqlite:///FILE``, ``postgresql://…`` (psycopg 3), ``mysql://…`` or ``mariadb://…``
             (PyMySQL); or an SQLAlchemy engine for one of these.
         prefix: prefix of the names of the tables.
-        create: whether missing tables are created; otherwise they are an error.
+        create: whether missing tables, and the file of an SQLite database, are created; otherwise
+            they are an error.
         timeout_seconds: how long a statement waits for a connection or a lock, and how long a
             server lets a transaction idle before it rolls it back. (On an engine of your own,
             idle timeouts of MySQL and MariaDB are left as they are.)
@@ -111,10 +114,15 @@ class Database:
         self._opening = threading.Lock()
         self._opened = False
         if self.dialect == "sqlite":
-            event.listen(self._engine, "do_connect", create_file)
+            event.listen(self._engine, "do_connect", create_file if create else require_file)
         event.listen(self._engine, "connect", set_up)
         self._apart = apart_from(self._engine)
         event.listen(self._engine, "begin", self._begin)
+
+    @property
+    def has_no_file(self) -> bool:
+        """Whether it is an SQLite database whose file does not exist yet."""
+        return has_no_file(self._engine.url)
 
     @property
     def secret_url(self) -> str:
@@ -276,7 +284,7 @@ class Database:
             if version is None:
                 version = self._made()
             # Whoever opens a file has it on this machine; a server may have workers elsewhere.
-            if version < SCHEMA_VERSION and self._create and self.dialect == "sqlite":
+            if version < SCHEMA_VERSION and self.dialect == "sqlite":
                 version = self._migrated()
             if version != SCHEMA_VERSION:
                 mend = (
@@ -302,8 +310,9 @@ class Database:
     def _made(self) -> int:
         if not self._create:
             raise DatabaseError(
-                f"database {self.name}: there is no table `{self.tables.schema.name}`; make the "
-                "tables with the SQL that `promptgraft jobs schema` prints",
+                f"database {self.name}: there is no table `{self.tables.schema.name}`; `promptgraft "
+                "jobs submit`, `worker` and `serve` make the tables, and `promptgraft jobs schema` "
+                "prints their SQL",
                 Lasting.PERMANENT,
             )
 
@@ -354,6 +363,8 @@ class Database:
             raise DatabaseError(
                 f"database {self.name}: {reason(error)}; {mend(error)}", lasting_of(error)
             ) from error
+        except FileNotFoundError as error:
+            raise DatabaseError(f"database {self.name}: {error}", Lasting.PERMANENT) from None
 
     def _begin(self, connection: Connection) -> None:
         options = connection.get_execution_options()
