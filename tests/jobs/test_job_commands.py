@@ -278,7 +278,9 @@ def test_a_mistyped_database_is_not_created(
 def test_a_new_database_is_said_to_be_new(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    Path("hard.jsonl").write_text('{"input": {"subject": "late"}, "expected": "billing"}\n', "utf-8")
+    Path("hard.jsonl").write_text(
+        '{"input": {"subject": "late"}, "expected": "billing"}\n', "utf-8"
+    )
     for line in ("new database sqlite:///jobs.db\n", ""):
         capsys.readouterr()
         assert run(["jobs", *arguments]) == 0
@@ -290,7 +292,9 @@ def test_a_file_without_jobs_is_left_as_it_is(capsys: pytest.CaptureFixture[str]
     told = said(capsys, "jobs", "list", "--jobs", "sqlite:///other.db", code=2)
 
     assert "database sqlite:///other.db: there is no table `promptgraft_schema`" in told
-    assert sqlalchemy.inspect(sqlalchemy.create_engine("sqlite:///other.db")).get_table_names() == []
+    assert (
+        sqlalchemy.inspect(sqlalchemy.create_engine("sqlite:///other.db")).get_table_names() == []
+    )
 
 
 def test_without_the_extra_it_is_named(

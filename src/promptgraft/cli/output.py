@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -145,15 +146,20 @@ class Screen:
     def table(self, rows: Sequence[Sequence[str]], *, optional: Collection[str] = ()) -> None:
         """Print a table; all columns but the first and the last are aligned to the right.
 
-        On a terminal that is too narrow, the last column is printed on lines of its own, and
-        the columns whose headings are in ``optional`` are left out.
+        On a terminal that is too narrow, the columns whose headings are in ``optional`` are left
+        out, then the last column is printed on lines of its own, and at last every cell is. No
+        cell is ever cut.
         """
         rows = [[visible_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
+        room = _columns() + 2 if self._terminal else math.inf
+        narrow = sum(widths) + 2 * len(widths) > room
         if narrow and optional:
             columns = [at for at, heading in enumerate(rows[0]) if heading not in optional]
             self.table([[row[at] for at in columns] for row in rows])
+            return
+        if sum(widths[:-1]) + 2 * len(widths[:-1]) > room:
+            self._records(rows[0], rows[1:])
             return
         for row in rows:
             *cells, last = row
@@ -162,6 +168,16 @@ class Screen:
             if narrow and last:
                 for piece in self._wrapped(last, len(_INDENT)):
                     self._print(f"{_INDENT}{piece}")
+
+    def _records(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print each row as lines of a heading and a cell, below its first cell."""
+        width = max(map(len, headings[1:]), default=0)
+        for title, *cells in rows:
+            self.line(title)
+            for heading, cell in zip(headings[1:], cells, strict=True):
+                pieces = self._wrapped(cell, len(_INDENT) + width + 2) if cell else []
+                for at, piece in enumerate(pieces):
+                    self._print(f"{_INDENT}{'' if at else heading:{width}}  {piece}")
 
     def body(self, text: str, *, wrapped: bool = False) -> None:
         """Print an indented text; with ``wrapped`` its lines are wrapped on a terminal."""

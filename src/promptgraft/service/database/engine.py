@@ -310,9 +310,9 @@ class Database:
     def _made(self) -> int:
         if not self._create:
             raise DatabaseError(
-                f"database {self.name}: there is no table `{self.tables.schema.name}`; `promptgraft "
-                "jobs submit`, `worker` and `serve` make the tables, and `promptgraft jobs schema` "
-                "prints their SQL",
+                f"database {self.name}: there is no table `{self.tables.schema.name}`; `promptgraft"
+                " jobs submit`, `worker` and `serve` make the tables, and `promptgraft jobs schema`"
+                " prints their SQL",
                 Lasting.PERMANENT,
             )
 
