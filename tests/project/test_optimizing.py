@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -281,3 +283,20 @@ def test_the_example_prints_what_its_page_shows(tmp_path: Path, programs: Progra
     (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", shown)
     assert list(tmp_path.iterdir()) == []
+
+
+WITH_ANOTHER_MODEL = """
+import sys
+import promptgraft as pg
+model = pg.ScriptedAdapter(lambda rendered: "```instruction\\nA fruit? $input\\n```")
+cases = [(f"item {number}", ("fruit", "tool")[number % 2]) for number in range(20)]
+ended = pg.optimize("Fruit or tool? $input", cases, "exact", model=model, rollout_budget=60)
+assert ended.total_reflections
+print([name for name in sys.modules if name.startswith("promptgraft.adapters.offline")])
+"""
+
+
+def test_a_run_with_another_model_never_loads_the_embedded_one() -> None:
+    command = [sys.executable, "-c", WITH_ANOTHER_MODEL]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"

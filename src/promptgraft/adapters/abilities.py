@@ -54,6 +54,19 @@ def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
         adapter.check_prompt(rendered)
 
 
+@runtime_checkable
+class ChoosingAdapter(Protocol):
+    """An adapter that answers a plain text only with one of several choices, if it needs them."""
+
+    @property
+    def needs_choices(self) -> bool: ...
+
+
+def needs_choices(adapter: object) -> bool:
+    """Return whether an adapter answers a plain text only with one of several choices."""
+    return isinstance(adapter, ChoosingAdapter) and adapter.needs_choices
+
+
 PRICES_LINE = "prices: {input: IN, output: OUT}"
 """The line of a project file that gives a model its prices, in US dollars for a million tokens."""
 

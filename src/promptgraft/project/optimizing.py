@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from promptgraft.adapters.abilities import needs_choices
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
@@ -147,7 +148,7 @@ def _prepared(
             )
     judging = Judging(splits=splits_of(cases, names_read(prompt)), metrics=metrics_of(metrics))
     adapter = named_adapter(model, "model")
-    labels = _labels(judging.splits) if _needs_choices(adapter) else ()
+    labels = _labels(judging.splits) if needs_choices(adapter) else ()
     subject = subject_of(prompt, judging.splits, labels)
     make: Callable[..., RunConfig] = algorithm()
     config = make(
@@ -283,13 +284,6 @@ def _metric_of(metric: Any) -> Metric:
         return named
     is_plain = callable(metric) and not isinstance(metric, type)
     return Python(function=metric) if is_plain and not hasattr(metric, "judge") else metric
-
-
-def _needs_choices(adapter: ProviderAdapter) -> bool:
-    """Return whether a model answers plain texts only with one of several choices."""
-    from promptgraft.adapters.offline import OfflineAdapter  # loads much
-
-    return isinstance(adapter, OfflineAdapter)
 
 
 def _labels(splits: Splits) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class OfflineAdapter:
     """
 
     kept_whole = False
+    needs_choices = True
 
     def __init__(
         self,
