@@ -17,6 +17,7 @@ from promptgraft import GepaOptimizer, ScriptedAdapter
 from promptgraft.errors import CandidateError, ConfigError, FlowError, JournalMismatchError
 from promptgraft.graphs import AsyncRun, Graph, Node, Run, Step, step, text
 from promptgraft.journal import MemoryJournal
+from promptgraft.prompt.texts import texts_in
 from promptgraft.runtime import Session
 
 
@@ -247,6 +248,29 @@ def test_the_flow_of_an_inner_graph_belongs_to_the_run() -> None:
     changed = attrs.evolve(NESTED, nodes=[OUTER[0], Node("notes", graph=inner), NESTED.nodes[2]])
     with pytest.raises(JournalMismatchError, match="graphs"):
         GepaOptimizer(context(journal=journal), settings()).optimize(changed)
+
+
+def test_the_texts_of_inner_graphs_are_rendered_in_sections_of_their_own() -> None:
+    long = "n" * 60
+    inner = Graph(
+        "support/inner",
+        flow=notes,
+        nodes=[Node("tone", template("facts")), Node(long, template("tone"))],
+    )
+    graph = Graph(
+        "support/all",
+        flow=answer,
+        nodes=[
+            Node(long, graph=inner),
+            Node("desk", graph=inner),
+            Node("desk-tone", template("writer")),
+            Node("count"),
+        ],
+    )
+    texts = texts_in(graph.stand_in().render())
+    assert {path: text for path, text in texts.items() if text} == {
+        path: prompt.with_placeholders().text for path, prompt in graph.prompts.items()
+    }
 
 
 # Projects

@@ -178,13 +178,13 @@ def test_a_broken_project_file_is_refused_with_its_place(
     assert said in ended.out + ended.err
 
 
-def test_a_conversation_is_one_text_and_several_turns_need_params(
+def test_earlier_messages_and_the_input_are_one_text(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "reports"
     assert console("init", "--graph", str(folder)).code == 0
     monkeypatch.chdir(folder)
-    code, data, file = folder / "agent.py", folder / "data/reports.jsonl", Path("promptgraft.yaml")
+    code, data = folder / "agent.py", folder / "data/reports.jsonl"
     cases = [json.loads(line) for line in data.read_text("utf-8").splitlines()]
     message = {"role": "user", "content": "Good morning."}
     talks = [{**case, "context": [message]} for case in cases]
@@ -192,19 +192,5 @@ def test_a_conversation_is_one_text_and_several_turns_need_params(
     source = code.read_text("utf-8")
     seen = 'def team_of(run: Run, report: str) -> str:\n    assert "Good morning." in report\n'
     code.write_text(source.replace("def team_of(run: Run, report: str) -> str:\n", seen), "utf-8")
-    assert console("check").code == 0
-    assert console("eval", "--split", "test").code == 0
-
-    for case in cases:
-        turns = [{"user": "Good morning."}, {"user": case.pop("input")}]
-        turns[1]["expected"] = case.pop("expected")
-        case["turns"] = turns
-    data.write_text("\n".join(map(json.dumps, cases)), "utf-8")
-    refused = console("check")
-    assert refused.code == 2
-    assert "a case with several turns needs `params`" in refused.out + refused.err
-    params = '\n\ndef talk(case: Case) -> str:\n    return " ".join(t.user for t in case.turns)\n'
-    code.write_text(code.read_text("utf-8") + params, "utf-8")
-    file.write_text(file.read_text("utf-8") + "\nparams: agent.py:talk\n", "utf-8")
     assert console("check").code == 0
     assert console("eval", "--split", "test").code == 0

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TypeGuard
 
 import attrs
@@ -32,7 +33,16 @@ from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judge
 from promptgraft.evals.case_kinds import MESSAGES
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
-from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
+from promptgraft.evals.types import (
+    Answer,
+    Case,
+    Conversation,
+    Metric,
+    Speaker,
+    Step,
+    ToolUse,
+    TurnAnswered,
+)
 from promptgraft.ground.content import Content, File, Input, in_words, is_content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault
@@ -101,14 +111,21 @@ def params_of_cases(
     return params_by_case
 
 
-_SEVERAL_TURNS = "a case with several turns needs `params` that say where they go"
+def _check_single(case: Case) -> None:
+    """Refuse a case with several turns, which would be lost but for the last."""
+    if case.turns:
+        raise ConfigError("a case with several turns needs `params` that say where they go")
+    if case.scenario is not None:
+        raise ConfigError(
+            "a `conversation_scenario` is played with an agent; name one under `agent`"
+        )
 
 
 def _maker_of(prompt: Prompt[object]) -> ParamsOf:
     if takes_cases(prompt):
         return lambda case: case
     if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
-        return _whole_input
+        return partial(_whole_input, plays_turns=prompt.plays_turns)
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     # For names that are missing in cases.
     hints.update(
@@ -119,10 +136,12 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
     return lambda case: _by_name(case, open_names, hints)
 
 
-def _whole_input(case: Case) -> object:
-    """Return the input of a case for a function; a conversation as one text."""
-    if case.turns:
-        raise ConfigError(_SEVERAL_TURNS)
+def _whole_input(case: Case, *, plays_turns: bool) -> object:
+    """Return the input of a case for a function; earlier messages as part of one text."""
+    if case.turns and plays_turns:
+        messages = tuple(turn.user for turn in case.turns)
+        return Conversation(messages=messages, context=case.context)
+    _check_single(case)
     return _conversation(case, ("input",))["input"] if case.context else case.input
 
 
@@ -138,8 +157,7 @@ def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]
 def _by_name(
     case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
 ) -> Mapping[str, object]:
-    if case.turns:
-        raise ConfigError(_SEVERAL_TURNS)
+    _check_single(case)
     there = listed(open_names) or "none"
     if case.context:
         return _conversation(case, open_names)

@@ -41,7 +41,7 @@ from promptgraft.ground.notebook import Card, Shown
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.ground.text import score
 from promptgraft.prompt.template import Prompt
-from promptgraft.prompt.texts import takes_cases
+from promptgraft.prompt.texts import plays_turns
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
@@ -210,7 +210,7 @@ def _checked(
         raise ConfigError("cases: expected at least one case, found none")
     COUNT.hold("num_runs", num_runs)
     check_metrics(metrics)
-    check_cases(metrics, chosen, prompt.template.output_type, by_turn=takes_cases(prompt))
+    check_cases(metrics, chosen, prompt.template.output_type, by_turn=plays_turns(prompt))
     return chosen
 
 

@@ -188,6 +188,19 @@ class Turn:
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
 
 
+@attrs.frozen(kw_only=True)
+class Conversation:
+    """The messages of a user that a graph is asked, one after the other.
+
+    Attributes:
+        messages: at least one.
+        context: earlier messages.
+    """
+
+    messages: tuple[str | Content, ...]
+    context: tuple[Message, ...] = ()
+
+
 SCENARIO = "conversation_scenario"
 """The field of a case that holds the scenario of a simulated user."""
 

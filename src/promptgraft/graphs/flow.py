@@ -18,7 +18,10 @@ from promptgraft.errors import (
     PromptgraftError,
     user_errors,
 )
+from promptgraft.evals.attempt import answer_of
+from promptgraft.evals.types import Conversation, Message, Speaker, TurnAnswered
 from promptgraft.graphs.run import BoundNode, BranchOutcome, Run, RunSettings, under_way
+from promptgraft.ground.content import in_words
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import HexDigest, digest_text
@@ -27,7 +30,7 @@ from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.runtime.session import Session, SessionProtocol
+from promptgraft.runtime.session import Branch, Session, SessionProtocol
 from promptgraft.targets.part import PartOf, View
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.texts import response_with
@@ -126,6 +129,8 @@ class GraphRunner:
 
     def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
         """Raise a ``ConfigError`` as :meth:`check_nodes`, or if the flow takes no ``params``."""
+        if isinstance(params[0], Conversation):
+            params = params[0].messages[:1]
         function, param_types = self.function, tuple(type(param).__name__ for param in params)
         # A plain function behind the flow is called without the run.
         plain = getattr(function, "plain", None)
@@ -156,6 +161,9 @@ class GraphRunner:
     ) -> PromptResponse[object]:
         """Return the answer of the flow, and dispatch its steps to ``session``.
 
+        If the only parameter is a :class:`Conversation`, the flow is called with each message in
+        turn, and the last answer is returned.
+
         Raises:
             FlowError: the flow raised an exception, or left the graph.
             CandidateError: the answer is invalid, or the flow raised one of ``candidate_errors``.
@@ -180,6 +188,9 @@ class GraphRunner:
         run = Run(settings, session)
         token = under_way.set(run)
         try:
+            match params:
+                case (Conversation() as conversation,):
+                    return _played(self.function, run, conversation)
             return _answered(self.function, run, params)
         except user_errors() as error:
             # The first fault ends the answer, even if the flow caught it and raised another error.
@@ -213,6 +224,25 @@ def _answered(
         raise run.failed(str(error)) from None
 
 
+def _played(
+    function: Callable[..., Any], run: Run, conversation: Conversation
+) -> PromptResponse[object]:
+    """Answer a conversation, message by message; return the last answer."""
+    session, history = run.session, conversation.context
+    for message in conversation.messages:
+        turn = Branch(session)
+        run.begin_turn(history, turn)
+        try:
+            response = _answered(function, run, (message,))
+        finally:
+            turn.join()
+        answer = answer_of(response, turn)
+        session.dispatch(TurnAnswered(query=in_words(message), answer=answer))
+        said = Message(Speaker.USER, message), Message(Speaker.ASSISTANT, answer.text)
+        history = (*history, *said)
+    return response
+
+
 def _program_raised(error: BaseException) -> CandidateError:
     # Shown to the reflector.
     return CandidateError(f"the program raised {' '.join(raised(error).split())}")
@@ -240,6 +270,11 @@ class AsyncRun:
     def deadline(self) -> Deadline | None:
         """The time limit; None for no limit."""
         return self._run.deadline
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """In a conversation, the messages before the one that is answered now."""
+        return self._run.history
 
     async def ask(self, node: str, *params: object) -> Any:
         """Ask a node, with its prompt bound to ``params``; see :meth:`Run.ask`."""

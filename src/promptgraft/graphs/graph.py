@@ -15,7 +15,7 @@ from promptgraft.adapters.base import (
     check_adapter,
 )
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.evals.types import Step
+from promptgraft.evals.types import Message, Step
 from promptgraft.graphs.describing import (
     Edge,
     GraphDescription,
@@ -33,6 +33,7 @@ from promptgraft.overrides.parts.descriptors import section_part
 from promptgraft.overrides.parts.validation import check_key, check_ns
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, single_texts
 from promptgraft.runtime.deadline import Deadline
@@ -383,7 +384,7 @@ class Graph(PromptSet):
 
     def stand_in(self) -> GraphPrompt:
         template = _texts_of(self, self.by_address).template
-        return GraphPrompt(template, takes_inputs=True, graph=self)
+        return GraphPrompt(template, takes_inputs=True, plays_turns=True, graph=self)
 
     def flow_on(self, adapter: ProviderAdapter | None) -> GraphRunner:
         nodes = {}
@@ -428,6 +429,12 @@ def text(node: str) -> str:
             "`Graph.answer`"
         )
     return run.text(node)
+
+
+def history() -> tuple[Message, ...]:
+    """Return the messages before the one that is answered now; empty outside of a conversation."""
+    run = under_way.get()
+    return () if run is None else run.history
 
 
 @contextmanager
@@ -608,11 +615,23 @@ class GraphPrompt(StandIn):
 def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPrompt:
     """Return the texts of a graph's nodes as one prompt; ``prompts`` are by their addresses."""
     ns, _, key = graph.name.rpartition("/")
-    texts = {
-        node.replace("/", "-"): prompts[address_of(source)].with_placeholders().text
-        for node, source in graph.prompts.items()
-    }
-    return TextsPrompt.of(texts, ns=ns or key, key=key)
+    template = PromptTemplate[object](ns=ns or key, key=key, sections=_sections_of(graph, prompts))
+    return TextsPrompt(template)
+
+
+def _sections_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> Iterator[MarkdownSection]:
+    """Yield a section for each node with a text, and for each graph one with those inside."""
+    for node in graph.nodes:
+        if node.graph is not None or node.prompt is not None:
+            yield MarkdownSection(
+                title=node.name,
+                key=node.name,
+                template=prompts[address_of(node.prompt)].with_placeholders().text
+                if node.prompt is not None
+                else "",
+                syntax="plain",
+                children=() if node.graph is None else tuple(_sections_of(node.graph, prompts)),
+            )
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.errors import CandidateError, FlowError, LimitReachedError, ProviderError
 from promptgraft.evals.spending import Role, spent_on
-from promptgraft.evals.types import Step
+from promptgraft.evals.types import Message, Step
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import without_address
 from promptgraft.ground.serde import HexDigest, did_you_mean
@@ -128,6 +128,7 @@ class Run:
     Attributes:
         session: the session that records the answer.
         deadline: the time limit; None for no limit.
+        history: in a conversation, the messages before the one that is answered now.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Run:
         self.settings = settings
         self.session = session
         self.deadline = settings.deadline
+        self.history: tuple[Message, ...] = forked.history if forked else ()
         self.fault: Exception | None = None
         self.last: Opened | None = None
         self.ends: tuple[tuple[str, str], ...] = forked.ends if forked else ()
@@ -151,6 +153,15 @@ class Run:
         self._places = 0
         self._latest: PromptResponse[object] | None = None
         self._open: Opened | None = None
+
+    def begin_turn(self, history: tuple[Message, ...], session: SessionProtocol) -> None:
+        """Begin a turn of a conversation, whose first steps follow no other.
+
+        Args:
+            history: the messages before it.
+            session: receives what happens in it.
+        """
+        self.history, self.session, self.ends = history, session, ()
 
     def ask(self, node: str, *params: object) -> Any:
         """Ask a node: its prompt bound to ``params``, or its graph.

@@ -328,7 +328,8 @@ def asked_as(subject: Improvable) -> Prompt[object]:
     if not isinstance(subject, (PromptSet, Target)) and takes_cases(subject.prompt):
         return subject.prompt
     template = TextsPrompt.of({_INPUT: ""}, ns=NAMESPACE, key=_INPUT).template
-    return TextsPrompt(template, takes_inputs=True)
+    plays_turns = isinstance(subject, PromptSet) and subject.stand_in() is not None
+    return TextsPrompt(template, takes_inputs=True, plays_turns=plays_turns)
 
 
 def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) -> Prompt[object]:

@@ -29,7 +29,7 @@ from promptgraft.project.format_search import (
 )
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import Surroundings
-from promptgraft.prompt.texts import takes_cases
+from promptgraft.prompt.texts import plays_turns
 from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import DEFAULT_WORKERS
@@ -145,7 +145,7 @@ def check_fit(
         metrics,
         known(cases) if taught else cases,
         source.template.output_type,
-        by_turn=takes_cases(source),
+        by_turn=plays_turns(source),
         noted=unjudged,
     )
     params_of_cases(source, cases, params, noted=unbound)

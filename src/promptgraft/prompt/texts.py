@@ -31,6 +31,7 @@ class TextsPrompt(Prompt[object]):
     Attributes:
         takes_cases: whether its one parameter is the case itself.
         takes_inputs: whether it is the input of the case.
+        plays_turns: whether an input that is a conversation is asked message by message.
         as_file: joins all texts, by name, to one file; None if each is a file of its own.
         ending: the extension of that file.
         comment: what begins a comment in that file.
@@ -40,6 +41,7 @@ class TextsPrompt(Prompt[object]):
 
     takes_cases: bool = attrs.field(default=False, kw_only=True)
     takes_inputs: bool = attrs.field(default=False, kw_only=True)
+    plays_turns: bool = attrs.field(default=False, kw_only=True)
     as_file: Callable[[Mapping[str, str]], str] | None = attrs.field(
         default=None, kw_only=True, repr=False, eq=False
     )
@@ -117,6 +119,11 @@ def single_texts(
 def takes_cases(prompt: Prompt[Any]) -> bool:
     """Return whether the parameter of a prompt is the case itself, as for agents."""
     return isinstance(prompt, TextsPrompt) and prompt.takes_cases
+
+
+def plays_turns(prompt: Prompt[Any]) -> bool:
+    """Return whether what answers a prompt is asked a conversation message by message."""
+    return isinstance(prompt, TextsPrompt) and (prompt.takes_cases or prompt.plays_turns)
 
 
 def texts_in(rendered: RenderedPrompt[object]) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from promptgraft.adapters.calling.gathering import BATCH_SHARE
 from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_of, questions_of
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
-from promptgraft.evals.types import Answer, Case
+from promptgraft.evals.types import Answer, Case, Conversation
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice
@@ -336,6 +336,7 @@ class _Outlook:
                 flow,
                 prompts,
                 inputs=inputs + self.growth,
+                turns=fmean(map(_turns_of, examples)),
                 seen=None if self.seen is None else self.seen.nodes,
             )
             yield from _node_rows(Role.TASK, flow, nodes, most=most, expected=expected)
@@ -374,7 +375,9 @@ class _Outlook:
         # A sample that includes the longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         judged: Iterable[Case] = sample
-        if isinstance(self.task, PlayingAdapter):  # which plays, and is judged by, turns
+        examples = self.config.training_examples
+        # What plays turns is judged by turns.
+        if isinstance(self.task, PlayingAdapter) or any(_turns_of(each) > 1 for each in examples):
             judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
         answer = Answer(text="x" * round(self.estimate.answer_chars))
         questions = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](list)
@@ -504,6 +507,14 @@ def _answers(
     )
 
 
+def _turns_of(example: GepaExample) -> int:
+    """Return how many messages of an example are answered one after the other."""
+    match example.params:
+        case (Conversation() as conversation,):
+            return len(conversation.messages)
+    return 1
+
+
 def _node_flow(source: Target | Flow) -> NodeFlow | None:
     """Return the flow of a graph; None for anything else."""
     flow: object = source.rollout.flow if isinstance(source, PromptTarget) else source
@@ -515,9 +526,10 @@ def _node_uses(
     prompts: Mapping[str, Prompt[object]],
     *,
     inputs: float,
+    turns: float = 1,
     seen: Mapping[str, SeenUse] | None = None,
 ) -> dict[str, SeenUse]:
-    """Return the use of each node per answer: as in an earlier run, or guessed for one call.
+    """Return the use of each node per answer: as in an earlier run, or one call for each turn.
 
     If tokens are not known, they are guessed from ``inputs``, the average characters of an input,
     but not how often the node is called.
@@ -529,7 +541,7 @@ def _node_uses(
         thinking, _ = _thinking(Role.TASK, adapter)
         received = _tokens(chars_of_schema(schema) if schema else FREE_TEXT) + thinking
         sent = _tokens(sent_chars(rendered) + inputs)
-        use = seen.get(name, SeenUse(calls=0)) if seen else SeenUse(calls=1)
+        use = seen.get(name, SeenUse(calls=0)) if seen else SeenUse(calls=turns)
         if not use.input_tokens:
             use = attrs.evolve(use, input_tokens=sent, output_tokens=received)
         uses[name] = use

@@ -11,7 +11,7 @@ import msgspec
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.dataset import asked_by
-from promptgraft.evals.types import Case, TurnAnswered
+from promptgraft.evals.types import Case, Conversation, TurnAnswered
 from promptgraft.ground.content import Input, in_words, named
 from promptgraft.ground.serde import unstructure
 from promptgraft.ground.text import clip, fenced
@@ -62,7 +62,8 @@ def default_example_formatter(
 ) -> tuple[str, str]:
     """Show parameters as JSON, or the input of a case, and the text of the answer."""
     params = example.params[0] if len(example.params) == 1 else example.params
-    question = _asked(params) if isinstance(params, Case) else show_value(params)
+    case = example.label if isinstance(params, Conversation) else params
+    question = _asked(case) if isinstance(case, Case) else show_value(params)
     if response is None:
         return question, "<no response>"
     if response.output is not None and not response.text:

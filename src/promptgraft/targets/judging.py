@@ -17,7 +17,7 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.functions import code_digest, function_identity
 from promptgraft.ground.serde import Json, shown
 from promptgraft.prompt.template import Prompt
-from promptgraft.prompt.texts import takes_cases
+from promptgraft.prompt.texts import plays_turns
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutFeedback
 
@@ -48,7 +48,7 @@ def examples_from(
     if metrics:
         check_metrics(metrics)
     checked = known(chosen) if taught else chosen
-    check_cases(metrics, checked, prompt.template.output_type, by_turn=takes_cases(prompt))
+    check_cases(metrics, checked, prompt.template.output_type, by_turn=plays_turns(prompt))
     for case in chosen:
         if case.recorded is not None:
             raise ConfigError(
