@@ -277,7 +277,20 @@ def test_events_are_numbered_in_order_and_end_with_the_end(whole: RunFolder) -> 
     ]
     assert numbered[-1]["event"] == "ended"
     assert sum(numbered[-1]["held_out"]["winner_scores"]) > 0
-    assert {event["event"] for event in events if "n" not in event} == {"plan", "new_best"}
+    notices = {event["event"] for event in events if "n" not in event}
+    assert notices == {"plan", "round_started", "new_best"}
+
+
+def test_each_step_is_told_when_it_begins(whole: RunFolder) -> None:
+    told, begun = [], set[int]()
+    for event in events_of(whole):
+        if event["event"] == "round_started":
+            told.append(event["step"])
+            begun.add(event["step"])
+        elif event["event"] in ("proposed", "rejected", "accepted"):
+            assert event["step"] in begun
+    assert told == list(range(1, len(told) + 1))
+    assert len(told) > 3
 
 
 def test_each_new_best_candidate_is_told_after_its_score(whole: RunFolder) -> None:

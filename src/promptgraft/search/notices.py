@@ -60,11 +60,12 @@ class RunPlanned(Event, frozen=True, kw_only=True, tag="plan"):
 
 
 class RoundStarted(Event, frozen=True, kw_only=True, tag="round_started"):
-    """A round of a gradient search begins.
+    """A step of GEPA, or a round of a gradient search, begins.
 
     Attributes:
-        step: number of the round, from 1.
-        current: position of the candidate that it begins with.
+        step: its number, from 1.
+        current: position of the candidate that it begins with; of the best one while that is not
+            validated yet.
     """
 
     step: int

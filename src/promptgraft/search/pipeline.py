@@ -31,6 +31,7 @@ from promptgraft.search.asks import (
     Standing,
     Start,
 )
+from promptgraft.search.notices import RoundStarted
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 from promptgraft.search.validation import PoolEntry, Validator
 
@@ -62,11 +63,14 @@ class Step(Generic[AttemptT]):
 
     Attributes:
         number: counts the steps from 1.
+        parent: position of the candidate that it begins with; of the best candidate while that one
+            is not validated yet.
         entry: how its result is to be validated.
         attempts: its parts, in the order in which they are committed; at least one.
     """
 
     number: int
+    parent: int = 0
     entry: PoolEntry
     attempts: Sequence[AttemptT] = ()
 
@@ -247,6 +251,8 @@ class Pipeline(Generic[StepT, AttemptT]):
                 if running.largest + entry > self.kit.budget.left:
                     return
                 running.has_started = True
+                step = running.step
+                self.kit.emit(RoundStarted(step=step.number, current=step.parent))
                 for _, branch in running.waiting:
                     if self._has_fault():
                         return  # an error that ends the run: further work would be wasted

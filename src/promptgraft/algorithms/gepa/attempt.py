@@ -168,9 +168,7 @@ class Step(PipelineStep[Attempt]):
     """A step of the algorithm.
 
     Attributes:
-        parent: position of the parent of all its attempts; of the best candidate while the
-            parent is not validated yet.
-        candidate: the parent.
+        candidate: the parent of all its attempts.
         is_incumbent: whether the parent was the best candidate when the step began, or was
             expected to become it.
         better: the committed attempts whose children were better than their parent.
@@ -178,7 +176,6 @@ class Step(PipelineStep[Attempt]):
         has_tried: whether it evaluated a child that no earlier attempt had tried.
     """
 
-    parent: int
     candidate: Candidate
     is_incumbent: bool
     better: list[Attempt] = attrs.field(factory=list)
