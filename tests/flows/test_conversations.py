@@ -15,6 +15,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.evals.types import Case, Message, Speaker, Turn, TurnAnswered
 from promptgraft.graphs import AsyncRun, Graph, Node, Run, Step, history, step, text
+from promptgraft.ground.serde import Json
 from promptgraft.project import load_project
 from promptgraft.runtime import Session
 
@@ -84,12 +85,8 @@ def test_a_flow_is_called_with_each_message_and_knows_those_before() -> None:
         ("And in red?", "No, in blue."),
     ]
     # Each answer has the steps of its turn, for the metrics of nodes.
-    assert [
-        turn.answer.of_node("route").text for turn in turns if turn.answer.of_node("route")
-    ] == [
-        "hats",
-        "colours",
-    ]
+    queues = [turn.answer.of_node("route") for turn in turns]
+    assert [queue.text for queue in queues if queue is not None] == ["hats", "colours"]
     assert last == "No, in blue."
 
 
@@ -118,7 +115,7 @@ def test_inner_graphs_async_flows_and_plain_code_know_the_conversation() -> None
 
 
 def test_what_cannot_be_played_is_refused() -> None:
-    scenario = {"starting_prompt": "Hello", "conversation_plan": "Buy a hat."}
+    scenario: Json = {"starting_prompt": "Hello", "conversation_plan": "Buy a hat."}
     played = Case(id="a", input="Hello", fields={"conversation_scenario": scenario})
     with pytest.raises(ConfigError, match="`conversation_scenario` is played with an agent"):
         params_of_cases(GRAPH.stand_in(), [played])
