@@ -264,7 +264,7 @@ def _cases_in_short(block: Block, score: float, fields: Sequence[Field]) -> Iter
     names = "|".join(re.escape(field.name) for field in fields if field.name)
     for match in map(_IN_SHORT.fullmatch, block.lines):
         if match:
-            input_text, (output, _, feedback) = match[1].strip("`"), match[2].partition("; ")
+            input_text, (output, _, feedback) = match[1].strip("` "), match[2].partition("; ")
             if has_fields and _CUT.search(f"{output}{feedback}"):
                 continue  # what is left out may be the field that was wrong
             value = read_json(input_text)
@@ -276,7 +276,7 @@ def _cases_in_short(block: Block, score: float, fields: Sequence[Field]) -> Iter
             yield _answered(
                 score=score,
                 asked=text,
-                output=output.strip("`"),
+                output=output.strip("` "),
                 feedback=feedback,
                 fields=fields,
             )
