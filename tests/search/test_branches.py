@@ -28,7 +28,7 @@ from promptgraft.search import (
 )
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import GiveUp, Release
-from promptgraft.search.batches import AnswerSources, Books
+from promptgraft.search.batches import AnswerSources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import RolloutCompleted
@@ -63,17 +63,15 @@ class World:
         self.told: list[object] = []
         self.made: list[str] = []
         self.before_rollout: Callable[[GepaExample], object] = lambda _: None
-        whole = Ledger(budget)
-        self.books = Books(Answers(self.journal), whole.part())
+        self.answers = Answers(self.journal, Ledger(budget).part())
         self.driver = Driver(
             sources=AnswerSources(
                 rollout=self._rollout,
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),
             ),
-            books=self.books,
-            whole=whole,
-            calls=Calls(self.books.answers.journal.append_all, executor=workers),
+            answers=self.answers,
+            calls=Calls(self.journal, executor=workers),
             look=lambda _: Outlook(None),
             publish=self._publish,
         )
@@ -111,14 +109,14 @@ def test_what_a_branch_did_is_seen_when_it_is_joined_and_in_that_order() -> None
         second = yield from Start(world.part("b", 1, 2))
         assert first.has_ended
         assert second.rollouts == 2
-        assert (world.told, world.books.ledger.rollouts) == ([], 0)
+        assert (world.told, world.answers.ledger.rollouts) == ([], 0)
         found = [(yield from Join(first))]
-        assert (world.told, world.books.ledger.rollouts) == (["a/0", "end of a"], 1)
+        assert (world.told, world.answers.ledger.rollouts) == (["a/0", "end of a"], 1)
         return [*found, (yield from Join(second, amend=lambda event: f"{event}!"))]
 
     assert world.driver.run(search()) == ["a", "b"]
     assert world.told == ["a/0", "end of a", "b/0", "b/1", "end of b!"]
-    assert world.books.ledger.rollouts == 3
+    assert world.answers.ledger.rollouts == 3
 
 
 def test_a_held_branch_asks_nothing_until_it_is_released() -> None:

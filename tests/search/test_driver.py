@@ -23,7 +23,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers, record_from_json, record_to_json
 from promptgraft.search.asks import Outlook, Records, Rollouts, Together
-from promptgraft.search.batches import AnswerSources, Books
+from promptgraft.search.batches import AnswerSources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
@@ -80,17 +80,13 @@ class Bench:
         self.journal.begin({})
         self.made: list[str] = []
         self.ledger = Ledger(100)
-        self.answers = Answers(self.journal)
+        self.answers = Answers(self.journal, self.ledger.part())
         self._make = make
-        self._books = Books(self.answers, self.ledger.part())
         self._workers = workers
 
     def mend(self) -> None:
         """Let every further call succeed."""
         self._make = record
-
-    def use(self, books: Books) -> None:
-        self._books = books
 
     def _driver(self) -> Driver:
         return Driver(
@@ -99,9 +95,8 @@ class Bench:
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),
             ),
-            books=self._books,
-            whole=self.ledger,
-            calls=Calls(self._books.answers.journal.append_all, executor=self._workers),
+            answers=self.answers,
+            calls=Calls(self.answers.journal, executor=self._workers),
             max_unscored_share=1.0,
             look=lambda _: Outlook(None),
             publish=lambda _: None,
@@ -167,7 +162,7 @@ def test_objectives_that_are_no_numbers_are_a_damaged_journal(damaged: Json) -> 
 
 def test_without_a_journal_nothing_is_remembered() -> None:
     bench = Bench()
-    bench.use(Books(Answers(NoJournal()), bench.ledger.part()))
+    bench.answers = Answers(NoJournal(), bench.ledger.part())
     assert bench.run() == bench.run()
     assert len(bench.made) == 12
 
@@ -320,7 +315,7 @@ def test_a_fault_that_is_held_back_is_asked_for_again() -> None:
 def test_an_answer_is_recalled_as_it_was_recorded(text: str) -> None:
     journal, asked = MemoryJournal(), digest_text("what is asked")
     journal.begin({})
-    recorder = Answers(journal)
+    recorder = Answers(journal, Ledger(1))
     assert recorder.recall("step/1/reflect/0", asked) is None
     answer: Json = {"text": text, "spent": [1, 0.1]}
     journal.append("step/1/reflect/0", asked, "reflection", answer)

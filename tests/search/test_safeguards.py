@@ -43,7 +43,7 @@ from promptgraft.search import (
 from promptgraft.search.acceptance import Comparer, Strict
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Checkpoint, GiveUp, Join, Standing
-from promptgraft.search.batches import AnswerSources, Books
+from promptgraft.search.batches import AnswerSources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger
@@ -111,7 +111,7 @@ class World:
         self.journal = SyncedJournal()
         self.journal.begin({})
         self.whole = Ledger(budget, budget=money or Budget())
-        self.books = Books(Answers(self.journal), self.whole.part())
+        self.answers = Answers(self.journal, self.whole.part())
         self.made: list[str] = []
         self.seconds = 0
         self.clock = FakeClock()
@@ -121,15 +121,14 @@ class World:
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),
             ),
-            books=self.books,
-            whole=self.whole,
-            calls=Calls(self.journal.append_all, **{"executor": None, **calls}),
+            answers=self.answers,
+            calls=Calls(self.journal, **{"executor": None, **calls}),
             look=self._look,
             publish=lambda _: None,
         )
 
     def _look(self, standing: Standing) -> Outlook:
-        self.books.ledger.check()
+        self.answers.ledger.check()
         return Outlook(None)
 
     def _rollout(

@@ -24,6 +24,7 @@ from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.search.call_log import CallLog
+from promptgraft.search.ledger import Ledger
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Working = Callable[[str, int, int], None]
@@ -55,20 +56,23 @@ class HeldFault:
 
 @attrs.define(eq=False)
 class Answers:
-    """The journal as a part of a run sees it.
+    """The accounts of a part of a run: the journal as it sees it, and what it has used.
 
     A *fault* of a provider becomes an answer only when a later answer of the same part is recorded,
     or when the run ends by itself. Until then it is held back, so that a run whose provider fails
-    from some call on asks again for everything from there when it is resumed. A branch also holds
-    back the faults that its parent held back when it began.
+    from some call on asks again for everything from there when it is resumed. A branch has accounts
+    of its own until it is joined; it also holds back the faults that its parent held back when it
+    began.
 
     Attributes:
         journal: keeps the records.
+        ledger: counts what the part has used.
         held: faults that are held back, in the order in which they were asked for.
         calls: keeps the calls inside of answers; None if nothing is kept.
     """
 
     journal: Journal
+    ledger: Ledger
     held: list[HeldFault] = attrs.field(factory=list)
     calls: CallLog | None = attrs.field(default=None, kw_only=True)
 
@@ -88,17 +92,14 @@ class Answers:
             return None if entry is None else entry.value
         return answer
 
-    def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> Sequence[Spending]:
-        """Record calls that were made for an answer but did not produce it.
-
-        Returns those that this process has paid for.
-        """
+    def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
+        """Record and count calls that produced no answer: they are paid for, and repeated."""
         lost, fresh = (spent, spent) if self.calls is None else self.calls.fail(key, spent)
         if lost:
             # A key for each attempt, because records of a journal are never replaced.
             attempt = spent_key(key, len(attempts_of(self.journal, key)))
             self.journal.append(attempt, digest, "spent", spent_to_json(lost))
-        return fresh
+        self.ledger.count(fresh)
 
     def paid(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
         """Return the calls of a new answer that this process has paid for."""

@@ -19,7 +19,7 @@ from promptgraft.runtime.deadline import Deadline, remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.answers import Answers, Repeated, Working
-from promptgraft.search.batches import AnswerSources, Books
+from promptgraft.search.batches import AnswerSources
 from promptgraft.search.call_log import CallLog
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
@@ -55,8 +55,7 @@ class BegunRun:
     Attributes:
         checked: the run; its target has the overrides that were in force when the run began.
         run_id: identity of the run.
-        answers: the journal as the run sees it.
-        ledger: counts everything that the run uses.
+        answers: the journal as the run sees it, and a ledger of everything that it uses.
         watch: budget, notices, and what keeps the calls of answers.
         emit: receives every event.
         session: receives the winner if the settings say so; None for none.
@@ -65,42 +64,9 @@ class BegunRun:
     checked: CheckedRun
     run_id: str
     answers: Answers
-    ledger: Ledger
     watch: Watch
     emit: Emit
     session: SessionProtocol | None
-
-
-@attrs.frozen(kw_only=True)
-class AssembledRun:
-    """A run that needs only to be driven.
-
-    Attributes:
-        begun: the run with its accounts.
-        driver: the engine.
-        phases: what it drives.
-    """
-
-    begun: BegunRun
-    driver: Driver
-    phases: RunPhases
-
-    def search(self) -> RunResult:
-        """Run the search to its end and return the result; its winner is not stored yet."""
-        answers, ledger = self.begun.answers, self.begun.ledger
-        try:
-            try:
-                ended = self.driver.run(self.phases.run())
-            finally:
-                # Answers that the search has left behind are paid for.
-                if answers.calls is not None:
-                    ledger.count(answers.calls.close())
-            return self.phases.result(ended)
-        except PromptgraftError as error:
-            # A result needs the baseline; before that there is none to save.
-            if len(self.phases.population.pool):
-                error.result = self.phases.result((StopReason.FAILED, str(error)))
-            raise
 
 
 def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
@@ -113,18 +79,16 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
     journal = context.journal
     fingerprint = checked.fingerprint if journal is None else checked.begin(journal)
     calls = None if journal is None else CallLog(journal)
-    answers = Answers(NoJournal() if journal is None else journal, calls=calls)
+    ledger = Ledger(
+        checked.config.budget, max_reflections=limits.max_reflections, budget=checked.budget
+    )
+    answers = Answers(NoJournal() if journal is None else journal, ledger, calls=calls)
     target = _with_recorded_base(checked.target, answers)
     return BegunRun(
         checked=attrs.evolve(checked, target=target, fingerprint=fingerprint),
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
         answers=answers,
-        ledger=Ledger(
-            checked.config.budget,
-            max_reflections=limits.max_reflections,
-            budget=checked.budget,
-        ),
         watch=attrs.evolve(checked.watch, keeper=calls),
         emit=publishing(session, context.event_bus),
         session=session,
@@ -152,13 +116,16 @@ def _with_recorded_base(target: Target, answers: Answers) -> Target:
         ) from None
 
 
-def assemble(begun: BegunRun) -> AssembledRun:
-    """Make the calls that precede a search, announce the run, and return it ready to be driven.
+def search(begun: BegunRun) -> RunResult:
+    """Run the search to its end and return the result; its winner is not stored yet.
+
+    Before it, makes the calls that precede a search, and announces the run.
 
     Raises:
         CallerError: the agent fails, or the algorithm returns no search.
         ProviderError, LimitReachedError: from a call.
         ConfigError: an answer of the teacher cannot be used.
+        PromptgraftError: the run failed; has the result so far if there is one.
     """
     checked = begun.checked
     context, bus = checked.context, checked.context.event_bus
@@ -170,28 +137,43 @@ def assemble(begun: BegunRun) -> AssembledRun:
     left_over = remove_left_over(checked.config.limits.stop_files)
     plan = checked.plan()
     _announce(begun, plan, left_over)
-    working = (
-        None if bus is None else partial(_publish_progress, bus, plan=plan, ledger=begun.ledger)
-    )
+    working: Working | None = None
+    if bus is not None:
+        working = partial(_publish_progress, bus, plan=plan, ledger=begun.answers.ledger)
     remarks = Remarks(checked.config.feedback_fn, begun.emit)
     begun = _with_taught_cases(begun, remarks, working)
     # The search counts a branch only once it is joined, so that no decision depends on how far
     # running branches have come; the whole ledger counts at once.
-    books = Books(begun.answers, begun.ledger.part())
+    answers = attrs.evolve(begun.answers, ledger=begun.answers.ledger.part())
     sources = _sources(begun, working)
-    driver = _driver(begun, books, sources, remarks)
+    driver = _driver(begun, answers, sources, remarks)
     phases = RunPhases(
-        search=_search(begun, books, sources.scorer, driver.emit),
+        search=_search(begun, answers.ledger, sources.scorer, driver.emit),
         answers=begun.answers,
         examples=begun.checked.config.held_out,
         seed=begun.checked.config.seed,
         remarks=remarks,
-        ledger=begun.ledger,
         run_id=begun.run_id,
         tag=context.overrides_tag,
         prompts=checked.prompts,
     )
-    return AssembledRun(begun=begun, driver=driver, phases=phases)
+    return _driven(driver, phases, begun.answers)
+
+
+def _driven(driver: Driver, phases: RunPhases, answers: Answers) -> RunResult:
+    try:
+        try:
+            ended = driver.run(phases.run())
+        finally:
+            # Answers that the search has left behind are paid for.
+            if answers.calls is not None:
+                answers.ledger.count(answers.calls.close())
+        return phases.result(ended)
+    except PromptgraftError as error:
+        # A result needs the baseline; before that there is none to save.
+        if len(phases.population.pool):
+            error.result = phases.result((StopReason.FAILED, str(error)))
+        raise
 
 
 def _probe_agent(begun: BegunRun) -> None:
@@ -203,13 +185,13 @@ def _probe_agent(begun: BegunRun) -> None:
     # Whichever agent gave it: one whose function has changed may answer the rest of a run.
     recorded = answers.journal.record(_PROBE)
     if recorded is not None:
-        begun.ledger.count(spent_from_json(recorded.answer, _PROBE), recorded=True)
+        answers.ledger.count(spent_from_json(recorded.answer, _PROBE), recorded=True)
         return
     answers.journal.admit(_PROBE)
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     watch, deadline = begun.watch.at(_PROBE), checked.deadline
     spent = adapter.rehearse(prompt, checked.config.cases, watch=watch, deadline=deadline)
-    begun.ledger.count(answers.paid(_PROBE, spent))
+    answers.ledger.count(answers.paid(_PROBE, spent))
     question = digest([target.identity.digest])
     answers.journal.append(_PROBE, question, _PROBE, spent_to_json(spent))
 
@@ -261,7 +243,7 @@ def _with_taught_cases(begun: BegunRun, emit: Emit, working: Working | None) -> 
         return begun
     config = checked.teaching.taught(
         checked.config,
-        Books(begun.answers, begun.ledger),
+        begun.answers,
         watch=begun.watch,
         executor=checked.context.executor,
         deadline=checked.deadline,
@@ -293,11 +275,11 @@ def _sources(begun: BegunRun, working: Working | None) -> AnswerSources:
     )
 
 
-def _driver(begun: BegunRun, books: Books, sources: AnswerSources, publish: Emit) -> Driver:
+def _driver(begun: BegunRun, answers: Answers, sources: AnswerSources, publish: Emit) -> Driver:
     context, config, deadline = begun.checked.context, begun.checked.config, begun.checked.deadline
     stops = Stops(
         stoppers=config.stoppers,
-        ledger=books.ledger,
+        ledger=answers.ledger,
         deadline=deadline,
         pause=context.pause,
         clock=context.clock,
@@ -313,15 +295,13 @@ def _driver(begun: BegunRun, books: Books, sources: AnswerSources, publish: Emit
     )
     return Driver(
         sources=sources,
-        books=books,
-        whole=begun.ledger,
+        answers=answers,
         calls=Calls(
-            (books.answers.calls or books.answers.journal).append_all,
+            answers.journal,
             executor=context.executor,
             questions_at_once=config.questions_at_once,
             gathering=gathering if sources.in_batches else None,
             deadline=deadline or Deadline(),
-            admit=books.answers.journal.admit,
         ),
         max_unscored_share=config.limits.max_unscored_share,
         look=stops.look,
@@ -331,7 +311,7 @@ def _driver(begun: BegunRun, books: Books, sources: AnswerSources, publish: Emit
     )
 
 
-def _search(begun: BegunRun, books: Books, scorer: Scorer, emit: Emit) -> BaseSearch:
+def _search(begun: BegunRun, ledger: Ledger, scorer: Scorer, emit: Emit) -> BaseSearch:
     checked, config = begun.checked, begun.checked.config
     validation, training = config.split
     kit = Kit(
@@ -346,11 +326,11 @@ def _search(begun: BegunRun, books: Books, scorer: Scorer, emit: Emit) -> BaseSe
             scorer=scorer,
             required=config.objectives.required,
             max_unscored_share=config.limits.max_unscored_share,
-            ledger=books.ledger,
+            ledger=ledger,
             emit=emit,
             passing=PassRules.of(config.feedback_fn),
         ),
-        budget=RolloutBudget(books.ledger, reserve=config.reserved_size),
+        budget=RolloutBudget(ledger, reserve=config.reserved_size),
         questions=checked.questions,
         emit=emit,
     )

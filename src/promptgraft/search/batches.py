@@ -46,7 +46,6 @@ from promptgraft.search.answers import (
     record_to_json,
 )
 from promptgraft.search.asks import Question, Reply, Rollouts
-from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.place import MINIBATCHES, Place
 from promptgraft.search.reflection import ShownImages
@@ -90,23 +89,6 @@ class AnswerSources:
     max_example_chars: int = 6_000
     max_trace_chars: int = 6_000
     shown_images: ShownImages | None = None
-
-
-@attrs.frozen
-class Books:
-    """The accounts of a part of a run, merged into those of its parent when it is joined.
-
-    Attributes:
-        answers: the journal, and the faults that the part holds back.
-        ledger: what the part has used.
-    """
-
-    answers: Answers
-    ledger: Ledger
-
-    def spend(self, key: str, digest: HexDigest, spent: tuple[Spending, ...]) -> None:
-        """Count calls that produced no answer: they are paid for, and will be repeated."""
-        self.ledger.count(self.answers.spend(key, digest, spent))
 
 
 class Batch(ABC):
@@ -157,7 +139,7 @@ class RolloutBatch(Batch):
     Args:
         asked: the requested rollouts.
         sources: make the missing rollouts.
-        books: account for them.
+        answers: account for them.
         in_turns: whether the requests take turns, example by example.
 
     Attributes:
@@ -170,13 +152,13 @@ class RolloutBatch(Batch):
         self,
         asked: Sequence[Rollouts],
         sources: AnswerSources,
-        books: Books,
+        answers: Answers,
         *,
         in_turns: bool = False,
     ) -> None:
         self._sources = sources
-        self._books = books
-        self.earlier = tuple(books.answers.held)
+        self._answers = answers
+        self.earlier = tuple(answers.held)
         self.asked = [self._recall(ask) for ask in asked]
         self._missing = [
             (ask, place)
@@ -199,7 +181,7 @@ class RolloutBatch(Batch):
                 sources.working(ask.ask.position, len(ask.records), len(ask.keys))
 
     def _recall(self, ask: Rollouts) -> AskedRollouts:
-        answers, ledger, sources = self._books.answers, self._books.ledger, self._sources
+        answers, ledger, sources = self._answers, self._answers.ledger, self._sources
         try:
             digests = [sources.example_digests[example.id] for example in ask.examples]
         except KeyError as missing:
@@ -261,12 +243,12 @@ class RolloutBatch(Batch):
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         ask, place = self._missing[number]
-        key, digest, books = ask.keys[place], ask.digests[place], self._books
+        key, digest, answers = ask.keys[place], ask.digests[place], self._answers
         where = f"the target's rollout of example `{ask.ask.examples[place].id}`"
         try:
             record = outcome()
         except AbandonedRolloutError as error:
-            books.spend(key, digest, error.spent)
+            answers.spend(key, digest, error.spent)
             cause = error.cause
             raise (cause.at(key) if isinstance(cause, CallerError) else cause) from None
         except CallerError as error:
@@ -293,7 +275,7 @@ class RolloutBatch(Batch):
         try:
             self._sources.scorer.check(record)
         except FeedbackError:
-            books.spend(key, digest, record.spent)
+            answers.spend(key, digest, record.spent)
             raise
         # Clipped before the search sees it, which gets the same from the journal when resumed.
         record = clip_record(
@@ -301,14 +283,14 @@ class RolloutBatch(Batch):
         )
         entry = None
         if record.feedback is None:
-            books.spend(key, digest, record.spent)
+            answers.spend(key, digest, record.spent)
             # Recorded apart above, because the fault may never be; both would count twice.
             record = attrs.evolve(record, spent=())
-            books.answers.hold(key, digest, record_to_json(record))
+            answers.hold(key, digest, record_to_json(record))
         else:
             entry = Record(key, digest, "rollout", record_to_json(record))
-        paid = books.answers.paid(key, record.spent)
-        books.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
+        paid = answers.paid(key, record.spent)
+        answers.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
         ask.records[place] = record
         if self._sources.working is not None:
             self._sources.working(ask.ask.position, len(ask.records), len(ask.keys))
@@ -321,13 +303,13 @@ class QuestionBatch(Batch):
 
     Attributes:
         sources: answer the remaining questions.
-        books: account for the replies.
+        answers: account for the replies.
         missing: how many have no reply yet.
         replies: the replies by the place of their question.
     """
 
     sources: AnswerSources
-    books: Books
+    answers: Answers
     missing: int = attrs.field(default=0, init=False)
     earlier: Sequence[HeldFault] = attrs.field(init=False)
     _questions: list[Question] = attrs.field(factory=list, init=False)
@@ -336,15 +318,15 @@ class QuestionBatch(Batch):
     _sessions: list[Session] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.earlier = tuple(self.books.answers.held)
+        self.earlier = tuple(self.answers.held)
 
     def add(self, question: Question) -> None:
         """Add a question, with its recorded reply if there is one."""
-        books, key = self.books, question.position
+        answers, key = self.answers, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
-        spent = books.answers.spent([key])
-        answer = books.answers.recall(key, question.digest)
+        spent = answers.spent([key])
+        answer = answers.recall(key, question.digest)
         place = len(self._questions)
         if answer is None:
             self._missing.append(place)
@@ -354,8 +336,8 @@ class QuestionBatch(Batch):
                 self.sources.working(key, 0, 1)
         else:
             self.replies[place], paid = _read(answer, key)
-            spent += [*paid, *books.answers.unused(key, paid)]
-        books.ledger.count(spent, reflections=answer is not None, recorded=True)
+            spent += [*paid, *answers.unused(key, paid)]
+        answers.ledger.count(spent, reflections=answer is not None, recorded=True)
         self._questions.append(question)
         self.missing = len(self._missing)
 
@@ -374,7 +356,7 @@ class QuestionBatch(Batch):
         )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        place, books = self._missing[number], self.books
+        place, answers = self._missing[number], self.answers
         question = self._questions[place]
         key, digest = question.position, question.digest
         response: object = None
@@ -392,7 +374,7 @@ class QuestionBatch(Batch):
             ended = "length" if len(text) > _MAX_REPLY_CHARS else ended
             reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
         else:
-            books.spend(key, digest, spent)
+            answers.spend(key, digest, spent)
             if isinstance(failed, CallerError):
                 failed.at(key)
             # A permanent fault ends the run: every further question would fail for the same reason.
@@ -402,11 +384,11 @@ class QuestionBatch(Batch):
             fault = clip(joined(str(failed)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
             reply, spent = Reply(text="", finish_reason="", fault=fault), ()
         self.replies[place] = reply
-        books.ledger.count(books.answers.paid(key, spent), reflections=1)
+        answers.ledger.count(answers.paid(key, spent), reflections=1)
         answer: Json = {**attrs.asdict(reply), "spent": spent_to_json(spent)}
         if failed is None:
             return Record(key, digest, "reflection", answer)
-        books.answers.hold(key, digest, answer)
+        answers.hold(key, digest, answer)
         return None
 
 

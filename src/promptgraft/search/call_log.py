@@ -326,10 +326,6 @@ class CallLog:
 
     # Writing.
 
-    def append_all(self, records: Sequence[Record]) -> None:
-        """Record answers; see :meth:`Journal.append_all`."""
-        self._journal.append_all(records)
-
     def note_sent(self, answer: AnswerCalls, place: str, question: HexDigest, bound: Json) -> None:
         """Record a request that is about to be sent."""
         key = f"{answer.key}{CALL}{place}"

@@ -18,10 +18,11 @@ import attrs
 
 from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
-from promptgraft.search.answers import accepted_faults
-from promptgraft.search.batches import Batch, Books, QuestionBatch
+from promptgraft.search.answers import Answers, accepted_faults
+from promptgraft.search.batches import Batch, QuestionBatch
 from promptgraft.search.stops import FaultyStretch
 from promptgraft.targets.types import RolloutRecord
 
@@ -80,7 +81,7 @@ class Strand(Generic[T]):
     Attributes:
         number: its place in the tree of branches: () is the search, (3,) its third branch, and
             (3, 1) the first branch of that one.
-        books: its own accounts until it is joined.
+        answers: its own accounts until it is joined.
         stretch: the latest rollouts of the run at its start.
         earlier: the batches of each branch that was running at its start; they still grow.
         most_questions: how many questions it can ask; None if that is unknown.
@@ -95,7 +96,7 @@ class Strand(Generic[T]):
     """
 
     number: tuple[int, ...]
-    books: Books
+    answers: Answers
     stretch: FaultyStretch
     earlier: Sequence[list[tuple[bool, ...]]] = ()
     most_questions: int | None = None
@@ -111,7 +112,7 @@ class Strand(Generic[T]):
     @property
     def rollouts(self) -> int:
         """Rollouts that it has used so far."""
-        return self.books.ledger.rollouts
+        return self.answers.ledger.rollouts
 
 
 _Ended: TypeAlias = tuple[Pending, int, Future[object]]
@@ -124,24 +125,21 @@ class Calls:
     Answers that arrive together are recorded in one append, before anything sees them.
 
     Attributes:
-        record: appends records to the journal.
+        journal: receives the answers, and says whether further ones may be obtained.
         executor: makes rollouts in parallel; with None, one call is made at a time.
         questions_at_once: questions that may be asked in parallel if there is an executor.
         gathering: creates the executor of evaluations that are answered in provider batches;
             None if no model answers in batches.
         deadline: nothing is begun after it.
-        admit: called with the key of the first missing answer of a batch; raises if no further
-            answer may be obtained.
         pending: the batches whose calls are being made.
         are_side_by_side: whether calls are made while the search continues.
     """
 
-    _record: Callable[[Sequence[Record]], None]
+    _journal: Journal
     _executor: Executor | None
     _questions_at_once: int = 1
     _gathering: Callable[[], BatchExecutor] | None = None
     _deadline: Deadline = attrs.field(factory=Deadline)
-    _admit: Callable[[str], None] = lambda _: None
     pending: list[Pending] = attrs.field(factory=list, init=False)
     are_side_by_side: bool = attrs.field(init=False)
     _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
@@ -196,7 +194,7 @@ class Calls:
             Exception: the exception of the first failed call, in the order of the batch.
         """
         if batch.missing:
-            self._admit(batch.key(0))
+            self._journal.admit(batch.key(0))
         executor = self._executor
         if batch.is_patient and self._gathering is not None:
             executor = self._gatherer = self._gatherer or self._gathering()
@@ -204,7 +202,7 @@ class Calls:
             for number in range(batch.missing):
                 self._deadline.check()
                 if entry := batch.take(number, batch.work(number)):
-                    self._record([*accepted_faults(batch.earlier), entry])
+                    self._journal.append_all([*accepted_faults(batch.earlier), entry])
         elif batch.missing:
             # Else a provider batch could be sent with the first few of them.
             with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
@@ -315,7 +313,7 @@ class Calls:
                 if entry is not None:
                     entries += [*accepted_faults(pending.batch.earlier), entry]
         if entries:
-            self._record(entries)
+            self._journal.append_all(entries)
 
 
 @attrs.frozen(order=True)

@@ -24,6 +24,7 @@ from promptgraft.errors import (
     PromptgraftError,
 )
 from promptgraft.ground.functions import raised_at
+from promptgraft.search.answers import Answers
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,
@@ -42,7 +43,7 @@ from promptgraft.search.asks import (
     Start,
     Together,
 )
-from promptgraft.search.batches import AnswerSources, Books, QuestionBatch, RolloutBatch
+from promptgraft.search.batches import AnswerSources, QuestionBatch, RolloutBatch
 from promptgraft.search.calls import Calls, Made, Strand, Waits
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
@@ -58,8 +59,8 @@ class Driver:
 
     Attributes:
         sources: where answers come from.
-        books: accounts of the search and of the branches that it has joined.
-        whole: counts everything used so far, including branches that are still running.
+        answers: accounts of the search and of the branches that it has joined. The whole of its
+            ledger also counts branches that are still running.
         calls: obtains missing answers.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
         look: returns at each checkpoint whether there is a reason to stop.
@@ -69,13 +70,13 @@ class Driver:
     """
 
     _sources: AnswerSources
-    _books: Books
-    _whole: Ledger
+    _answers: Answers
     _calls: Calls
     _max_unscored_share: float = 1.0
     _look: Callable[[Standing], Outlook]
     _publish: Emit
     _author: str = ""
+    _whole: Ledger = attrs.field(init=False)
     _main: Strand[Any] = attrs.field(init=False)
     _current: Strand[Any] = attrs.field(init=False)
     _branches: list[Strand[Any]] = attrs.field(factory=list, init=False)  # not joined, in order
@@ -86,7 +87,8 @@ class Driver:
     )
 
     def __attrs_post_init__(self) -> None:
-        self._main = Strand((), self._books, FaultyStretch(self._max_unscored_share))
+        self._whole = self._answers.ledger.whole or self._answers.ledger
+        self._main = Strand((), self._answers, FaultyStretch(self._max_unscored_share))
         self._current = self._main
 
     def run(self, search: Asking[T]) -> T:
@@ -187,7 +189,7 @@ class Driver:
             case GiveUp():
                 return (yield from self._give_up_branches())
             case Checkpoint():
-                self._main.books.answers.journal.sync()
+                self._main.answers.journal.sync()
                 return self._look(ask.standing)
         raise CallerError(f"expected something to ask for, such as Rollouts, found {ask!r}")
 
@@ -214,10 +216,7 @@ class Driver:
         parent.started += 1
         strand: Strand[Any] = Strand(
             (*parent.number, parent.started),
-            Books(
-                attrs.evolve(parent.books.answers, held=list(parent.books.answers.held)),
-                self._whole.part(),
-            ),
+            attrs.evolve(parent.answers, held=list(parent.answers.held), ledger=self._whole.part()),
             copy(self._main.stretch),
             # The lists themselves: they grow until the branches end, and are read after that.
             earlier=[branch.batches for branch in self._branches],
@@ -253,8 +252,8 @@ class Driver:
                 self.emit(event, parent)
             else:
                 self.emit(ask.amend(event), parent)
-        parent.books.ledger.take(strand.books.ledger)
-        faults, joined = parent.books.answers.held, strand.books.answers.held
+        parent.answers.ledger.take(strand.answers.ledger)
+        faults, joined = parent.answers.held, strand.answers.held
         faults += [fault for fault in joined if fault not in faults and not fault.is_recorded]
         if parent is self._main:
             parent.stretch.add(parent.batches + strand.batches)
@@ -308,7 +307,6 @@ class Driver:
     def _make_rollouts(
         self, strand: Strand[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
     ) -> Waits[list[Records]]:
-        books = strand.books
         rollouts = sum(len(ask.examples) for ask in asked)
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
         in_flight = (call for call in self._calls.pending if isinstance(call.batch, RolloutBatch))
@@ -318,7 +316,7 @@ class Driver:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{rollouts} more rollouts are more than the budget has left"
             )
-        batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
+        batch = RolloutBatch(asked, self._sources, strand.answers, in_turns=in_turns)
         yield from self._calls.make(strand, batch, order=strand.number)
         # By place, because records are kept in the order in which calls ended.
         answers = [tuple(map(ask.records.__getitem__, range(len(ask.keys)))) for ask in batch.asked]
@@ -355,7 +353,7 @@ class Driver:
         self, strand: Strand[Any], questions: Sequence[Question]
     ) -> Waits[list[Reply]]:
         """Ask as many questions as ``max_reflections`` allows; then raise if some are left."""
-        batch = QuestionBatch(sources=self._sources, books=strand.books)
+        batch = QuestionBatch(sources=self._sources, answers=strand.answers)
         limit: BudgetExhaustedError | None = None
         for question in questions:
             try:
@@ -376,14 +374,14 @@ class Driver:
 
         def used() -> int | None:
             """Return how many questions can precede the next one; None if that is unbounded."""
-            reflections = self._main.books.ledger.reflections + own
+            reflections = self._main.answers.ledger.reflections + own
             if strand is not self._main:
-                reflections += strand.books.ledger.reflections
+                reflections += strand.answers.ledger.reflections
             for branch in before:
                 if branch not in self._branches:
                     continue  # joined meanwhile, and counted with the search
                 most = (
-                    branch.books.ledger.reflections if branch.has_ended else branch.most_questions
+                    branch.answers.ledger.reflections if branch.has_ended else branch.most_questions
                 )
                 if most is None:
                     return None

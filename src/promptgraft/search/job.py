@@ -26,7 +26,7 @@ from promptgraft.overrides.looks import Look, record_of
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.search.assemble import BegunRun, assemble, begin
+from promptgraft.search.assemble import BegunRun, begin, search
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
@@ -61,11 +61,10 @@ def run(
     with opened(checked.context.adapter), nullcontext() if calls is None else closing(calls):
         if calls is not None:
             # Of calls that an earlier process of the run has not lived to answer.
-            begun.ledger.count(calls.unfinished(), recorded=True)
-        assembled = assemble(begun)
-        result = with_wear(begun, assembled.search())
+            begun.answers.ledger.count(calls.unfinished(), recorded=True)
+        result = with_wear(begun, search(begun))
         try:
-            result = store_winner(assembled.begun, result)
+            result = store_winner(begun, result)
         finally:
             # Also if the winner cannot be stored: the search itself has ended.
             begun.emit(result.ended)

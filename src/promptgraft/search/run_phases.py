@@ -23,7 +23,6 @@ from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
 from promptgraft.search.held_out import Sides, measure
-from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
@@ -161,11 +160,10 @@ class RunPhases:
 
     Attributes:
         search: the search.
-        answers: the journal as the run sees it.
+        answers: the journal as the run sees it, and a ledger of everything that it uses.
         examples: held-out examples, which no part of the search sees.
         seed: draws their order.
         remarks: what users should know before they trust the scores.
-        ledger: counts everything that the run uses.
         run_id: identity of the run.
         tag: the tag under which its overrides are kept.
         prompts: what is improved, without stores, by ``namespace/key``.
@@ -177,7 +175,6 @@ class RunPhases:
     _examples: Sequence[GepaExample]
     _seed: int
     _remarks: Remarks
-    _ledger: Ledger
     _run_id: str
     _tag: str
     _prompts: Mapping[str, Prompt[object]]
@@ -263,7 +260,7 @@ class RunPhases:
 
     def result(self, ended: Ending) -> RunResult:
         """Return the result of a run that has ended; its winner is not persisted yet."""
-        search, best = self._search, self.winner
+        search, best, ledger = self._search, self.winner, self._answers.ledger
         pool, passing = search.population.pool, search.population.passing
         of_examples = sum(modules[0].is_example for modules in search.accepted)
         core = RunResult(
@@ -294,10 +291,10 @@ class RunPhases:
             accepted_mutations=len(search.accepted) - of_examples,
             accepted_example_mutations=of_examples,
             rejections=tuple(search.rejections),
-            total_rollouts=self._ledger.rollouts,
-            unscored_rollouts=self._ledger.unscored,
-            total_reflections=self._ledger.reflections,
-            ledger=self._ledger.entries,
+            total_rollouts=ledger.rollouts,
+            unscored_rollouts=ledger.unscored,
+            total_reflections=ledger.reflections,
+            ledger=ledger.entries,
             steps=search.steps,
             stop_reason=ended[0],
             stop_detail=ended[1],

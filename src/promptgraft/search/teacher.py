@@ -39,8 +39,8 @@ from promptgraft.journal.records import Record
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.search.answers import Working
-from promptgraft.search.batches import Batch, Books
+from promptgraft.search.answers import Answers, Working
+from promptgraft.search.batches import Batch
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
 from promptgraft.search.events import CaseTaught, Emit
@@ -169,7 +169,7 @@ class Teaching:
     def taught(
         self,
         config: RunConfig,
-        books: Books,
+        answers: Answers,
         *,
         watch: Watch,
         executor: Executor | None,
@@ -181,7 +181,7 @@ class Teaching:
 
         Args:
             config: the settings.
-            books: the journal, which has earlier answers, and the ledger.
+            answers: the journal, which has earlier answers, and the ledger.
             watch: budget and notices of the run.
             executor: if there is one, cases are answered in parallel.
             deadline: nothing is asked after it.
@@ -196,7 +196,7 @@ class Teaching:
         batch = _TeacherBatch(
             questions=[*self.questions.values()],
             asked=self.teacher.asked,
-            books=books,
+            answers=answers,
             watch=watch,
             deadline=deadline,
             working=working,
@@ -205,12 +205,7 @@ class Teaching:
         # process.
         threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
         try:
-            with Calls(
-                (books.answers.calls or books.answers.journal).append_all,
-                executor=threads,
-                deadline=deadline or Deadline(),
-                admit=books.answers.journal.admit,
-            ) as calls:
+            with Calls(answers.journal, executor=threads, deadline=deadline or Deadline()) as calls:
                 for is_over in calls.make(self, batch):
                     while not is_over():
                         calls.collect()
@@ -260,7 +255,7 @@ class _TeacherBatch(Batch):
 
     _questions: Sequence[_TeacherQuestion]
     _asked: ProviderAdapter
-    _books: Books
+    _answers: Answers
     _watch: Watch
     _deadline: Deadline | None
     _working: Working | None
@@ -274,7 +269,7 @@ class _TeacherBatch(Batch):
         self._report()
 
     def _recall(self, question: _TeacherQuestion) -> bool:
-        answers, ledger = self._books.answers, self._books.ledger
+        answers, ledger = self._answers, self._answers.ledger
         ledger.count(answers.spent([question.key]), recorded=True)
         match answers.recall(question.key, question.digest):
             case None:
@@ -310,16 +305,16 @@ class _TeacherBatch(Batch):
         )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        question, books = self._missing[number], self._books
+        question, answers = self._missing[number], self._answers
         try:
             response = outcome()
         except PromptgraftError as error:
-            books.spend(question.key, question.digest, self._spent(number))
+            answers.spend(question.key, question.digest, self._spent(number))
             raise _placed(error, question.case) from error
         assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
         answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
         question.expected = answer.text if answer.output is None else answer.output
-        books.ledger.count(books.answers.paid(question.key, spent))
+        answers.ledger.count(answers.paid(question.key, spent))
         self._left -= 1
         self._report()
         content: Json = {"expected": question.expected, "spent": spent_to_json(spent)}
