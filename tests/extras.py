@@ -24,6 +24,7 @@ TESTS = {
     "litellm": "tests/adapters/test_litellm.py",
     "metrics": "tests/evals/metrics",
     "mlflow": "tests/integrations/test_mlflow_runs.py",
+    "oidc": "tests/server/test_oidc.py",
     "openai": "tests/adapters/openai",
     "otel": "tests/integrations/test_telemetry.py",
     "parquet": "tests/evals/test_frames.py",
@@ -40,6 +41,7 @@ BESIDE = {
     "baml": "anthropic genai-prices jsonschema openai",
     "bedrock": "jsonschema openai",
     "mlflow": "mlflow",
+    "oidc": "jsonschema oidc-provider-mock playwright",
     "openai": "jsonschema",
     "vertex": "jsonschema openai",
 }

@@ -61,6 +61,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
         True,
     ),
     "PIL": ("runs/report/data.py", True),
+    "joserfc": ("service/server/oidc.py", True),
     "jsonschema": ("evals/metrics/", True),
     "markdown_it": ("project/markdown/", True),
     "opentelemetry": ("bridges/telemetry.py", True),

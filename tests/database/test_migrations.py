@@ -27,9 +27,9 @@ from promptgraft.testing.prompts import PROMPT, TONE
 KEPT = Path(__file__).parent / "kept"
 TOKEN = "Y08UKD52GNbpeuRBlCk027SMc56qXrhYXo9p3kY1f7o"
 DIGESTS = {
-    "sqlite": "9e7d83305beb062b1ac0aeaa1b53385c0e85c097f73ed658c4471b68c5082269",
-    "postgresql": "2352c3f39a87663e1a141e47adc917f2d778ad0a8f29faeb4ef391a7f389d5b1",
-    "mysql": "3e4dda3f70681fbe8ab677fa1a94a45f2e268f55b961bb5eb938b6d320bd9a64",
+    "sqlite": "43e70a8262c919d91eb14ad4c7bc1b295c9db0c5ad56e7953023d9c441618e78",
+    "postgresql": "5504ae0737a5cac2f9cc3703c6512cc8c02f531f98dac5c9fd7a6e99478918c3",
+    "mysql": "f3d8d325eff346f7d0f81cd77e4b711bae5146a21aa4de5c30658cedd381c0a3",
 }
 """SHA-256 of the SQL of the tables of this version.
 
@@ -45,7 +45,7 @@ def definition(dialect: str) -> str:
 @pytest.mark.parametrize("dialect", DIGESTS)
 def test_the_tables_of_a_version_never_change(dialect: str) -> None:
     digest = hashlib.sha256(definition(dialect).encode()).hexdigest()
-    assert (SCHEMA_VERSION, digest) == (3, DIGESTS[dialect])
+    assert (SCHEMA_VERSION, digest) == (4, DIGESTS[dialect])
     assert list(MIGRATIONS) == list(range(2, SCHEMA_VERSION + 1))
 
 
@@ -93,7 +93,7 @@ def test_the_command_says_what_it_would_do_and_does_it_once(
     command = ["jobs", "migrate", "--jobs", f"sqlite:///{kept_file}"]
     assert run([*command, "--dry-run"]) == 0
     sql = capsys.readouterr().out
-    assert "CREATE TABLE promptgraft_datasets" in sql
+    assert "CREATE TABLE promptgraft_users" in sql
     assert f"UPDATE promptgraft_schema SET version = {SCHEMA_VERSION};" in sql
     assert dumped(kept_file) == before
     assert run(command) == 0
@@ -144,7 +144,7 @@ def earlier(url: str, request: pytest.FixtureRequest) -> Iterator[Database]:
 def test_a_database_server_is_migrated_when_it_is_told_to(earlier: Database, url: str) -> None:
     store = SqlPromptOverridesStore(earlier)
     with pytest.raises(
-        DatabaseError, match=r"found version [12]; stop its .*`promptgraft jobs migr"
+        DatabaseError, match=r"found version [123]; stop its .*`promptgraft jobs migr"
     ):
         store.addresses()
     earlier.migrate()

@@ -23,6 +23,8 @@ from promptgraft.service.jobs import JobManager
 from promptgraft.service.server import Access, Limits, Proxy, Scope, TokenStore, make_app
 from promptgraft.service.server.access import NO_PROXY
 from promptgraft.service.server.app import bound, server_settings
+from promptgraft.service.server.oidc import OidcProvider
+from promptgraft.service.server.oidc_settings import OidcSettings
 from server.documented import check_documented
 
 
@@ -134,6 +136,7 @@ def served(
     patience: float = 30.0,
     limits: Limits | None = None,
     proxy: Proxy = NO_PROXY,
+    oidc: OidcSettings | None = None,
     is_secure: bool = False,
     mounted: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Iterator[Client]:
@@ -143,6 +146,8 @@ def served(
     with bound("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         settings: dict[str, Any] = {"limits": limits, "proxy": proxy, "is_secure": is_secure}
+        if oidc is not None:
+            settings["provider"] = OidcProvider(oidc)
         access = Access(tokens, hosts=[f"127.0.0.1:{port}"], now=now, **settings)
         app = make_app(manager, access=access, mirrors=mirrors, patience=patience)
         server = _Server(server_settings(mounted(app), limits))

@@ -15,10 +15,13 @@ from jobs.job_world import work_off
 from promptgraft.runs.report.page import render
 from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import JobManager
+from promptgraft.service.server import Scope
+from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings
 from runs.report_pages import hostile_run, small_run
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
-from server.serving import Client
+from server.oidc_providers import CLIENT, forger
+from server.serving import Client, asking, served
 
 browser = browser_of_reports
 
@@ -232,3 +235,31 @@ def test_no_gain_of_a_search_is_green_and_none_that_is_shown_as_zero(
     classes = [delta.get_attribute("class") for delta in helped.all()[-3:]]
     assert classes == ["delta up", "delta level", "delta level"]
     page.context.close()
+
+
+def test_signing_in_by_a_provider_can_be_read_and_used(
+    browser: Browser, manager: JobManager, tmp_path: Path, axe: str
+) -> None:
+    label = "the login of a company with a very long name " * 3
+    groups = {"*": OidcGroup(roles=frozenset({Scope.READ}))}
+    with forger() as provider:
+        oidc = OidcSettings(issuer=provider.issuer, client_id=CLIENT, groups=groups, label=label)
+        with served(manager, tmp_path / "mirrors", oidc=oidc) as client:
+            page = new_page(browser, bypass_csp=True)
+            for path in ("/login", "/login/oidc/callback?state=wrong"):
+                page.goto(f"{client.url}{path}")
+                assert page.get_by_role("link", name="Sign in with").count() == 1
+                faults = faults_of(page, axe)
+                assert not faults, (path, "\n".join(faults))
+            with asking(client.url) as other:
+                query = provider.code(other.get("/login/oidc").headers["location"])
+                entered = other.get("/login/oidc/callback", params=query).text
+            # As it is seen by somebody whose browser does not go on by itself.
+            stays = re.sub("<meta http-equiv.*?>", "", entered)
+            page.route(
+                "**/stays", lambda route: route.fulfill(body=stays, content_type="text/html")
+            )
+            page.goto(f"{client.url}/stays")
+            faults = faults_of(page, axe)
+            assert not faults, "\n".join(faults)
+            page.context.close()

@@ -27,6 +27,7 @@ class Door:
         proxy_from: addresses of the proxy.
         user_header: the header in which the proxy names users; None if it does not.
         user_scopes: scopes of users without a token.
+        oidc: a file about the OpenID Connect provider that signs users in; None if there is none.
         base_path: the path below which browsers see the server; empty for the root.
         known_as: further ``Host`` headers of requests.
         limits: pairs ``NAME=NUMBER``.
@@ -40,6 +41,7 @@ class Door:
     proxy_from: tuple[str, ...]
     user_header: str | None
     user_scopes: tuple[str, ...]
+    oidc: str | None
     base_path: str
     known_as: tuple[str, ...]
     limits: tuple[str, ...]
@@ -136,6 +138,13 @@ _options = options.together(
         metavar="SCOPE",
         multiple=True,
         help="A scope of users without a token; may be repeated. By default they are refused.",
+    ),
+    click.option(
+        "--oidc",
+        metavar="FILE",
+        envvar="PROMPTGRAFT_OIDC",
+        help="A file about the OpenID Connect provider that signs users in; by default the "
+        "variable PROMPTGRAFT_OIDC, or none. Needs the extra `oidc`.",
     ),
     click.option(
         "--base-path",

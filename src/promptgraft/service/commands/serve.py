@@ -89,6 +89,7 @@ def serve_command(
             proxy_from=door.proxy_from,
             user_header=door.user_header or "",
             user_scopes=door.user_scopes,
+            oidc=door.oidc,
             is_secure=door.is_secure,
         )
         # Readable by this user only; what is in it can be written again from the database.

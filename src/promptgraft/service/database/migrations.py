@@ -97,6 +97,18 @@ MIGRATIONS: Mapping[int, Migration] = {
             )
         }
     ),
+    4: Migration(
+        tables={
+            "users": (
+                "digest NAME(64) NOT NULL, name NAME(64) NOT NULL, memberships BYTES NOT NULL, "
+                "seen REAL NOT NULL, PRIMARY KEY (digest)"
+            ),
+            "logins": (
+                "digest NAME(64) NOT NULL, path BYTES NOT NULL, ends REAL NOT NULL, "
+                "PRIMARY KEY (digest)"
+            ),
+        }
+    ),
 }
 """The migrations by the version that they lead to; the first tables were those of version 1."""
 

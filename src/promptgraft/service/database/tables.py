@@ -21,7 +21,7 @@ from sqlalchemy.schema import SchemaItem
 
 # Every index is a constraint, because every database creates those together with the table.
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the tables below; every change of them needs a new one, and a migration to it."""
 
 MOST_NS_CHARS = 200
@@ -64,6 +64,9 @@ class Tables:
         answers: the lines of each job's journal, by position.
         events: the lines of each job's events, by a number that only grows.
         tokens: tokens of a server, by their SHA-256.
+        users: users whom an OpenID Connect provider has named, by the SHA-256 of issuer and
+            subject.
+        logins: signing in that has begun at a provider, by the SHA-256 of its state.
         sessions: browsers that have signed in, by the SHA-256 of their cookie.
         links: links that sign in once, by the SHA-256 of their code.
         workers: workers that run, or did so lately.
@@ -80,6 +83,8 @@ class Tables:
     answers: Table
     events: Table
     tokens: Table
+    users: Table
+    logins: Table
     sessions: Table
     links: Table
     workers: Table
@@ -138,6 +143,8 @@ class Tables:
                 Column("line", _document(), nullable=False),
             ),
             tokens=table("tokens", *_token(), UniqueConstraint("name")),
+            users=table("users", *_user()),
+            logins=table("logins", *_login()),
             sessions=table("sessions", *_session()),
             links=table("links", *_link()),
             workers=table("workers", *_worker()),
@@ -179,10 +186,28 @@ def _token() -> list[SchemaItem]:
     ]
 
 
+def _user() -> list[SchemaItem]:
+    return [
+        Column("digest", _name(_DIGEST), primary_key=True),
+        _named("name", 64),
+        Column("memberships", _document(), nullable=False),
+        Column("seen", Double, nullable=False),
+    ]
+
+
+def _login() -> list[SchemaItem]:
+    return [
+        Column("digest", _name(_DIGEST), primary_key=True),
+        Column("path", _document(), nullable=False),
+        Column("ends", Double, nullable=False),
+    ]
+
+
 def _session() -> list[SchemaItem]:
     return [
         Column("digest", _name(_DIGEST), primary_key=True),
-        # The SHA-256 of the token that has signed in; empty for a browser on this machine.
+        # The digest of the token or the user that has signed in; empty for a browser on this
+        # machine.
         _named("token", _DIGEST),
         _named("browser", 200),
         Column("created", Double, nullable=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import secrets
 import threading
@@ -17,12 +18,15 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import visible_line
 from promptgraft.service.server.limits import Buckets, Limits
+from promptgraft.service.server.oidc import SECONDS_TO_SIGN_IN, Login, OidcProvider
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.sessions import SessionStore
 from promptgraft.service.server.tokens import ApiCaller, Scope, TokenStore, secret_digest
 
 COOKIE = "promptgraft_session"
+LOGIN_COOKIE = "promptgraft_login"
 _MOST_NAME_CHARS = 64
+_MOST_PATH_CHARS = 2_000
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -81,12 +85,28 @@ class Visit:
         base: the path that the application is mounted at; empty for the root.
         is_secure: whether the client came by HTTPS.
         browser: what the client calls itself.
+        host: the name of the server in the request, which has been checked.
     """
 
     address: str = ""
     base: str = ""
     is_secure: bool = False
     browser: str = ""
+    host: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The address of the application as the client knows it."""
+        return f"{'https' if self.is_secure else 'http'}://{self.host}{self.base}"
+
+    def login_cookie(self, secret: str) -> str:
+        """Return the header that sets the cookie of a browser that leaves for a provider."""
+        # `Lax`, unlike that of a session: the browser comes back from another site.
+        secure = "; Secure" if self.is_secure else ""
+        return (
+            f"{LOGIN_COOKIE}={secret}; Path={self.base}/login; HttpOnly; SameSite=Lax; "
+            f"Max-Age={SECONDS_TO_SIGN_IN:.0f}{secure}"
+        )
 
     def cookie(self, session: str) -> str:
         """Return the header that sets the cookie of a session; an empty one removes it."""
@@ -94,6 +114,11 @@ class Visit:
         secure = "; Secure" if self.is_secure else ""
         path = self.base or "/"
         return f"{COOKIE}={session}; Path={path}; HttpOnly; SameSite=Strict{secure}{end}"
+
+
+def _back(visit: Visit) -> str:
+    """Return the address that the provider sends browsers back to."""
+    return f"{visit.origin}/login/oidc/callback"
 
 
 class Access:
@@ -104,12 +129,14 @@ class Access:
         hosts: the ``Host`` headers that are accepted, with ports.
         limits: rates, numbers of streams, and how long sessions last.
         proxy: a proxy in front of the server.
+        provider: an OpenID Connect provider that signs users in; None if there is none.
         is_secure: whether browsers reach the server by HTTPS only, also where a proxy ends it.
         now: a monotonic clock in seconds.
 
     Attributes:
         limits: as given.
         tokens: as given.
+        provider: as given.
         sessions: the sessions of browsers.
     """
 
@@ -120,11 +147,14 @@ class Access:
         hosts: Iterable[str],
         limits: Limits | None = None,
         proxy: Proxy = NO_PROXY,
+        provider: OidcProvider | None = None,
         is_secure: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or Limits()
-        self.tokens, self.sessions = tokens, SessionStore(tokens.database, self.limits)
+        self.tokens, self.provider = tokens, provider
+        settings = provider.settings if provider else None
+        self.sessions = SessionStore(tokens.database, self.limits, settings)
         self._proxy, self._is_secure = proxy, is_secure
         self._hosts = frozenset(host.lower() for host in hosts)
         self._lock = threading.Lock()
@@ -148,8 +178,8 @@ class Access:
         # Before anything else: requests that are too many must not cost a look at the database.
         self._of_addresses.take(address)
         is_secure = self._is_secure or scheme == "https"
-        browser = headers.get("user-agent", "")
-        return Visit(address=address, base=base, is_secure=is_secure, browser=browser)
+        browser, host = headers.get("user-agent", ""), headers.get("host", "")
+        return Visit(address=address, base=base, is_secure=is_secure, browser=browser, host=host)
 
     # Signing in
 
@@ -202,6 +232,73 @@ class Access:
             self._of_guesses.take(visit.address)
             raise ApiProblem(401, "this is not a token of this server, or it was revoked")
         return self.sessions.open(caller.token, visit.browser)
+
+    def leave_for_provider(self, path: str, visit: Visit) -> tuple[str, str]:
+        """Return the address of the provider, and the secret of the browser that goes there.
+
+        Args:
+            path: the path of this application that the user wants to see.
+            visit: where the request comes from.
+
+        Raises:
+            Problem: 404: there is no provider; 429, 502: it does not answer as it should.
+        """
+        provider = self._provider()
+        # Each costs a row, and may cost a look at the provider.
+        self._of_guesses.take(visit.address)
+        login = Login(secrets.token_urlsafe(32))
+        address = provider.address(login, _back(visit))
+        self.sessions.begin_login(login.state, path[:_MOST_PATH_CHARS])
+        return address, login.secret
+
+    def come_back(
+        self, query: Mapping[str, str], secret: str | None, visit: Visit
+    ) -> tuple[str, str]:
+        """Return the path that a user wanted to see, and the cookie of their session.
+
+        Args:
+            query: what the provider says.
+            secret: the secret of the browser.
+            visit: where the request comes from.
+
+        Raises:
+            Problem: 401, 403: the user is not signed in, and why; 404, 429, 502: see
+                :meth:`leave_for_provider`.
+        """
+        provider, login = self._provider(), Login(secret or "")
+        try:
+            path = self._path_of(login, query.get("state", ""))
+            user = provider.user(query, login, _back(visit))
+        except ApiProblem:
+            self._of_guesses.take(visit.address)
+            raise
+        if provider.settings.caller(user.name, user.memberships, user.digest) is None:
+            raise ApiProblem(
+                403, f"{user.name} is in no group that may use this server; ask whoever runs it"
+            )
+        return path, self.sessions.open_for(user, visit.browser)
+
+    def _path_of(self, login: Login, state: str) -> str:
+        """Return the path of a login that has begun, which works once."""
+        is_own = hmac.compare_digest(state.encode(), login.state.encode())
+        path = self.sessions.end_login(login.state) if is_own else None
+        if path is None:
+            raise ApiProblem(
+                401,
+                "this did not begin in this browser, was used before, or took longer than "
+                f"{SECONDS_TO_SIGN_IN / 60:.0f} minutes; sign in again",
+            )
+        return path
+
+    @property
+    def provider_name(self) -> str:
+        """What the page calls the provider; empty if there is none."""
+        return self.provider.settings.label if self.provider else ""
+
+    def _provider(self) -> OidcProvider:
+        if self.provider is None:
+            raise ApiProblem(404, "nobody signs in here by a provider; use a token")
+        return self.provider
 
     # Requests
 

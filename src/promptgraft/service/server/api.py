@@ -320,10 +320,8 @@ def list_rollouts(call: ApiCall) -> ApiReply:
 def show_report(call: ApiCall) -> ApiReply:
     """Return the report of a job as one HTML page."""
     job = started(call)
-    scheme = "https" if call.visit.is_secure else "http"
-    origin = f"{scheme}://{call.headers.get('host', '')}{call.visit.base}"
     with call.mirrors.report(call.manager, job) as report:
-        content = report.file(f"{origin}/jobs/{job.id}")
+        content = report.file(f"{call.visit.origin}/jobs/{job.id}")
     return ApiReply(content=content.encode(), media="text/html; charset=utf-8")
 
 

@@ -47,6 +47,8 @@ from promptgraft.service.server.connections import connection_class
 from promptgraft.service.server.limits import Limits
 from promptgraft.service.server.metrics import RequestMetrics, show_metrics
 from promptgraft.service.server.mirrors import Mirrors
+from promptgraft.service.server.oidc import OidcProvider
+from promptgraft.service.server.oidc_settings import read_oidc
 from promptgraft.service.server.pools import CheckThread, ReportPool
 from promptgraft.service.server.problems import TITLES, ApiProblem, problem_of
 from promptgraft.service.server.streams import (
@@ -133,12 +135,13 @@ def make_access(
     proxy_from: Sequence[str],
     user_header: str,
     user_scopes: Sequence[str],
+    oidc: str | None,
     is_secure: bool,
 ) -> Access:
     """Return the access control that the options of ``promptgraft serve`` ask for.
 
     Raises:
-        ConfigError: an option is invalid.
+        ConfigError, DataFormatError: an option, or a file that it names, is invalid.
     """
     scopes = scopes_of(user_scopes)
     return Access(
@@ -146,6 +149,7 @@ def make_access(
         hosts=hosts,
         limits=Limits.of(limits),
         proxy=Proxy(addresses=proxy_from, user_header=user_header, scopes=scopes),
+        provider=OidcProvider(read_oidc(oidc)) if oidc else None,
         is_secure=is_secure,
     )
 
@@ -390,7 +394,12 @@ class _Server:
             _logger.error("%s %s: %s", request.method, request.url.path, problem.detail)
         headers = {**_SAFE, **problem.headers}
         if "text/html" in request.headers.get("accept", ""):
-            page = pages.problem_page(problem, _base(request), _wanted(request))
+            page = pages.problem_page(
+                problem,
+                _base(request),
+                _wanted(request),
+                provider=self._access.provider_name,
+            )
             return Response(
                 page,
                 status_code=problem.status,

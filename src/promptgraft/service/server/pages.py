@@ -130,16 +130,18 @@ def redirect(call: ApiCall, path: str, **headers: str) -> ApiReply:
     return ApiReply(status=303, headers={"Location": f"{call.visit.base}{path}", **named})
 
 
-def problem_page(problem: ApiProblem, base: str, path: str) -> bytes:
+def problem_page(problem: ApiProblem, base: str, path: str, *, provider: str = "") -> bytes:
     """Return the page of a problem; the form to sign in if that is what is missing.
 
     Args:
         problem: the problem.
         base: the path that the application is mounted at.
         path: path and query below it that were asked for.
+        provider: the name of the provider that signs users in; empty if there is none.
     """
     if problem.status == 401:
-        return _rendered("sign_in.html", base=base, who=None, link="", fault="", wanted=path)
+        fields = {"link": "", "fault": "", "wanted": path, "provider": provider}
+        return _rendered("sign_in.html", base=base, who=None, **fields)
     return _rendered("problem.html", base=base, who=None, problem=problem)
 
 

@@ -30,6 +30,7 @@ TITLES: Mapping[int, str] = {
     422: "Invalid",
     429: "Too many requests",
     500: "A fault in promptgraft",
+    502: "The provider that signs users in failed",
     503: "The database is unavailable",
 }
 

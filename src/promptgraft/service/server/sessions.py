@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Collection, Sequence
 
@@ -11,6 +12,8 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, u
 from promptgraft.ground.text import visible_line
 from promptgraft.service.database import Database
 from promptgraft.service.server.limits import Limits
+from promptgraft.service.server.oidc import SECONDS_TO_SIGN_IN, OidcUser
+from promptgraft.service.server.oidc_settings import OidcSettings
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import LOCAL, ApiCaller, caller_of, secret_digest
 
@@ -39,20 +42,27 @@ class BrowserSession:
 class SessionStore:
     """Sessions and links in a database, which holds only the SHA-256 of their secrets.
 
-    A session belongs to a token and ends with it, and with the limits of idle and total time.
+    A session belongs to a token, and ends with it, or to a user of a provider, and ends when the
+    settings no longer name a group of theirs. All end with the limits of idle and total time.
 
     Args:
         database: the database.
         limits: how long sessions last.
+        oidc: what the users of a provider may do; None if nobody signs in by one.
     """
 
-    def __init__(self, database: Database, limits: Limits) -> None:
-        self._database, self._limits = database, limits
+    def __init__(
+        self, database: Database, limits: Limits, oidc: OidcSettings | None = None
+    ) -> None:
+        self._database, self._limits, self._oidc = database, limits, oidc
         self._sessions = database.tables.sessions
         self._links = database.tables.links
 
     def open(self, token: str, browser: str) -> str:
-        """Open a session for a token, by its SHA-256 (empty: this machine); return its cookie."""
+        """Open a session for a token or a user, and return its cookie.
+
+        ``token`` is their SHA-256; empty for this machine.
+        """
         return self._database.write(lambda connection: self._opened(connection, token, browser))
 
     def _opened(self, connection: Connection, token: str, browser: str) -> str:
@@ -82,7 +92,7 @@ class SessionStore:
 
     def find(self, cookie: str) -> ApiCaller | None:
         """Return the caller with a session, or None if it has ended."""
-        sessions, tokens = self._sessions, self._database.tables.tokens
+        sessions = self._sessions
         digest = secret_digest(cookie)
         now = self._database.seconds.label("now")
         with self._database.reading() as connection:
@@ -93,15 +103,23 @@ class SessionStore:
             ).one_or_none()
             if row is None:
                 return None
-            token = connection.execute(
-                select(tokens).where(tokens.c.digest == row.token)
-            ).one_or_none()
+            owner = self._owner(connection, row.token) if row.token else LOCAL
         if row.now - row.seen > _SECONDS_BETWEEN_NOTES:
             self._database.write(lambda connection: self._note(connection, digest), durable=False)
-        if not row.token:
-            return attrs.evolve(LOCAL, session=digest)
         # A token that was revoked takes its sessions with it.
-        return attrs.evolve(caller_of(token), session=digest) if token is not None else None
+        return None if owner is None else attrs.evolve(owner, session=digest)
+
+    def _owner(self, connection: Connection, digest: str) -> ApiCaller | None:
+        """Return the token or the user with a digest."""
+        tokens, users = self._database.tables.tokens, self._database.tables.users
+        token = connection.execute(select(tokens).where(tokens.c.digest == digest)).one_or_none()
+        if token is not None:
+            return caller_of(token)
+        user = connection.execute(select(users).where(users.c.digest == digest)).one_or_none()
+        if user is None or self._oidc is None:
+            return None
+        # By the settings of now: a group that has lost a role has lost it in all sessions.
+        return self._oidc.caller(user.name, json.loads(user.memberships), digest)
 
     def _note(self, connection: Connection, digest: str) -> None:
         connection.execute(
@@ -131,6 +149,52 @@ class SessionStore:
         self._database.write(
             lambda connection: connection.execute(delete(sessions).where(*condition))
         )
+
+    def begin_login(self, state: str, path: str) -> None:
+        """Remember that a browser has left for the provider, and the path it is to come back to."""
+        logins, now = self._database.tables.logins, self._database.seconds
+
+        def put(connection: Connection) -> None:
+            connection.execute(delete(logins).where(logins.c.ends < now))
+            connection.execute(
+                insert(logins).values(
+                    digest=secret_digest(state),
+                    path=path.encode("utf-8", "replace"),
+                    ends=now + SECONDS_TO_SIGN_IN,
+                )
+            )
+
+        self._database.write(put, durable=False)
+
+    def end_login(self, state: str) -> str | None:
+        """Return the path of a login that has begun, once; None if there is none, or no more."""
+        logins, digest = self._database.tables.logins, secret_digest(state)
+
+        def end(connection: Connection) -> str | None:
+            valid = (logins.c.digest == digest, logins.c.ends >= self._database.seconds)
+            path = connection.scalar(select(logins.c.path).where(*valid).with_for_update())
+            # Of two that come back at once, one deletes it.
+            deleted = connection.execute(delete(logins).where(logins.c.digest == digest)).rowcount
+            return path.decode() if path is not None and deleted else None
+
+        return self._database.write(end)
+
+    def open_for(self, user: OidcUser, browser: str) -> str:
+        """Open a session for a user of a provider, and return its cookie."""
+        users, groups = self._database.tables.users, sorted(user.memberships)
+        values = {
+            "name": user.name,
+            "memberships": json.dumps(groups).encode(),
+            "seen": self._database.seconds,
+        }
+
+        def opened(connection: Connection) -> str:
+            # What the provider says now counts in all sessions of the user.
+            connection.execute(delete(users).where(users.c.digest == user.digest))
+            connection.execute(insert(users).values(digest=user.digest, **values))
+            return self._opened(connection, user.digest, browser)
+
+        return self._database.write(opened)
 
     def redeem(self, code: str, browser: str) -> str:
         """Exchange the code of a link for a session, and return its cookie.

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import attrs
+from starlette.requests import cookie_parser
+
+from promptgraft.service.server.access import LOGIN_COOKIE
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
 from promptgraft.service.server.pages import form_of, page_of, redirect
 from promptgraft.service.server.problems import ApiProblem
@@ -16,9 +20,25 @@ def show_sign_in(call: ApiCall) -> ApiReply:
         return _signed_in(call, call.access.redeem_code(call.query["code"], call.visit))
     # A link of `tokens link` needs a click: programs that preview links would use it up, and a
     # cookie that is set on the way from another site is not sent along the redirect.
-    return page_of(
-        call, "sign_in.html", link=call.query.get("link", ""), fault="", wanted="", who=None
+    return _form(call, link=call.query.get("link", ""))
+
+
+def _form(
+    call: ApiCall, *, link: str = "", wanted: str = "", problem: ApiProblem | None = None
+) -> ApiReply:
+    """Return the page to sign in, with what went wrong before."""
+    page = page_of(
+        call,
+        "sign_in.html",
+        problem.status if problem else 200,
+        who=None,
+        provider=call.access.provider_name,
+        link=link,
+        wanted=wanted,
+        fault=problem.detail if problem else "",
     )
+    more = problem.headers if problem else {}
+    return attrs.evolve(page, headers={**page.headers, **more})
 
 
 def sign_in(call: ApiCall) -> ApiReply:
@@ -34,14 +54,36 @@ def sign_in(call: ApiCall) -> ApiReply:
     except ApiProblem as problem:
         if problem.status != 401:
             raise
-        page = {"link": "", "fault": problem.detail, "wanted": target_path}
-        return page_of(call, "sign_in.html", 401, who=None, **page)
+        return _form(call, wanted=target_path, problem=problem)
     return _signed_in(call, cookie, target_path)
 
 
 def _signed_in(call: ApiCall, cookie: str, target_path: str = "") -> ApiReply:
     # A redirect keeps codes out of the browser's history.
     return redirect(call, _inside(target_path), Set_Cookie=call.visit.cookie(cookie))
+
+
+def leave_for_provider(call: ApiCall) -> ApiReply:
+    """Send the browser to the provider that signs users in."""
+    path = call.query.get("next", "")
+    try:
+        address, secret = call.access.leave_for_provider(_inside(path), call.visit)
+    except ApiProblem as problem:
+        return _form(call, wanted=path, problem=problem)
+    cookie = call.visit.login_cookie(secret)
+    return ApiReply(status=303, headers={"Location": address, "Set-Cookie": cookie})
+
+
+def come_back(call: ApiCall) -> ApiReply:
+    """Open a session for the user whom the provider has signed in."""
+    secret = cookie_parser(call.headers.get("cookie", "")).get(LOGIN_COOKIE)
+    try:
+        path, cookie = call.access.come_back(call.query, secret, call.visit)
+    except ApiProblem as problem:
+        return _form(call, problem=problem)
+    # A page and no redirect: on a way that began at another site, browsers do not send the cookie.
+    page = page_of(call, "signed_in.html", who=None, path=_inside(path))
+    return attrs.evolve(page, headers={**page.headers, "Set-Cookie": call.visit.cookie(cookie)})
 
 
 def _inside(path: str) -> str:
@@ -84,6 +126,8 @@ def end_sessions(call: ApiCall) -> ApiReply:
 OPEN_ROUTES: Sequence[Route] = (
     Route("GET /login", None, show_sign_in),
     Route("POST /login", None, sign_in),
+    Route("GET /login/oidc", None, leave_for_provider),
+    Route("GET /login/oidc/callback", None, come_back),
 )
 """Pages that need no token."""
 

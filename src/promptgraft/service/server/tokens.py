@@ -19,7 +19,7 @@ from promptgraft.service.database import Database
 from promptgraft.service.server.problems import ApiProblem
 
 # Addresses of people too, so that a token can belong to a user of a proxy.
-_NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
 
 class Scope(StrEnum):
@@ -40,10 +40,10 @@ class ApiCaller:
     """The token, or the browser session, that a request comes from.
 
     Attributes:
-        name: name of the token; ``local`` for a browser on this machine.
+        name: name of the token or the user; ``local`` for a browser on this machine.
         scopes: its permissions.
         projects: the projects that it can see; None for all.
-        token: SHA-256 of the token; empty if there is none.
+        token: SHA-256 of the token, or of the user of a provider; empty if there is none.
         session: SHA-256 of the browser session; empty if there is none.
     """
 
@@ -98,7 +98,7 @@ class TokenStore:
         Raises:
             ConfigError: a name or a scope is invalid, or the name is taken.
         """
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ConfigError(
                 "name of a token: expected 1 to 64 lower-case letters, digits and `._@+-`, "
                 f"starting with a letter or digit, found {shown(name)}"
@@ -183,24 +183,23 @@ class TokenStore:
         return code
 
     def revoke(self, name: str) -> None:
-        """Delete a token, and end the sessions that it has opened.
+        """Delete a token, or a user of a provider, and end the sessions of both.
 
         Raises:
-            ConfigError: there is no token with this name.
+            ConfigError: there is no token and no user with this name.
         """
         tables = self.database.tables
 
         def remove(connection: Connection) -> int:
-            digest = connection.scalar(
-                select(self._table.c.digest).where(self._table.c.name == name)
-            )
-            if digest is None:
-                return 0
-            for table in (tables.sessions, tables.links):
-                connection.execute(delete(table).where(table.c.token == digest))
-            return connection.execute(
-                delete(self._table).where(self._table.c.digest == digest)
-            ).rowcount
+            count = 0
+            for owners in (self._table, tables.users):
+                named = select(owners.c.digest).where(owners.c.name == name)
+                for digest in connection.scalars(named).all():
+                    for table in (tables.sessions, tables.links):
+                        connection.execute(delete(table).where(table.c.token == digest))
+                    connection.execute(delete(owners).where(owners.c.digest == digest))
+                    count += 1
+            return count
 
         if not self.database.write(remove):
             names = ", ".join(token.name for token in self.list()) or "none"
