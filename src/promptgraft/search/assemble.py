@@ -29,6 +29,7 @@ from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan
+from promptgraft.search.planning import plan_run
 from promptgraft.search.population import Population
 from promptgraft.search.preflight import CheckedRun
 from promptgraft.search.reflection import ShownImages
@@ -135,7 +136,7 @@ def search(begun: BegunRun) -> RunResult:
         context.journal.keep_files(files_in([bound, params]))
     _probe_agent(begun)
     left_over = remove_left_over(checked.config.limits.stop_files)
-    plan = checked.plan()
+    plan = plan_run(checked)
     _announce(begun, plan, left_over)
     working: Working | None = None
     if bus is not None:

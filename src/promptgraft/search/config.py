@@ -217,17 +217,17 @@ class RunConfig(Settings, ABC):
 
     def budget_of(self, proposals: int) -> int:
         """Return the rollouts of a run that can accept this many proposals."""
-        return (1 + proposals) * self.pareto_set_size + self.following_size
+        return self.baseline_size + proposals * self.step_size + self.following_size
 
     def pays_for(self, rollouts: int) -> Affordable:
         """Return how many proposals this many rollouts pay for."""
         remaining = rollouts - self.baseline_size - self.reserved_size
-        count = max(0, remaining // self.pareto_set_size)
+        count = max(0, remaining // self.step_size)
         return Affordable(if_accepted=count, if_refused=count, steps=count)
 
     def rollouts_for(self, proposals: int) -> int:
         """Return the fewest rollouts that pay for this many accepted proposals."""
-        return self.baseline_size + proposals * self.pareto_set_size + self.reserved_size
+        return self.baseline_size + proposals * self.step_size + self.reserved_size
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
         """Return how many questions a run can ask at most.

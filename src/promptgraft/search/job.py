@@ -30,6 +30,7 @@ from promptgraft.search.assemble import BegunRun, begin, search
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
+from promptgraft.search.planning import plan_run
 from promptgraft.search.preflight import models_asked, preflight
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import PersistenceScope
@@ -234,7 +235,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         check_opening(checked.context.adapter)
         if (journal := self._context.journal) is not None:
             checked.check_journal(journal)
-        return checked.plan(seen)
+        return plan_run(checked, seen)
 
 
 @attrs.frozen(init=False)

@@ -33,12 +33,10 @@ from promptgraft.evals.types import Answer, Case, Conversation
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice
-from promptgraft.search.algorithm import Questions
-from promptgraft.search.config import RunConfig
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, SeenUse, Use
+from promptgraft.search.preflight import CheckedRun
 from promptgraft.search.reflection import ShownImages
 from promptgraft.search.stopping import MaxProposals
-from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import (
     FREE_TEXT,
@@ -189,17 +187,12 @@ def _longest_answer(adapter: ProviderAdapter) -> int | None:
     return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
 
-def plan_run(
-    target: Target,
-    config: RunConfig,
-    *,
-    task: ProviderAdapter | None,
-    reflection: ProviderAdapter,
-    questions: Questions,
-    seen: SeenAnswers | None = None,
-    teaching: Teaching | None = None,
-) -> RunPlan:
-    """Return what a run is expected to use, and what it can use."""
+def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
+    """Return what a run is expected to use, and what it can use.
+
+    ``seen`` are the answers of an earlier run, or of a probe.
+    """
+    config, target, task = checked.config, checked.target, checked.context.adapter
     limits, budget = config.limits, config.budget
     affordable = proposals = config.pays_for(budget)
     estimate = _as_seen(target.estimate(config.training_examples), task, seen)
@@ -217,18 +210,15 @@ def plan_run(
     share = proposals.expected / affordable.expected if affordable.expected else 1.0
     fixed = config.baseline_size + config.reserved_size
     outlook = _Outlook(
-        target=target,
-        config=config,
-        task=task,
-        reflection=reflection,
-        teaching=teaching,
-        questions=questions,
+        run=checked,
         seen=seen,
         estimate=estimate,
         rollouts=fixed + round(share * (budget - fixed)),
         reflections=reflections,
         proposals=proposals.expected,
     )
+    wear = checked.wear_of(config.held_out)
+    worn = [wear.line] if wear is not None and wear.is_worn else []
     return RunPlan(
         rollouts=budget,
         reflections=reflections,
@@ -236,7 +226,7 @@ def plan_run(
         roles=tuple(outlook.roles()),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=tuple(advice(config, outlook.models(), questions)),
+        warnings=(*advice(config, outlook.models(), checked.questions), *worn),
         max_seconds=limits.timeout,
         first_call=task.first_call if isinstance(task, PlayingAdapter) else "",
         expected_rollouts=outlook.rollouts,
@@ -269,12 +259,7 @@ class _Outlook:
     ``estimate`` is for a rollout of the baseline.
     """
 
-    target: Target
-    config: RunConfig
-    task: ProviderAdapter | None
-    reflection: ProviderAdapter
-    teaching: Teaching | None
-    questions: Questions
+    run: CheckedRun
     seen: SeenAnswers | None
     estimate: Estimate
     rollouts: int
@@ -283,14 +268,15 @@ class _Outlook:
 
     def models(self) -> Iterator[ProviderAdapter]:
         """Yield all models of the run."""
-        if (flow := _node_flow(self.target)) is not None:
+        run, context = self.run, self.run.context
+        if (flow := _node_flow(run.target)) is not None:
             yield from (adapter for _, adapter in flow.nodes.values())
-        elif self.task is not None:
-            yield self.task
-        yield from judges_of(metrics_of(self.config.feedback_fn))
-        yield self.reflection
-        if self.teaching is not None:
-            yield from self.teaching.teacher.models
+        elif context.adapter is not None:
+            yield context.adapter
+        yield from judges_of(metrics_of(run.config.feedback_fn))
+        yield context.proposing_adapter
+        if run.teaching is not None:
+            yield from run.teaching.teacher.models
 
     def roles(self) -> Iterator[RolePlan]:
         """Yield the rows of all roles."""
@@ -301,10 +287,14 @@ class _Outlook:
 
     def _teacher(self) -> Iterator[RolePlan]:
         """Yield the rows of a teacher, which answers each case that has no ``expected``."""
-        questions = [] if self.teaching is None else [*self.teaching.questions.values()]
-        if self.teaching is None or not questions:
+        teaching = self.run.teaching
+        if teaching is None or not teaching.questions:
             return
-        teacher, count = self.teaching.teacher, len(questions)
+        teacher, questions, count = (
+            teaching.teacher,
+            teaching.questions.values(),
+            len(teaching.questions),
+        )
         graph = teacher.prompt.graph if isinstance(teacher.prompt, StandIn) else None
         if graph is not None and (flow := _node_flow(graph.flow_on(teacher.adapter))) is not None:
             inputs = fmean(len(show_value(question.case.input)) for question in questions)
@@ -324,12 +314,13 @@ class _Outlook:
 
     def _tasks(self) -> Iterator[RolePlan]:
         """Yield the rows of rollouts; at most with the maximum growth of all modules."""
-        target, runs = self.target, self.config.objectives.num_runs
-        most, expected = self.config.budget * runs, self.rollouts * runs
-        if isinstance(self.task, PlayingAdapter):
-            yield self._agent(self.task, most, expected)
+        target, config, task = self.run.target, self.run.config, self.run.context.adapter
+        runs = config.objectives.num_runs
+        most, expected = config.budget * runs, self.rollouts * runs
+        if isinstance(task, PlayingAdapter):
+            yield self._agent(task, most, expected)
         elif isinstance(target, PromptTarget) and (flow := _node_flow(target)) is not None:
-            examples = self.config.training_examples
+            examples = config.training_examples
             inputs = fmean(len(default_example_formatter(example, None)[0]) for example in examples)
             prompts = target.rollout.prompts_of(target.baseline())
             nodes = _node_uses(
@@ -340,10 +331,10 @@ class _Outlook:
                 seen=None if self.seen is None else self.seen.nodes,
             )
             yield from _node_rows(Role.TASK, flow, nodes, most=most, expected=expected)
-        elif self.task is None or self.estimate.mean_chars is None:
+        elif task is None or self.estimate.mean_chars is None:
             yield RolePlan(role=Role.TASK, model=target.identity.model)
         else:
-            calls = _answers(Role.TASK, self.task, self.estimate, most=most, expected=expected)
+            calls = _answers(Role.TASK, task, self.estimate, most=most, expected=expected)
             grown = attrs.evolve(
                 calls,
                 longest=calls.longest + self.room,
@@ -356,7 +347,7 @@ class _Outlook:
 
     def _agent(self, adapter: PlayingAdapter, most: int, expected: int) -> RolePlan:
         """Return the row of an agent, whose cost is not known in advance."""
-        turns = [adapter.most_turns(case) for case in self.config.cases] or [1]
+        turns = [adapter.most_turns(case) for case in self.run.config.cases] or [1]
         use = Use(calls=round(expected * fmean(turns)))
         # Its own name is what its calls are counted under.
         seen_use = None if self.seen is None else self.seen.use_of(Role.TASK, adapter.agent_name)
@@ -368,29 +359,30 @@ class _Outlook:
 
     def _judges(self) -> Iterator[PlannedCalls]:
         """Yield the calls of judges, as far as their questions are known in advance."""
-        metrics = metrics_of(self.config.feedback_fn)
+        config, task = self.run.config, self.run.context.adapter
+        metrics = metrics_of(config.feedback_fn)
         if not metrics:
             return
-        cases = sorted(self.config.cases, key=lambda case: len(str(case.input)), reverse=True)
+        cases = sorted(config.cases, key=lambda case: len(str(case.input)), reverse=True)
         # A sample that includes the longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         judged: Iterable[Case] = sample
-        examples = self.config.training_examples
+        examples = config.training_examples
         # What plays turns is judged by turns.
-        if isinstance(self.task, PlayingAdapter) or any(_turns_of(each) > 1 for each in examples):
+        if isinstance(task, PlayingAdapter) or any(_turns_of(each) > 1 for each in examples):
             judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
         answer = Answer(text="x" * round(self.estimate.answer_chars))
         questions = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](list)
         for case in judged:
             for judge, prompt in questions_of(metrics, case, answer):
                 questions[adapter_identity(judge)].append((judge, prompt.render()))
-        runs = self.config.objectives.num_runs
+        runs = config.objectives.num_runs
         for prompts in questions.values():
             judge = prompts[0][0]
             sent = [sent_chars(rendered, judge) for judge, rendered in prompts]
-            most = self.config.budget * math.ceil(len(prompts) / len(sample)) * runs
+            most = config.budget * math.ceil(len(prompts) / len(sample)) * runs
             # At most with the longest answer, and in a second attempt with the refused reply.
-            replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (self.task, judge))
+            replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (task, judge))
             yield PlannedCalls(
                 role=Role.JUDGE,
                 adapter=judge,
@@ -407,8 +399,8 @@ class _Outlook:
 
     def _questions(self) -> Iterator[PlannedCalls]:
         """Yield the calls of the reflection model, by role."""
-        config, target, modules = self.config, self.target, self.target.modules
-        baseline = target.baseline()
+        config, target, questions = self.run.config, self.run.target, self.run.questions
+        modules, baseline = target.modules, target.baseline()
         texts = fmean(
             0 if module.is_new else len(target.text(module, baseline)) for module in modules
         )
@@ -417,25 +409,26 @@ class _Outlook:
         for role, share in config.question_shares.items():
             yield PlannedCalls(
                 role=role,
-                adapter=self.reflection,
+                adapter=self.run.context.proposing_adapter,
                 most=math.ceil(self.reflections * share),
-                longest=max(config.question_chars(target, self.questions, longest)) + self.room,
+                longest=max(config.question_chars(target, questions, longest)) + self.room,
                 expected=round(min(self.reflections, expected) * share),
-                sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
+                sent=fmean(config.question_chars(target, questions, typical)) + self.growth,
                 received=texts + self.growth / len(modules) + _AROUND,
             )
 
     def _sizes(self) -> tuple[Sizes, Sizes]:
         """Return how much questions show of rollouts: as expected, and at most."""
-        config, estimate, max_chars = self.config, self.estimate, self.config.max_example_chars
+        config, context, estimate = self.run.config, self.run.context, self.estimate
+        max_chars, reflection = config.max_example_chars, context.proposing_adapter
         # As the reflection model sees them; a user's formatter is not called before the run.
         inputs = [max_chars]
         if config.example_formatter is None:
             examples = config.training_examples
-            images = ShownImages.of(examples, config.data, self.reflection)
+            images = ShownImages.of(examples, config.data, reflection)
             inputs = [
                 min(max_chars, len(default_example_formatter(example, None)[0]))
-                + (file_chars(self.reflection, images.of_example(example)) if images else 0)
+                + (file_chars(reflection, images.of_example(example)) if images else 0)
                 for example in examples
             ]
         typical = Sizes(
@@ -447,7 +440,7 @@ class _Outlook:
         traced = config.trace_formatter is not None or estimate.leaves_traces
         longest = Sizes(
             input=max(inputs),
-            answer=_longest_chars(self.task, max_chars),
+            answer=_longest_chars(context.adapter, max_chars),
             trace=(config.max_trace_chars if traced else 0)
             + (STEPS_CHARS if estimate.steps else 0),
             feedback=FEEDBACK_CHARS,
@@ -459,18 +452,21 @@ class _Outlook:
     @cached_property
     def _bounds(self) -> list[int]:
         """Maximum length of each module."""
-        target, baseline = self.target, self.target.baseline()
+        target, baseline = self.run.target, self.run.target.baseline()
         return [target.describe(module, baseline).max_chars for module in target.modules]
 
     @cached_property
     def room(self) -> int:
         """Characters by which the modules can grow in total."""
-        baseline, most_added = self.target.baseline(), self.config.max_task_examples_per_section
+        baseline, most_added = (
+            self.run.target.baseline(),
+            self.run.config.max_task_examples_per_section,
+        )
         return sum(
             most_added * longest
             if module.is_new
-            else max(0, longest - len(self.target.text(module, baseline)))
-            for module, longest in zip(self.target.modules, self._bounds, strict=True)
+            else max(0, longest - len(self.run.target.text(module, baseline)))
+            for module, longest in zip(self.run.target.modules, self._bounds, strict=True)
         )
 
     @property
@@ -481,7 +477,7 @@ class _Outlook:
     @property
     def in_batches(self) -> tuple[Fraction, Fraction]:
         """Shares of the rollouts that evaluate whole sets: at least, and as expected."""
-        config = self.config
+        config = self.run.config
         fixed = config.baseline_size + config.reserved_size
         # Every second proposal is accepted, as in `Affordable.expected`.
         entries = self.proposals // 2 * config.pareto_set_size

@@ -30,8 +30,6 @@ from promptgraft.runtime.session import Budget, Watch
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
-from promptgraft.search.plan import RunPlan, SeenAnswers
-from promptgraft.search.planning import plan_run
 from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.search.targets import (
     example_digest,
@@ -127,22 +125,6 @@ class CheckedRun:
         return contents_of(
             self.prompts, self.config, examples=self.digests, questions=self.questions
         )
-
-    def plan(self, seen: SeenAnswers | None = None) -> RunPlan:
-        """Return what the run can use."""
-        plan = plan_run(
-            self.target,
-            self.config,
-            task=self.context.adapter,
-            reflection=self.context.proposing_adapter,
-            questions=self.questions,
-            seen=seen,
-            teaching=self.teaching,
-        )
-        wear = self.wear_of(self.config.held_out)
-        if wear is None or not wear.is_worn:
-            return plan
-        return attrs.evolve(plan, warnings=(*plan.warnings, wear.line))
 
     @property
     def run_id(self) -> str:

@@ -127,9 +127,6 @@ class GradientSettings(RunConfig):
     def smaller_steps(self) -> str:
         return " or train_batch"
 
-    def budget_of(self, proposals: int) -> int:
-        return self.baseline_size + proposals * self.step_size + self.following_size
-
     def pays_for(self, rollouts: int) -> Affordable:
         # A round begins only if the budget covers all of it. A refused one takes at least one
         # rollout, and one without a usable text takes none.
@@ -142,9 +139,6 @@ class GradientSettings(RunConfig):
             if_refused=min(self.max_rounds, 1 + (remaining - self.step_size) // least),
             steps=self.max_rounds,
         )
-
-    def rollouts_for(self, proposals: int) -> int:
-        return self.baseline_size + proposals * self.step_size + self.reserved_size
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
         traced = self.train_size * (max(1, steps) if self.attribution == "steps" else 1)
