@@ -7,7 +7,7 @@ import re
 from optimizers.worlds import RULES, Run, bound, config, instruction, optimize
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.algorithms.gepa.additions.history import Answers, remember
-from promptgraft.algorithms.gepa.questions import better_answers
+from promptgraft.algorithms.gepa.reflect import better_answers
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.scores import Scorer

@@ -55,6 +55,11 @@ class AcceptancePolicy(Protocol):
         ...
 
 
+def most_rollouts(policy: AcceptancePolicy, examples: int) -> int:
+    """Return the most rollouts of a comparison on so many examples, all repeats included."""
+    return 2 * examples * (1 + policy.max_repeats)
+
+
 @attrs.frozen
 class Strict:
     """Accepts a child if its mean on the minibatch is higher, as published."""

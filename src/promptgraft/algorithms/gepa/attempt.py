@@ -182,26 +182,6 @@ class Step(PipelineStep[Attempt]):
     last_to_learn: Attempt | None = None
     has_tried: bool = False
 
-    def begin(self, index: int, *, of: int, ahead: int, tried: int, kit: Kit) -> Attempt:
-        """Begin one of its attempts.
-
-        Args:
-            index: counts its attempts from 0.
-            of: how many it makes.
-            ahead: how many earlier attempts are under way.
-            tried: how many candidates have been tried.
-            kit: what the search works with.
-        """
-        return Attempt(
-            step=self,
-            parent=self.parent,
-            number=(self.number - 1) * of + index + 1,
-            position=f"step/{self.number}" + (f"/{index + 1}" if of > 1 else ""),
-            ahead=ahead,
-            tried=tried,
-            rejections=Rejections(self.number, self.parent, kit.emit),
-        )
-
     def note(self, attempt: Attempt) -> None:
         """Note that an attempt has ended, for :meth:`count_idle`."""
         if not attempt.is_reflection:

@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
-from promptgraft.algorithms.gepa.questions import questions_of
+from promptgraft.algorithms.gepa.reflect import questions_of
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.algorithm import Kit, Questions
 from promptgraft.search.reflection import reflection_params

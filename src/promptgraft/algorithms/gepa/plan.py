@@ -19,8 +19,7 @@ from promptgraft.algorithms.gepa.earlier import (
     with_present_questions,
     with_present_settings,
 )
-from promptgraft.algorithms.gepa.questions import ATTEMPTS
-from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE
+from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_AT_ONCE
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
 from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
@@ -36,7 +35,7 @@ from promptgraft.ground.strict.checks import (
     one_of,
     path_of,
 )
-from promptgraft.search.acceptance import Paired
+from promptgraft.search.acceptance import Paired, most_rollouts
 from promptgraft.search.config import RunConfig
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
@@ -371,7 +370,8 @@ class GepaSettings(RunConfig):
         entries = self.entry_size(steps, merges=self._merges(proposals))
         ends = self._finals + self.following_size
         grown = max(0, proposals - self.strategy.proposals_per_step)
-        trials = (proposals - grown) * self.trial_size + grown * self.largest_trial(batch)
+        most_each = most_rollouts(self.acceptance, batch)
+        trials = (proposals - grown) * self.trial_size + grown * most_each
         needed = self.baseline_size + trials + entries + ends
         # Solve for the budget: what additions reserve grows with it.
         most = needed
@@ -445,11 +445,7 @@ class GepaSettings(RunConfig):
     @property
     def trial_size(self) -> int:
         """Rollouts of parent and child on a minibatch that has not grown, all repeats included."""
-        return self.largest_trial(self.batch_size)
-
-    def largest_trial(self, size: int) -> int:
-        """Return most rollouts of parent and child on so many examples, all repeats included."""
-        return 2 * size * (1 + self.acceptance.max_repeats)
+        return most_rollouts(self.acceptance, self.batch_size)
 
     def entry_size(self, candidates: int, *, merges: int = 0) -> int:
         """Return the rollouts on the validation set that candidates and merges can use."""

@@ -9,26 +9,143 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import TypeAlias
 
 import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes
-from promptgraft.algorithms.gepa.questions import ATTEMPTS, Draft, Part, better_answers
+from promptgraft.algorithms.gepa.prompts import PUBLISHED
 from promptgraft.algorithms.gepa.select import ModuleChoice, Turns
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.asks import Asking, Records, Reply, Together
+from promptgraft.search.asks import Asking, Question, Records, Reply, Together
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
-from promptgraft.search.reflection import MetaPrompts
+from promptgraft.search.reflection import NOT_REFUSED, MetaPrompts, Refusal, question_on
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.types import Candidate, Module, RolloutRecord
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
+from promptgraft.targets.text_lines import SEARCH, edited
+from promptgraft.targets.types import (
+    Candidate,
+    MetaPrompt,
+    Module,
+    ModuleDescription,
+    RolloutRecord,
+    names_of,
+)
+
+ATTEMPTS = 2
+"""Most questions for one text: the first, and one repair."""
 
 MOST_AT_ONCE = 4
 """Most modules that one proposal changes."""
 
 _TRIED = "this text has been tried before; propose another"
 _NO_FAILURES: Mapping[str, Records] = MappingProxyType({})
+
+Part: TypeAlias = tuple[Module, ModuleDescription]
+"""A module, with its description in the parent."""
+
+
+def questions_of(questions: MetaPrompts, *, as_published: bool) -> MetaPrompts:
+    """Return the questions by kind of part; on sections, the published one if that is asked for."""
+    if not as_published:
+        return questions
+    return {**questions, MetaPrompt.SECTION: questions[PUBLISHED.key]}
+
+
+@attrs.define(kw_only=True)
+class Draft:
+    """The question on one part, and what has come of it.
+
+    Attributes:
+        attempt: the attempt that it belongs to.
+        parts: the parts that may be changed: one, or several if the model is to choose.
+        records: the rollouts that it shows.
+        earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
+        number: distinguishes the questions of an attempt.
+        changes: the changes with usable texts, each grafted onto the one before it.
+        refusals: the refused replies, with the reasons.
+        has_failed: whether there is no reply that could be repaired.
+        is_partial: whether the last reply had edits that are still to be repaired.
+    """
+
+    attempt: Attempt
+    parts: tuple[Part, ...]
+    records: Sequence[RolloutRecord]
+    earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict)
+    objectives: Mapping[str, str] = attrs.field(factory=dict)
+    number: int = 0
+    changes: Changes = ()
+    refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
+    has_failed: bool = False
+    is_partial: bool = False
+
+    @property
+    def name(self) -> str:
+        """The names of all parts."""
+        return names_of(module for module, _ in self.parts)
+
+    @property
+    def before(self) -> str:
+        """The current text of the only part; empty for several parts."""
+        return self.parts[0][1].text if len(self.parts) == 1 else ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next question is to be asked."""
+        return (self.is_partial or not self.changes) and not self.has_failed
+
+    @property
+    def refused(self) -> Refusal:
+        """Why the last reply could not be used, and that reply."""
+        if not self.refusals:
+            return NOT_REFUSED
+        error, text = self.refusals[-1]
+        return error.detail, text
+
+    def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
+        """Return the next question."""
+        [(_, description)] = self.parts
+        return question_on(
+            position,
+            description,
+            self.records,
+            meta_prompts=meta_prompts,
+            earlier=self.earlier,
+            objectives=self.objectives,
+            refused=self.refused,
+        )
+
+    def read(self, reply: Reply, reflector: Reflector) -> None:
+        """Make a child from a reply, or record why that is not possible."""
+        try:
+            reply.check()
+            self.take(reply, reflector)
+        except InvalidProposalError as error:
+            self.refusals.append((error, reply.text))
+            self.has_failed = bool(reply.fault) or self.needs_no_repair(error)
+
+    def take(self, reply: Reply, reflector: Reflector) -> None:
+        """Set the changes that a reply makes.
+
+        Raises:
+            InvalidProposalError: the reply cannot be used.
+        """
+        [(module, description)] = self.parts
+        tag = JSON_TAG if description.as_json else TEXT_TAG
+        text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+        if text.startswith(SEARCH):
+            text = edited(description.text, text)
+        part, parent = (module, description), self.attempt.candidate
+        self.changes = (reflector.graft(self.attempt, parent, part, text),)
+
+    def needs_no_repair(self, error: InvalidProposalError) -> bool:
+        """Return whether a repair would only repeat the refused reply."""
+        del error
+        return False
 
 
 @attrs.frozen(kw_only=True)
@@ -56,10 +173,6 @@ class Reflector:
     learns_from_perfect: bool
     guard: AnswerGuard | None
     seen: Seen
-
-    def begin(self, attempt: Attempt) -> None:
-        """Fix which modules have their turn."""
-        attempt.turn = self.turns.at(attempt.ahead)
 
     def learn(self, attempt: Attempt) -> None:
         """Record which modules had their turn. Call in step order."""
@@ -109,9 +222,12 @@ class Reflector:
             failures: the rollouts that a question shows, by module; all of them by default.
         """
         attempt.modules = tuple(modules)
-        drafts = [
-            self._draft_on(attempt, place, module, failures) for place, module in enumerate(modules)
-        ]
+        drafts = []
+        for number, module in enumerate(modules):
+            part = module, self.kit.target.describe(module, attempt.candidate)
+            blamed = () if module.is_example else failures.get(module.name, ())
+            records = blamed or attempt.records
+            drafts.append(self.draft(attempt, (part,), records, number=number))
         yield from self.ask(attempt, drafts)
         changes: Changes = ()
         for change in (change for draft in drafts for change in draft.changes):
@@ -124,15 +240,6 @@ class Reflector:
                 name, before = change.module.name, change.before.text
                 attempt.rejections.add(name, before, error, text=change.text, final=False)
         return changes
-
-    def _draft_on(
-        self, attempt: Attempt, place: int, module: Module, failures: Mapping[str, Records]
-    ) -> Draft:
-        """Return the question about a module."""
-        description = self.kit.target.describe(module, attempt.candidate)
-        blamed = () if module.is_example else failures.get(module.name, ())
-        records = blamed or attempt.records
-        return self.draft(attempt, ((module, description),), records, number=place)
 
     def draft(
         self,
@@ -215,3 +322,20 @@ class Reflector:
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""
         return self.seen.get(child.digest, attempt.tried) < attempt.tried
+
+
+def better_answers(
+    earlier: Mapping[str, Sequence[tuple[float, RolloutRecord]]],
+    records: Sequence[RolloutRecord],
+    scorer: Scorer,
+) -> Mapping[str, tuple[RolloutRecord, ...]]:
+    """Return, for each record, the earlier answers with a higher score."""
+    better = {}
+    for record in records if earlier else ():
+        own_score = scorer.score(record)
+        better[record.example_id] = tuple(
+            answer
+            for score, answer in earlier.get(record.example_id, ())
+            if own_score is not None and score > own_score
+        )
+    return better

@@ -10,11 +10,10 @@ from promptgraft.algorithms.gepa.additions.base import Addition, Tools
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
 from promptgraft.algorithms.gepa.merge import Merger
 from promptgraft.algorithms.gepa.plan import GepaSettings
-from promptgraft.algorithms.gepa.questions import questions_of
-from promptgraft.algorithms.gepa.reflect import Reflector
+from promptgraft.algorithms.gepa.reflect import Reflector, questions_of
 from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts, validator_of
 from promptgraft.algorithms.gepa.select import Parents, Turns
-from promptgraft.search.acceptance import Comparer
+from promptgraft.search.acceptance import Comparer, Rejections, most_rollouts
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
 from promptgraft.search.leak_guard import AnswerGuard
@@ -106,26 +105,31 @@ class Parts:
         """Begin the attempts of a step, while ``ahead`` earlier ones are under way."""
         count, tried = self.config.strategy.proposals_per_step, len(self.seen)
         attempts = [
-            step.begin(index, of=count, ahead=ahead + index, tried=tried, kit=self.kit)
+            Attempt(
+                step=step,
+                parent=step.parent,
+                number=(step.number - 1) * count + index + 1,
+                position=f"step/{step.number}" + (f"/{index + 1}" if count > 1 else ""),
+                ahead=ahead + index,
+                tried=tried,
+                rejections=Rejections(step.number, step.parent, self.kit.emit),
+                turn=self.reflector.turns.at(ahead + index),
+            )
             for index in range(count)
         ]
         for attempt in attempts:
-            self._begin(attempt)
+            proposers = [addition.begin(attempt) for addition in self.additions]
+            attempt.proposers = [*filter(None, proposers), self.reflector.propose]
+            if attempt.minibatch:
+                attempt.reused = self.minibatches.reusable(attempt.candidate, attempt.minibatch)
+            else:
+                # The first step is paid for by the least budget, so the baseline's do not grow.
+                scores = self.kit.population.pool.scores[attempt.parent] if attempt.parent else ()
+                size = self.minibatches.size_for(scores)
+                attempt.minibatch, attempt.reused = self.minibatches.draw(attempt.candidate, size)
+            size = max(len(attempt.minibatch), self.minibatches.size)
+            attempt.largest = most_rollouts(self.comparer.policy, size) - len(attempt.reused)
         return attempts
-
-    def _begin(self, attempt: Attempt) -> None:
-        self.reflector.begin(attempt)
-        proposers = [addition.begin(attempt) for addition in self.additions]
-        attempt.proposers = [*filter(None, proposers), self.reflector.propose]
-        if attempt.minibatch:
-            attempt.reused = self.minibatches.reusable(attempt.candidate, attempt.minibatch)
-        else:
-            # The first step is paid for by the least budget, so the baseline's do not grow.
-            scores = self.kit.population.pool.scores[attempt.parent] if attempt.parent else ()
-            size = self.minibatches.size_for(scores)
-            attempt.minibatch, attempt.reused = self.minibatches.draw(attempt.candidate, size)
-        size = max(len(attempt.minibatch), self.minibatches.size)
-        attempt.largest = self.config.largest_trial(size) - len(attempt.reused)
 
     def pipeline(self, search: Stepping[Step, Attempt]) -> Pipeline[Step, Attempt]:
         """Return what runs the steps of a search."""

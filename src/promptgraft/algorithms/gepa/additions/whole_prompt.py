@@ -12,7 +12,7 @@ import attrs
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE, WholeParams
-from promptgraft.algorithms.gepa.questions import Draft, Grafting, Part
+from promptgraft.algorithms.gepa.reflect import Draft, Part, Reflector
 from promptgraft.algorithms.gepa.select import Draws, Turn
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
@@ -216,7 +216,7 @@ class WholeDraft(Draft):
             tried=self.tried,
         )
 
-    def take(self, reply: Reply, reflector: Grafting) -> None:
+    def take(self, reply: Reply, reflector: Reflector) -> None:
         attempt = self.attempt
 
         def graft(onto: Sequence[Change], part: Part, text: str) -> Change:

@@ -16,7 +16,7 @@ from promptgraft.algorithms.gepa.additions.lines.relocate import (
     Relocation,
 )
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
-from promptgraft.algorithms.gepa.questions import Part
+from promptgraft.algorithms.gepa.reflect import Part
 from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Asking, Records
 from promptgraft.targets.types import Candidate

@@ -20,7 +20,7 @@ from promptgraft.algorithms.gepa.additions.lines.credit import (
     Rule,
     complaint_of,
 )
-from promptgraft.algorithms.gepa.questions import Part
+from promptgraft.algorithms.gepa.reflect import Part
 from promptgraft.ground.text import folded_words
 from promptgraft.search.acceptance import Change
 from promptgraft.search.scores import Scorer
