@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,34 @@ def test_data_sets_are_saved_listed_and_printed(
     why = said(capsys, "jobs", "datasets", "save", "hard", "none.csv", code=2)
     assert why.startswith("promptgraft: none.csv: ")
     assert "promptgraft" in said(capsys, "jobs", "datasets", "save", "hard", "agent.py", code=2)
+
+
+def test_a_job_with_a_data_set_is_replayed_and_resumed_from_its_run_directory(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
+) -> None:
+    said(capsys, "jobs", "datasets", "save", "hard", "tickets.csv")
+    kept = said(capsys, "jobs", "datasets", "show", "hard")
+    job = submitted(capsys, "--budget", "60", "--set", "dataset=hard")
+    worked_off(programs)
+    # The project has other cases by now, and the data set another revision.
+    tickets = (in_a_project / "tickets.csv").read_text("utf-8").splitlines(keepends=True)
+    (in_a_project / "tickets.csv").write_text("".join(tickets[:25]), "utf-8")
+    said(capsys, "jobs", "datasets", "save", "hard", "tickets.csv")
+    folder = Path(said(capsys, "jobs", "export", job).strip())
+    assert (folder / "cases.jsonl").read_text("utf-8") == kept
+    assert "the same result" in said(capsys, "replay", folder.name)
+    assert run(["resume", folder.name, "--budget", "70"]) in (0, 1)
+    assert "the same result" in said(capsys, "replay", folder.name)
+    for options, is_there in (((), True), (("--without-inputs",), False)):
+        path = in_a_project / f"{len(options)}.zip"
+        said(capsys, "export", "--run", folder.name, str(path), *options)
+        with zipfile.ZipFile(path) as archive:
+            assert ("run/cases.jsonl" in archive.namelist()) is is_there
+    said(capsys, "import", str(in_a_project / "0.zip"))
+    unpacked = in_a_project / "0/runs" / folder.name
+    assert "the same result" in said(capsys, "replay", folder.name, "--runs", str(unpacked.parent))
+    (folder / "cases.jsonl").write_bytes(b"\xff")
+    assert "expected UTF-8" in said(capsys, "replay", folder.name, code=2)
 
 
 def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,7 +107,7 @@ def _members(
     }
     paths = [folder.events, folder.result, folder.frontier, folder.ledger]
     if inputs:
-        paths += [folder.journal, *sorted(folder.files.glob("*"))]
+        paths += [folder.journal, folder.cases, *sorted(folder.files.glob("*"))]
     elif folder.journal.exists():
         members[f"{_RUN}{folder.scores.name}"] = "".join(_scores(folder)).encode()
         members[f"{_RUN}{folder.journal.name}"] = _header(folder)
@@ -337,6 +337,7 @@ def _is_of_run(place: str) -> bool:
     paths = (
         run.config,
         run.journal,
+        run.cases,
         run.events,
         run.result,
         run.frontier,

@@ -25,6 +25,7 @@ from promptgraft.project.adding import StoreConfig
 from promptgraft.project.exporting import archive_budget
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.origins import Origin
+from promptgraft.project.other_cases import on_kept_cases
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import NOT_RUN, with_stand_ins
 from promptgraft.project.running import Changes, Runnable, loaded_again
@@ -190,6 +191,7 @@ def _stood_in(folder: RunFolder, place: Path) -> Iterator[OptimizationJob]:
         store = StoreConfig(tag=settings.store.tag)
         project = Project(source, attrs.evolve(settings, store=store, trackers={}, executor=None))
         project.stand_in()
+        project = on_kept_cases(project, folder)
         yield Runnable.of(project, origin.name, project.job(origin.name)).changed(changes).job
 
 

@@ -29,6 +29,7 @@ from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
+from promptgraft.project.other_cases import on_kept_cases
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.project.sources import keep_sources
@@ -445,7 +446,11 @@ def _nodes_seen(traces: Iterable[Iterable[Step]]) -> dict[str, SeenUse]:
 
 @contextlib.contextmanager
 def loaded(
-    target: str | None = None, project: str | None = None, *, to_plan: bool = False
+    target: str | None = None,
+    project: str | None = None,
+    *,
+    to_plan: bool = False,
+    again: RunFolder | None = None,
 ) -> Iterator[Runnable]:
     """Load a prompt of a project, or a JOB, to be run inside the context.
 
@@ -453,6 +458,7 @@ def loaded(
         target: the name of a prompt, ``file.py:NAME`` or ``module:NAME``; None for the only prompt.
         project: the project file; None for the nearest one.
         to_plan: whether no call will be made, so that secrets need not be set.
+        again: an earlier run, whose cases count if it has kept some.
 
     Raises:
         ConfigError: there is no such project, prompt or job, or it cannot be run.
@@ -471,7 +477,8 @@ def loaded(
                 code=place_of(target, "JOB").folder,
             )
         return
-    with loaded_project(project) as present:
+    with loaded_project(project) as as_written:
+        present = as_written if again is None else on_kept_cases(as_written, again)
         name = present.prompt(target).name
         lacking = present.stand_in() if to_plan else []
         # Before the run directory is made, which would be left without a run.
@@ -500,7 +507,8 @@ def loaded_again(
     changes = before.and_then(changes)
     origin = Origin(folder, config)
     if origin.is_project:
-        with loaded(origin.name, str(origin.project_file(project))) as runnable:
+        path = str(origin.project_file(project))
+        with loaded(origin.name, path, again=folder) as runnable:
             yield runnable.changed(changes)
         return
     origin.refuse_project(project)

@@ -69,6 +69,7 @@ class RunFolder:
     config = _File("config.json", "Origin and settings of the run; as old as the folder.")
     journal = _File("journal.jsonl", "Every answer that the run paid for.")
     scores = _File("scores.jsonl", "The scores, of a run that was exported without its answers.")
+    cases = _File("cases.jsonl", "The cases of a run that used others than those of its project.")
     files = _File(FOLDER, "The folder with the images and files of cases, by their SHA-256.")
     sources = _File("sources.zip", "The files of the project that the run was made from.")
     events = _File("events.jsonl", "The events of the run, one per line.")

@@ -14,6 +14,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
+from promptgraft.project.other_cases import cases_for, rows_in
 from promptgraft.project.python_source import beside
 from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
@@ -24,10 +25,8 @@ from promptgraft.service.jobs.datasets import (
     MOST_DATASET_BYTES,
     DatasetRevision,
     Datasets,
-    cases_for,
     encoded,
     on_chosen,
-    rows_in,
     text_of,
     tidy,
 )

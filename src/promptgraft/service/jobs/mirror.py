@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 from sqlalchemy import Connection
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, RevisionNotFoundError
 from promptgraft.ground.content import files_in
 from promptgraft.ground.folders import remove_tree
 from promptgraft.ground.serde import parse_json
@@ -20,9 +20,10 @@ from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder
-from promptgraft.runs.folder import read_document, write_document
+from promptgraft.runs.folder import read_document, write_document, write_text
 from promptgraft.runs.recorder import write_missing
 from promptgraft.service.database import Database
+from promptgraft.service.jobs.datasets import Datasets
 from promptgraft.service.jobs.lines import OF_THE_RUN, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.jobs.types import Job
@@ -104,6 +105,10 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
         created = datetime.fromtimestamp(job.created, UTC).isoformat()
         entry = {"id": folder.id, "tracked_as": folder.id, "created": created}
         write_document(folder.config, {**entry, **document})
+        if (dataset := job.changes.dataset) is not None:
+            # Revisions may be removed; then the job can be shown, but not resumed in the folder.
+            with contextlib.suppress(RevisionNotFoundError):
+                write_text(folder.cases, Datasets(database).find(job.project, dataset).text)
         with database.reading() as connection:
             try:
                 mark = _extend(folder, mark, rows=rows, connection=connection, job=job)
