@@ -237,6 +237,28 @@ def test_a_job_with_a_data_set_is_replayed_and_resumed_from_its_run_directory(
     assert "expected UTF-8" in said(capsys, "replay", folder.name, code=2)
 
 
+def test_a_job_may_take_another_algorithm_than_the_project(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
+) -> None:
+    other = ("--set", "algorithm=gradient", "--set")
+    # The file has `minibatch_size`, and may have a budget that is too small for the other one.
+    file = in_a_project / "promptgraft.yaml"
+    file.write_text(file.read_text().replace("rollout_budget: 150", "rollout_budget: 45"))
+    small = said(capsys, "jobs", "submit", "triage", *other, 'tuning={"max_rounds":2}', code=2)
+    assert "rollout_budget: expected at least" in small
+    for tuning, fault in (
+        ({"minibatch_size": 3}, "minibatch_size: unknown key"),
+        ({"initial": {"section rule": "x"}}, "initial: no part `section rule` may change"),
+    ):
+        changes = (*other, f"tuning={json.dumps(tuning)}", "--budget", "300")
+        assert fault in said(capsys, "jobs", "submit", "triage", *changes, code=2)
+    job = submitted(capsys, *other, 'tuning={"max_rounds":2}', "--budget", "300")
+    worked_off(programs)
+    assert json.loads(said(capsys, "jobs", "show", job, "--json"))["state"] == "completed"
+    kinds = [json.loads(line)["event"] for line in said(capsys, "jobs", "events", job).splitlines()]
+    assert "trained" in kinds
+
+
 def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
     first = said(capsys, "jobs", "submit", "triage", "--key", "k")
     again = said(capsys, "jobs", "submit", "triage", "--key", "k")

@@ -347,6 +347,8 @@ TUNING: Kind[OptimizerConfig] = _optimizer_by(_values_of)
 def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> OptimizerConfig:
     """Return the settings of a search with some replaced by those of a caller.
 
+    With another algorithm, what it has no setting for is left out of ``before``.
+
     Raises:
         DataFormatError: one line for each unknown, unsuitable or refused setting.
     """
@@ -355,6 +357,9 @@ def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> 
     strange = Source.of({**named, **settings})
     TUNING.read(strange.root)
     strange.raise_all()
+    if (name := settings.get("algorithm")) not in (None, before.get("algorithm", DEFAULT)):
+        fields = {field.name for field in attrs.fields(algorithm(str(name)))}
+        before = {key: value for key, value in before.items() if key in {"targets", *fields}}
     source = Source.of({**before, **settings})
     optimizer = OPTIMIZER.read(source.root)
     source.raise_all()

@@ -46,6 +46,7 @@ from promptgraft.project.python_source import PythonSource, Surroundings
 from promptgraft.project.settings import check_fit, described, run_config, target_faults
 from promptgraft.search.cases import Judging
 from promptgraft.search.config import RunConfig
+from promptgraft.search.settings import Size
 from promptgraft.targets.prompts import PromptSet
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Project:
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
-        self._configs: dict[str, RunConfig] = {}
+        self._configs: dict[tuple[str, int | Size | None], RunConfig] = {}
         # Judges are made in the threads of a run, several of which may need the same one.
         self._making = threading.Lock()
         self._adapters: dict[YamlPath, ProviderAdapter] = {}
@@ -285,15 +286,19 @@ class Project:
         """Return the project with another store, unless its file names one."""
         return Project(self.surroundings.file, self.config, default_store=store)
 
-    def run_config(self, name: str | None = None) -> RunConfig:
+    def run_config(self, name: str | None = None, *, budget: int | Size | None = None) -> RunConfig:
         """Return the run settings for a prompt, without making a model.
+
+        Args:
+            name: the prompt; None for the only one.
+            budget: the rollout budget, in place of that of the file, which may be too small.
 
         Raises:
             ConfigError: see :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
         prompt = self.prompt(name)
-        if prompt.name not in self._configs:
+        if (prompt.name, budget) not in self._configs:
             judging = Judging(
                 splits=self.splits,
                 metrics=self.metrics,
@@ -301,13 +306,19 @@ class Project:
                 params=self.params,
                 taught=self.config.teacher is not None,
             )
-            self._configs[prompt.name] = run_config(
-                prompt, judging, optimizer=self.config.optimizer, around=self.surroundings
+            optimizer = self.config.optimizer
+            if budget is not None:
+                settings = {**optimizer.settings, "rollout_budget": budget}
+                optimizer = attrs.evolve(optimizer, settings=settings)
+            self._configs[prompt.name, budget] = run_config(
+                prompt, judging, optimizer=optimizer, around=self.surroundings
             )
-        return self._configs[prompt.name]
+        return self._configs[prompt.name, budget]
 
-    def job(self, name: str | None = None) -> search.OptimizationJob:
-        """Return an optimization job for a prompt.
+    def job(
+        self, name: str | None = None, *, budget: int | Size | None = None
+    ) -> search.OptimizationJob:
+        """Return an optimization job for a prompt; arguments as of :meth:`run_config`.
 
         It learns from the training set, compares on the validation set and holds out the test
         set. The job does not store its winner (``persist=False``). Run it inside
@@ -317,7 +328,7 @@ class Project:
             ConfigError: see :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
-        config = self.run_config(name)
+        config = self.run_config(name, budget=budget)
         context = search.OptimizationContext(
             adapter=self.adapter("task"),
             reflection_adapter=self.adapter("reflection"),

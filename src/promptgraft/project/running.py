@@ -310,7 +310,7 @@ class Runnable:
         if project is None and changes.tuning:
             raise ConfigError(f"--part: {self.name} is a job and says itself what may change")
         if project is not None and (tuned := changes.tuned(project)) is not project:
-            job, project = tuned.job(self.name), tuned
+            job, project = tuned.job(self.name, budget=changes.budget), tuned
         return attrs.evolve(self, job=changes.applied(job, project), changes=changes)
 
     @property

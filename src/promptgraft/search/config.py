@@ -192,6 +192,9 @@ class RunConfig(Settings, ABC):
         """
         return recorded
 
+    def check_target(self, target: Target) -> None:
+        """Check that the algorithm's own settings fit what is to be improved; as :meth:`check`."""
+
     def check(self) -> None:
         """Check that the algorithm's own settings fit each other.
 

@@ -169,6 +169,7 @@ def preflight(context: OptimizationContext, config: RunConfig, subject: Improvab
     target = target_for(subject, config, context, watch)
     questions = _present_questions(target, config, context)
     target.check(examples)
+    config.check_target(target)
     _check_metrics(config, context.adapter)
     _check_sets(config)
     teaching = Teaching(context.teacher, config, digests) if context.teacher else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.algorithms.gradient.search import GradientResult, GradientSearch
+from promptgraft.algorithms.gradient.search import GradientResult, GradientSearch, with_initial
 from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import Optimizer
+from promptgraft.targets.base import Target
 from promptgraft.targets.prompts import Improvable
 
 
@@ -40,6 +41,9 @@ class GradientConfig(GradientSettings):
     Raises:
         ConfigError: naming the field, what was expected and what was found.
     """
+
+    def check_target(self, target: Target) -> None:
+        with_initial(target, self.initial, self.split[1])
 
     def search(self, kit: Kit) -> GradientSearch:
         return GradientSearch(self, kit)
