@@ -274,17 +274,22 @@ def load_project_metrics(
 
 
 def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:
-    """Return a lookup of judges by name; it accepts the notations of other tools too."""
+    """Return a lookup of judges by name; it accepts the notations of other tools too.
+
+    Where no judge is named, it is the only one.
+    """
 
     def judge(model: Json) -> ProviderAdapter:
+        if model is None and len(judges) == 1:
+            return next(iter(judges.values()))
         if isinstance(model, dict) and len(model) == 1:
             model = model.get("model_name", model.get("modelName", model))
         if isinstance(model, str) and model in judges:
             return judges[model]
         near = did_you_mean(model, list(judges)) if isinstance(model, str) else ""
+        wanted = "found none" if model is None else f"found {shown(model)}{near}"
         raise ConfigError(
-            f"expected a judge of `models.judges`, found {shown(model)}{near}; "
-            f"there: {listed(judges) or 'none'}"
+            f"expected a judge of `models.judges`, {wanted}; there: {listed(judges) or 'none'}"
         )
 
     return judge

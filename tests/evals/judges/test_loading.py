@@ -21,6 +21,7 @@ from promptgraft.evals.judges.prompts import Refused
 from promptgraft.evals.metrics import METRICS, load_metrics
 from promptgraft.evals.types import Answer, Case, ToolUse
 from promptgraft.ground.serde import Json, canonical_json
+from promptgraft.project.parts import judge_among
 
 
 def model(said: Json) -> ProviderAdapter:
@@ -129,6 +130,26 @@ def test_their_ways_to_vote_have_our_names(
     metric = loaded({"metric_name": "llm_final_response", "criterion": {"llm_judge": panel}})
     assert isinstance(metric, LlmFinalResponse)
     assert (metric.voting, metric.weights) == (voting, weights)
+
+
+def test_a_file_that_names_no_model_means_the_only_judge_of_the_project() -> None:
+    rubrics: Json = [{"id": "facts", "content": {"text": "Only facts."}}]
+    entry: Json = {
+        "metricName": "llm_rubric_critic",
+        "criterion": {"llmJudge": {"rubrics": rubrics}},
+    }
+    only, other = judge(identity="only"), judge(identity="other")
+
+    def read(judges: dict[str, ProviderAdapter]) -> JudgeMetric:
+        (metric,) = load_metrics([entry], registry=METRICS.plus(*judge_kinds(judge_among(judges))))
+        assert isinstance(metric, JudgeMetric)
+        return metric
+
+    assert read({"j": only}).judges == (only,)
+    several: dict[str, ProviderAdapter] = {"j": only, "k": other}
+    for judges, there in (({}, "none"), (several, "`j`, `k`")):
+        with pytest.raises(DataFormatError, match=f"`models.judges`, found none; there: {there}"):
+            read(judges)
 
 
 def test_recall_has_its_own_kind() -> None:

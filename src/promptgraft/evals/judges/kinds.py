@@ -130,7 +130,10 @@ CATEGORY_SCORES: Mapping[Category, float] = {
 """The score of each category."""
 
 JudgeOf = Callable[[Json], ProviderAdapter]
-"""Makes the adapter of a judge from its model in a file, or raises ``ConfigError``."""
+"""Makes the adapter of a judge from its model in a file, or raises ``ConfigError``.
+
+The model is None where a file names none.
+"""
 _VOTING: Mapping[str, Json] = {
     "all_pass": "all",
     "any_pass": "any",
@@ -394,7 +397,7 @@ def _panel(judge: Criterion) -> Options:
         judge.members["judge_models"].fault("`num_samples` differs; give all models the same")
     weights = [sampling.get("weight", 1.0) for _, sampling in pairs]
     return {
-        "judges": [model for model, _ in pairs],
+        "judges": [model for model, _ in pairs] or [None],
         "voting": _VOTING[voting],
         "samples": samples[0] if samples else 1,
         **({"weights": weights} if voting.startswith("weighted") else {}),
