@@ -22,7 +22,7 @@ from promptgraft.evals.spending import Role, Spending
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.runs import RunHistory, read_run
-from promptgraft.runs.event_file import EventLines, decoded, encoded
+from promptgraft.runs.event_file import EventLines, RunEvent, decoded, encoded
 from promptgraft.runtime import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
@@ -37,7 +37,6 @@ from promptgraft.search.events import (
     MutationRejected,
     RolloutCompleted,
     RunEnded,
-    RunEvent,
     RunStarted,
 )
 from promptgraft.search.ledger import LedgerEntry

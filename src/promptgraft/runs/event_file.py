@@ -25,7 +25,21 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.runs.history import RunHistory
 from promptgraft.runtime.session import CallsInFlight
-from promptgraft.search.events import MutationRejected, RolloutCompleted, RunEnded, RunEvent
+from promptgraft.search.events import (
+    CandidateAdded,
+    CandidateScored,
+    CaseTaught,
+    ExampleGenerated,
+    MergeAccepted,
+    MergeAttempted,
+    MergeRejected,
+    MutationAccepted,
+    MutationProposed,
+    MutationRejected,
+    RolloutCompleted,
+    RunEnded,
+    RunStarted,
+)
 from promptgraft.search.notices import (
     CallWaits,
     Event,
@@ -37,7 +51,33 @@ from promptgraft.search.notices import (
     Unknown,
     Working,
 )
+from promptgraft.search.round_events import RoundEvent
 from promptgraft.search.scores import Scores
+
+RunEvent = (
+    RunStarted
+    | CaseTaught
+    | RunPlanned
+    | StopFileRemoved
+    | Working
+    | RolloutCompleted
+    | CandidateAdded
+    | CandidateScored
+    | MutationProposed
+    | MutationAccepted
+    | MutationRejected
+    | ExampleGenerated
+    | MergeAttempted
+    | MergeAccepted
+    | MergeRejected
+    | RoundStarted
+    | RoundEvent
+    | NewBest
+    | CallWaits
+    | RunProgress
+    | RunEnded
+)
+"""Every kind of event."""
 
 _SECONDS_BETWEEN_PROGRESS = 1.0
 _SECONDS_BETWEEN_BEGINNINGS = 0.1

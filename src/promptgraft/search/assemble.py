@@ -84,6 +84,9 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
         checked.config.budget, max_reflections=limits.max_reflections, budget=checked.budget
     )
     answers = Answers(NoJournal() if journal is None else journal, ledger, calls=calls)
+    if calls is not None:
+        # Of calls that an earlier process of the run has not lived to answer.
+        ledger.count(calls.unfinished(), recorded=True)
     target = _with_recorded_base(checked.target, answers)
     return BegunRun(
         checked=attrs.evolve(checked, target=target, fingerprint=fingerprint),

@@ -13,17 +13,7 @@ import msgspec
 
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.notices import (
-    CallWaits,
-    Event,
-    NewBest,
-    RoundStarted,
-    RunPlanned,
-    RunProgress,
-    StopFileRemoved,
-    Working,
-)
-from promptgraft.search.round_events import RoundEvent
+from promptgraft.search.notices import Event
 from promptgraft.search.scores import UNSCORED, Score, Scores
 from promptgraft.search.verdict import (
     NO_FIGURES,
@@ -375,29 +365,3 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     def improved(self) -> bool:
         """Whether held-out examples show that the best candidate is better than the baseline."""
         return self.verdict is RunVerdict.IMPROVED
-
-
-RunEvent = (
-    RunStarted
-    | CaseTaught
-    | RunPlanned
-    | StopFileRemoved
-    | Working
-    | RolloutCompleted
-    | CandidateAdded
-    | CandidateScored
-    | MutationProposed
-    | MutationAccepted
-    | MutationRejected
-    | ExampleGenerated
-    | MergeAttempted
-    | MergeAccepted
-    | MergeRejected
-    | RoundStarted
-    | RoundEvent
-    | NewBest
-    | CallWaits
-    | RunProgress
-    | RunEnded
-)
-"""Every kind of event."""

@@ -41,37 +41,6 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import OwnCodeAdapter
 
-
-def run(
-    context: OptimizationContext,
-    config: RunConfig,
-    subject: Improvable,
-    session: SessionProtocol | None,
-) -> RunResult:
-    """Improve ``subject`` and store the winner, in three stages with values between them.
-
-    Args:
-        context: the context of the run.
-        config: its settings.
-        subject: what is improved.
-        session: receives the events, and the winner if ``persist_scope`` says so.
-    """
-    checked = preflight(context, config, subject)
-    begun = begin(checked, session)
-    calls = begun.answers.calls
-    with opened(checked.context.adapter), nullcontext() if calls is None else closing(calls):
-        if calls is not None:
-            # Of calls that an earlier process of the run has not lived to answer.
-            begun.answers.ledger.count(calls.unfinished(), recorded=True)
-        result = with_wear(begun, search(begun))
-        try:
-            result = store_winner(begun, result)
-        finally:
-            # Also if the winner cannot be stored: the search itself has ended.
-            begun.emit(result.ended)
-    return result
-
-
 _WEAR = "wear"
 """Kind of the journal's record of how worn held-out examples were, and how its key begins."""
 
@@ -201,7 +170,17 @@ class Optimizer(BasePromptOptimizer[RunResult]):
                 error has the result.
         """
         self._check_session(session)
-        return run(self._context, self._config, prompt, session)
+        checked = preflight(self._context, self._config, prompt)
+        begun = begin(checked, session)
+        calls = begun.answers.calls
+        with opened(checked.context.adapter), nullcontext() if calls is None else closing(calls):
+            result = with_wear(begun, search(begun))
+            try:
+                result = store_winner(begun, result)
+            finally:
+                # Also if the winner cannot be stored: the search itself has ended.
+                begun.emit(result.ended)
+        return result
 
     def _check_session(self, session: SessionProtocol | None) -> None:
         if session is not None and not callable(getattr(session, "dispatch", None)):
