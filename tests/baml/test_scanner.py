@@ -95,9 +95,9 @@ def test_any_text_has_tokens_and_can_be_scanned(source: str) -> None:
     for block in file.declarations:
         assert source[block.start : block.end] == "".join(token.text for token in block.tokens)
         assert block.line == 1 + len(_BREAK.findall(source[: block.start]))
-        assert block.members is not None
-        assert block.attributes is not None
-    assert list(found_in(file)) is not None
+        assert all(block.start < member.end <= block.end for member in block.members)
+        assert all(attribute.name in source for attribute in block.attributes)
+    assert all(test.name in source for test in found_in(file))
 
 
 def test_tests_are_those_that_baml_lists() -> None:

@@ -107,7 +107,9 @@ def test_a_model_that_sees_is_shown_what_its_cases_show(algorithm: str) -> None:
 
 
 def test_a_large_image_is_only_named() -> None:
-    for question in run(shown_image_kb=100):
+    questions = run(shown_image_kb=100)
+    assert any("[image 2." in question.text for question in questions)
+    for question in questions:
         named = dict.fromkeys(names_in(question.text))
         assert images_of(question) == [
             name for name in named if not name.startswith(("[image 2.", "[image 8."))
@@ -123,13 +125,17 @@ def test_a_question_shows_so_many_images_and_names_the_others() -> None:
 
 @pytest.mark.parametrize("model", [Blind, Unknown])
 def test_a_model_that_is_not_known_to_see_is_told_the_names(model: type[ScriptedAdapter]) -> None:
-    for question in run(model):
+    questions = run(model)
+    assert questions
+    for question in questions:
         assert names_in(question.text)
         assert images_of(question) == []
 
 
 def test_images_may_be_switched_off() -> None:
-    assert not any(map(images_of, run(shown_images=0)))
+    questions = run(shown_images=0)
+    assert any(names_in(question.text) for question in questions)
+    assert not any(map(images_of, questions))
 
 
 def test_the_settings_are_checked_and_part_of_the_run(tmp_path: Path) -> None:

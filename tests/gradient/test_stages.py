@@ -63,6 +63,11 @@ def test_a_replaced_stage_takes_the_place_of_its_question(names: list[str]) -> N
     assert result.rounds[0].merged[0].problems
 
 
+def test_a_stage_that_blames_nothing_may_return_nothing() -> None:
+    result = words_world.Run(settings(backward=lambda _request: None)).start()
+    assert not any(round_.patches for round_ in result.rounds)
+
+
 def asking(request: BackwardRequest) -> Asking[list[Blame]]:
     """Ask the reflection model which words are missing."""
     lines = "\n".join(loss.reason for loss in request.losses)

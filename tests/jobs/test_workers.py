@@ -349,3 +349,20 @@ def no_child_is_left() -> Iterator[None]:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
+
+
+@pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
+def test_a_job_whose_process_cannot_start_waits_for_the_next_try(
+    manager: JobManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = submit(manager, budget=60)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", str(tmp_path / "gone"))
+        Worker(manager, name="w").run(until_idle=True)
+    waiting = manager.get(job.id)
+    assert waiting.state is JobState.QUEUED
+    [attempt] = manager.attempts(job.id)
+    assert attempt.error.startswith("no process could be started: ")
+    expire(manager)
+    Worker(manager, name="w").run(until_idle=True)
+    assert manager.get(job.id).state is JobState.COMPLETED

@@ -170,6 +170,16 @@ def cancelling(word: str, cancellation: Cancellation) -> Callable[[RenderedPromp
     return reply
 
 
+def test_a_second_cancellation_is_refused_and_a_parent_is_heard() -> None:
+    owner, guest = Cancellation(), Cancellation()
+    with pytest.raises(ConfigError, match=r"the deadline has a cancellation already.*parent"):
+        run(PaidAdapter(), config(), cancellation=guest, deadline=Deadline(cancellation=owner))
+    owner.set("the owner came home")
+    both = Deadline(cancellation=Cancellation(owner))
+    result = run(PaidAdapter(), config(), deadline=both)
+    assert result.stop_detail == "the run was stopped: the owner came home"
+
+
 @pytest.mark.parametrize("word", ["w0", "w5"])
 def test_a_cancelled_run_ends_with_the_best_so_far_and_can_be_resumed(word: str) -> None:
     cancellation, journal = Cancellation(), MemoryJournal()

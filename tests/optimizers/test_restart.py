@@ -10,8 +10,13 @@ import pytest
 
 from optimizers.worlds import NOTES, RULES, Run, answers, bound, config, instruction, propose
 from promptgraft import EventBus
-from promptgraft.algorithms.gepa import GepaMutationAccepted, GepaMutationProposed, Restart
-from promptgraft.errors import ConfigError
+from promptgraft.algorithms.gepa import (
+    Addition,
+    GepaMutationAccepted,
+    GepaMutationProposed,
+    Restart,
+)
+from promptgraft.errors import ConfigError, JournalMismatchError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 
@@ -33,12 +38,11 @@ def run_of(
     event_bus: EventBus | None = None,
 ) -> Run:
     settings = config(
-        additions=[Restart(after=2)],
+        **{"additions": [Restart(after=2)], **strategy},
         target_section_paths=(RULES,),
         minibatch_size=2,
         reuse_rollouts=True,
         max_failed_reflections=50,
-        **strategy,
     )
     return Run(
         settings,
@@ -75,6 +79,25 @@ def test_an_example_of_the_minibatch_that_failed_before_is_shown_once() -> None:
     headings = [re.findall(r"(?m)^### Example .*$", examples) for examples in shown]
     assert max(map(len, headings)) > 2
     assert all(len({*lines}) == len(lines) for lines in headings)
+
+
+class Patient(Addition):
+    """An addition that is no attrs class."""
+
+    name = "patient"
+
+    def __init__(self, after: object) -> None:
+        self.after = after
+
+
+def test_the_settings_of_a_plain_class_belong_to_the_run() -> None:
+    journal = MemoryJournal()
+    first = run_of(journal, {"additions": [Patient(5)]}).start()
+    assert run_of(journal, {"additions": [Patient(5)]}).start() == first
+    with pytest.raises(JournalMismatchError, match="additions"):
+        run_of(journal, {"additions": [Patient(50)]}).start()
+    with pytest.raises(ConfigError, match="addition `patient`: after"):
+        run_of(MemoryJournal(), {"additions": [Patient(lambda: 5)]}).start()
 
 
 def test_a_search_that_gains_never_begins_anew() -> None:

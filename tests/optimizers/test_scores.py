@@ -45,7 +45,7 @@ def test_a_place_outside_of_the_scores_is_refused_like_one_outside_of_a_tuple() 
 def test_no_estimate_is_outside_the_scores_that_were_given(data: st.DataObject) -> None:
     places = data.draw(st.integers(1, 8))
     given_scores = st.lists(st.none() | st.floats(0, 1), min_size=places, max_size=places).filter(
-        any
+        lambda scores: any(score is not None for score in scores)
     )
     baseline, other = data.draw(given_scores), data.draw(given_scores)
     pool = Pool(ranks=False)

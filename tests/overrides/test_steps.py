@@ -495,3 +495,21 @@ def test_an_intent_is_not_written_through_a_link_out_of_the_root(tmp_path: Path)
             set_all(store, *PROMPTS, path=TONE, body="after")
         assert [tone_of(store, prompt) for prompt in PROMPTS] == ["before"] * 3
     assert outside.read_text() == "precious"
+
+
+def test_a_rollback_of_several_tags_of_which_one_is_refused_moves_none(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    set_all(store, PROMPT, path=RULES, body="first")
+    set_all(store, PROMPT, WRITER, path=RULES, body="second")
+    before = {prompt: current_of(store, prompt) for prompt in (PROMPT, WRITER)}
+    addresses = [OverrideAddress(prompt.ns, prompt.key, "latest") for prompt in PROMPTS]
+    with pytest.raises(RevisionNotFoundError, match="there is nothing to roll back"):
+        store.rollback_all(dict.fromkeys(addresses))
+    with pytest.raises(RevisionNotFoundError, match="no revision 0000"):
+        store.rollback_all({addresses[0]: None, addresses[1]: "00000000"})
+    assert {prompt: current_of(store, prompt) for prompt in before} == before
+    moved = store.rollback_all(dict.fromkeys(addresses[:2]))
+    assert [revision and revision.id for revision in moved.values()] == [
+        before[PROMPT].parent,
+        None,
+    ]

@@ -379,9 +379,14 @@ def test_a_smaller_budget_leaves_no_pages_of_candidates_that_are_not_there(
 ) -> None:
     job = make_job(reflection=sulky)
     pages = len(list(folder.candidates.iterdir()))
+    # What a user has put beside them is not theirs.
+    (folder.candidates / "my notes.md").write_text("number 3 reads best")
+    (folder.rejected / ".checkpoints").mkdir()
     smaller = attrs.evolve(job, config=attrs.evolve(job.config, rollout_budget=40))
     result = carry_out(folder, smaller)
 
+    (folder.candidates / "my notes.md").unlink()
+    (folder.rejected / ".checkpoints").rmdir()
     assert len(list(folder.candidates.iterdir())) == len(result.candidates) < pages
     assert len(list(folder.rejected.iterdir())) == result.steps
     assert len(read_run(folder).candidates) == len(result.candidates)
@@ -466,6 +471,13 @@ def test_parts_of_the_same_name_have_files_of_their_own(tmp_path: Path) -> None:
         "a-..-b.md": "c",
         "name-.md": "d",
     }
+
+
+def test_parts_whose_files_would_have_one_name_lose_no_text(tmp_path: Path) -> None:
+    texts = {"section a/b": "1", "section a-b": "2", "section A-b": "3", "section c": "4"}
+    write_texts(tmp_path / "texts", texts)
+    found = {path.name: path.read_text() for path in (tmp_path / "texts").iterdir()}
+    assert found == {"a-b.md": "1", "a-b-2.md": "2", "A-b-3.md": "3", "c.md": "4"}
 
 
 def test_a_file_in_the_folder_ends_the_run_in_good_order(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from optimizers.worlds import config, examples, optimize, twin
 from promptgraft import (
+    EventBus,
     GepaExample,
     GepaResult,
     InMemoryPromptOverridesStore,
@@ -18,9 +19,12 @@ from promptgraft import (
     MemoryJournal,
     OverlayPromptOverridesStore,
 )
+from promptgraft.errors import JournalWriteError, WinnerNotStoredError
+from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.journal import Journal
 from promptgraft.overrides.look_file import FILE, LookFile
 from promptgraft.overrides.looks import Look
+from promptgraft.search.events import RunEnded
 from promptgraft.search.wear import wear_of
 
 CASES = tuple(f"case-{number}" for number in range(24))
@@ -172,3 +176,29 @@ def test_many_runs_at_once_lose_no_look(tmp_path: Path) -> None:
         records = [LookFile(tmp_path) for _ in range(8)]
         list(pool.map(lambda n: records[n % 8].remember_look(look(f"run-{n}")), range(40)))
     assert {each.run for each in LookFile(tmp_path).looks()} == {f"run-{n}" for n in range(40)}
+
+
+class FullDisk(MemoryJournal):
+    """A journal whose disk is full once the search has ended."""
+
+    is_full = True
+
+    def append(self, key: str, request_digest: HexDigest, kind: str, answer: Json) -> None:
+        if self.is_full and key.startswith("wear/"):
+            raise JournalWriteError("the journal cannot be written: no space left on device")
+        super().append(key, request_digest, kind, answer)
+
+
+def test_a_look_that_cannot_be_kept_does_not_lose_the_result(tmp_path: Path) -> None:
+    store, journal, ended = LocalPromptOverridesStore(tmp_path), FullDisk(), list[RunEnded]()
+    bus = EventBus()
+    bus.subscribe(RunEnded, ended.append)
+    settings = config(held_out=unseen(), rollout_budget=200, seed=1, persist=False)
+    with pytest.raises(WinnerNotStoredError, match="no space left on device") as raised:
+        optimize(settings, overrides_store=store, journal=journal, event_bus=bus)
+    result = raised.value.result
+    assert isinstance(result, GepaResult)
+    assert result.found_better
+    assert [event.best for event in ended] == [result.best_index]
+    journal.is_full = False
+    assert one_run(store, seed=1, journal=journal).best == result.best

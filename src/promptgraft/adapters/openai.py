@@ -168,10 +168,10 @@ class ChatWire:
 
     def read(self, body: JsonObject) -> Turn:
         answer = read_as(_Answer, body)
-        if not answer.choices or answer.choices[0].finish_reason is None:
-            raise misshapen(
-                f"expected a choice with a finish_reason, found {len(answer.choices)} choices"
-            )
+        if not answer.choices:
+            raise misshapen("expected a choice, found none")
+        if answer.choices[0].finish_reason is None:
+            raise misshapen("expected a choice with a finish_reason, found one without")
         choice = answer.choices[0]
         message, reason = choice.message, choice.finish_reason or ""
         calls = [read_as(_ToolCall, call) for call in message.tool_calls or ()]

@@ -443,9 +443,7 @@ class FolderCopy:
         try:
             yield
         except OSError as error:
-            raise ConfigError(
-                f"folder: {self._folder} cannot be copied: {error.filename}: {error.strerror}"
-            ) from error
+            raise ConfigError(f"folder: {self._folder} cannot be copied: {error}") from error
 
     def _make_pattern(self, pattern: Path) -> None:
         """Copy everything except the files that candidates change."""

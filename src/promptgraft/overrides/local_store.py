@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -203,23 +203,25 @@ class LocalPromptOverridesStore(RevisionedStore):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        check_revision(revision)
-        files = self._files(ns, prompt_key, tag)
-        where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
-        if not files.folder_exists() and self._stored(files) is None:
-            raise RevisionNotFoundError(f"{where} has no revisions; there is nothing to roll back")
-        with self._locked([files]):
-            present = files.read()
-            target = _target(files, present, revision, where)
-            # Archived before it is replaced: a crash in between loses nothing.
-            if present and present != target:
-                files.keep(present)
-            if target is None:
-                files.remove()
-                return None
-            if target != present:
-                files.put(target.data)
-            return target.revision
+        address = OverrideAddress(ns, prompt_key, tag)
+        return self.rollback_all({address: revision})[address]
+
+    def rollback_all(
+        self, revisions: Mapping[OverrideAddress, str | None]
+    ) -> dict[OverrideAddress, Revision | None]:
+        tags = [RevisionFiles(self._root, address) for address in revisions]
+        for files in tags:
+            check_revision(revisions[files.address])
+            if not files.folder_exists() and self._stored(files) is None:
+                raise RevisionNotFoundError(
+                    f"{_named(files)} has no revisions; there is nothing to roll back"
+                )
+        with self._locked(tags):
+            # Of all first, so that none moves if one cannot.
+            moves = [_Move.of(files, revisions[files.address]) for files in tags]
+            for move in moves:
+                move.make()
+        return {move.files.address: move.target.revision if move.target else None for move in moves}
 
     def addresses(self) -> tuple[OverrideAddress, ...]:
         intent = self._intent.read()
@@ -300,15 +302,37 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _target(
-    files: RevisionFiles, present: StoredRevision | None, revision: str | None, where: str
-) -> StoredRevision | None:
-    """Return the revision that the tag should point at after a rollback."""
-    revision_id = wanted_revision(present.revision if present else None, revision, where)
-    if revision_id is None:
-        return None
-    # Names hold 12 digits of an id; the rest is compared below.
-    near = [file for file in files.archived() if file.id_start.startswith(revision_id[:12])]
-    revisions_known = [files.load(file) for file in near] + ([present] if present else [])
-    by_id: dict[str, StoredRevision] = {stored.revision.id: stored for stored in revisions_known}
-    return by_id[one_id(by_id, revision_id, where)]
+@attrs.frozen
+class _Move:
+    """What a tag points at, and what it should point at after a rollback; None for nothing."""
+
+    files: RevisionFiles
+    present: StoredRevision | None
+    target: StoredRevision | None
+
+    @classmethod
+    def of(cls, files: RevisionFiles, revision: str | None) -> _Move:
+        present = files.read()
+        where = _named(files)
+        revision_id = wanted_revision(present.revision if present else None, revision, where)
+        if revision_id is None:
+            return cls(files, present, None)
+        # Names hold 12 digits of an id; the rest is compared below.
+        near = [file for file in files.archived() if file.id_start.startswith(revision_id[:12])]
+        candidates = [files.load(file) for file in near] + ([present] if present else [])
+        by_id: dict[str, StoredRevision] = {stored.revision.id: stored for stored in candidates}
+        return cls(files, present, by_id[one_id(by_id, revision_id, where)])
+
+    def make(self) -> None:
+        # Archived before it is replaced: a crash in between loses nothing.
+        if self.present and self.present != self.target:
+            self.files.keep(self.present)
+        if self.target is None:
+            self.files.remove()
+        elif self.target != self.present:
+            self.files.put(self.target.data)
+
+
+def _named(files: RevisionFiles) -> str:
+    address = files.address
+    return f"tag `{address.tag}` of prompt `{address.ns}/{address.prompt_key}`"

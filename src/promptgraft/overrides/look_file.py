@@ -41,7 +41,9 @@ class LookFile:
         try:
             refuse_foreign_links(self._root, [self._path])
             with self._path.open("rb") as file:
-                lines = file.read(_MOST_BYTES).split(b"\n")
+                # The latest ones; a line that this cuts is skipped like any damaged one.
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+                lines = file.read().split(b"\n")
         except FileNotFoundError:
             return ()
         except (OSError, StoreError) as error:

@@ -372,7 +372,8 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
     ) -> dict[OverrideAddress, Revision | None]:
         """Point several tags at other revisions, each as :meth:`rollback` does.
 
-        In a database all of them move or none; other stores move one after another.
+        If one is refused, the stores of this package move none. In a database all of them move or
+        none even if the process is killed; other stores move one after another.
         """
         return {
             address: self.rollback(

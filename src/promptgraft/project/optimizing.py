@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -125,7 +126,10 @@ async def aoptimize(
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt as :func:`optimize` does, without blocking the running event loop."""
-    with _prepared(prompt, cases, metrics, model=model, options=options) as (optimizer, subject):
+    with contextlib.ExitStack() as stack:
+        prepared = _prepared(prompt, cases, metrics, model=model, options=options)
+        # Files of cases may be large.
+        optimizer, subject = await asyncio.to_thread(stack.enter_context, prepared)
         return await optimizer.aoptimize(subject)
 
 
@@ -288,6 +292,7 @@ def _metric_of(metric: Any) -> Metric:
 
 def _labels(splits: Splits) -> tuple[str, ...]:
     """Return the labels that the cases expect; none where expected answers hardly repeat."""
+    # Test cases count too: which answers there are is part of the task, and not a secret.
     cases = [case for part in splits.parts().values() for case in part]
     labels = {case.expected for case in cases if isinstance(case.expected, str)}
     is_few = len(labels) * _CASES_PER_LABEL <= len(cases)
@@ -382,10 +387,10 @@ def _check_texts(texts: Mapping[str, str]) -> None:
 def _names_of_values(splits: Splits, used: Collection[str]) -> list[str]:
     """Return the names of the values of a case; an input that is no object is a single value."""
     cases = [case for part in splits.parts().values() for case in part]
-    if "context" in used and len(used) == 2 and any(case.context for case in cases):
-        return [*used]
     inputs = [case.input for case in cases]
     names = dict.fromkeys(name for value in inputs if isinstance(value, dict) for name in value)
     if names:
         return list(names)
+    if "context" in used and len(used) == 2 and any(case.context for case in cases):
+        return [*used]
     return [*used] if len(used) == 1 else [_INPUT]

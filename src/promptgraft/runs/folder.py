@@ -13,6 +13,7 @@ import json
 import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -119,6 +120,11 @@ class RunFolder:
         if len(name) > _LONGEST_NAME:
             name = f"{name[:_LONGEST_NAME]}{digest_text(name)[:12]}"
         return self.questions / f"{name}.txt"
+
+    def is_page(self, path: Path) -> bool:
+        """Return whether a path has the name of a page of some run."""
+        shape = _PAGES.get(path.parent.name)
+        return shape is not None and shape.fullmatch(path.name) is not None
 
     @property
     def is_locked(self) -> bool:
@@ -234,6 +240,14 @@ def write_text(path: Path, text: str) -> None:
         os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
+_PAGES: Mapping[str, re.Pattern[str]] = {
+    "candidates": re.compile(r"\d+(\..*)?"),
+    "rejected": re.compile(r"\d+-\d+\.md"),
+    "questions": re.compile(r".*\+.*\.txt"),
+    "rounds": re.compile(r"\d+\.md"),
+}
+"""Names of the pages of a run, by folder; a page may be the source of a candidate."""
+
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
 
 
@@ -246,14 +260,24 @@ def write_texts(
     """
     folder.mkdir(exist_ok=True)
     short = {name: name.partition(" ")[2] or name for name in texts}
+    times = Counter(short.values())
+    taken = set[str]()
     for name, text in texts.items():
         # Parts of different kinds may have the same short name.
-        chosen = short[name] if list(short.values()).count(short[name]) == 1 else name
+        chosen = short[name] if times[short[name]] == 1 else name
         ending = (endings or {}).get(short[name], ".md")
         stem, ending = (
             _NO_FILE_NAME.sub("-", piece) for piece in (chosen.strip(".")[:100], ending)
         )
-        write_text(folder / f"{stem}{ending}", text)
+        # `a/b` and `a-b` are two parts, and some systems take `A` and `a` for one file.
+        numbers = (f"-{number}" if number > 1 else "" for number in itertools.count(1))
+        file = next(
+            file
+            for number in numbers
+            if (file := f"{stem}{number}{ending}").casefold() not in taken
+        )
+        taken.add(file.casefold())
+        write_text(folder / file, text)
 
 
 def endings_of(folder: RunFolder) -> dict[str, str]:

@@ -284,9 +284,12 @@ class Recorder:
         folder = self._folder
         for inside in (folder.candidates, folder.rejected, folder.questions, folder.rounds):
             with contextlib.suppress(FileNotFoundError), folder_opened(inside) as descriptor:
-                for name in os.listdir(descriptor):  # noqa: PTH208 - of a descriptor
-                    # All pages of this run have been told by now, also those of earlier processes.
-                    if inside / name not in self._pages:
+                with os.scandir(descriptor) as entries:
+                    names = [entry.name for entry in entries if entry.is_file()]
+                for name in names:
+                    # All pages of this run have been told by now, also those of earlier processes;
+                    # a file with another name is not ours.
+                    if folder.is_page(inside / name) and inside / name not in self._pages:
                         os.unlink(name, dir_fd=descriptor)
 
 

@@ -95,7 +95,8 @@ class Paired:
     Parent and child are evaluated again on the same examples while the test is undecided.
 
     Attributes:
-        level: significance level of the test, above 0 and below 1.
+        level: significance level of each test, above 0 and below 1; the chance to accept a child
+            that is no better is at most ``max_repeats + 1`` times as large.
         max_repeats: how often both are evaluated again, at least 0.
     """
 
@@ -307,6 +308,7 @@ class Rejections:
         self, changes: Sequence[Change], reason: RejectionReason, detail: str, *, compared: Compared
     ) -> list[MutationRejected]:
         """Add the rejection of a child: one for each of its changes."""
+        before = len(self.all)
         for change in changes:
             also_changed = names_of(changed.module for changed in changes if changed is not change)
             line = f"{detail}; changed together with {also_changed}" if also_changed else detail
@@ -318,7 +320,7 @@ class Rejections:
                 compared=compared,
                 final=change is changes[-1],
             )
-        return self.all[-len(changes) :]
+        return self.all[before:]
 
     def name_parent(self, position: int) -> None:
         """Set the position of the parent, which was not known when the step began."""

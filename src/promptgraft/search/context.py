@@ -94,6 +94,11 @@ class OptimizationContext:
                 check_adapter(getattr(self, name), name)
         for name, kind in _KINDS:
             instance(kind).or_none.hold(name, getattr(self, name))
+        if self.cancellation is not None and self.deadline and self.deadline.cancellation:
+            raise ConfigError(
+                "cancellation: the deadline has a cancellation already; give it "
+                "`Cancellation(parent)` with the other one as its parent"
+            )
         store = self.overrides_store
         if store is not None and not callable(getattr(store, "resolve", None)):
             raise ConfigError(
@@ -211,7 +216,12 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
         stop = Cancellation(self._context.present_cancellation)
         # A copy: subclasses have other constructors, and the caller may run the optimizer again.
         optimizer = copy(self)
-        optimizer._context = attrs.evolve(self._context, cancellation=stop)  # noqa: SLF001
+        deadline = self._context.deadline
+        optimizer._context = attrs.evolve(  # noqa: SLF001
+            self._context,
+            deadline=deadline and attrs.evolve(deadline, cancellation=None),
+            cancellation=stop,
+        )
         return await event_loop.beside(
             partial(optimizer.optimize, prompt, session=session), stop=stop
         )

@@ -51,6 +51,9 @@ def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
     """Remember that the held-out examples have judged a winner, and add how worn they are.
 
     How worn they are is kept in the journal like an answer, so that a resumed run has the same.
+
+    Raises:
+        WinnerNotStoredError: the look cannot be kept; the error has the result.
     """
     checked, held_out = begun.checked, result.held_out
     if held_out is None or held_out.why_not:
@@ -65,7 +68,10 @@ def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
             time=checked.context.clock.now().isoformat(),
             cases=cases,
         )
-        wear = _looked(begun, look, checked.wear_of(judged))
+        try:
+            wear = _looked(begun, look, checked.wear_of(judged))
+        except (PromptgraftError, OSError) as error:  # the result must not be lost
+            raise WinnerNotStoredError(f"the winner is not stored: {error}", result) from error
     else:
         wear = wear_from_json(recorded)
     worn = (wear.line,) if wear is not None and wear.is_worn else ()
@@ -124,10 +130,12 @@ def store_winner(begun: BegunRun, result: RunResult) -> RunResult:
         persisted = begun.checked.target.persist(result.best, provenance, pool=result.candidates)
         return attrs.evolve(result, persisted=persisted)
     except OverrideConflictError as error:
+        is_one = len(result.best_overrides) == 1
+        held = "best_override" if is_one else "best_overrides[address]"
         raise WinnerNotStoredError(
             f"the winner is not stored: {error} since the run began; look at both, then roll "
             "the tag back and resume the run, or write the winner over it: "
-            "`store.upsert(prompt.descriptor, error.result.best_override)`",
+            f"`store.upsert(prompt.descriptor, error.result.{held})`",
             result,
         ) from error
     except user_errors() as error:  # the result must not be lost
@@ -174,9 +182,9 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         begun = begin(checked, session)
         calls = begun.answers.calls
         with opened(checked.context.adapter), nullcontext() if calls is None else closing(calls):
-            result = with_wear(begun, search(begun))
+            result = search(begun)
             try:
-                result = store_winner(begun, result)
+                result = store_winner(begun, with_wear(begun, result))
             finally:
                 # Also if the winner cannot be stored: the search itself has ended.
                 begun.emit(result.ended)

@@ -14,6 +14,7 @@ from promptgraft.search.validation import Partial, PoolEntry, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _TRAINING_WEIGHT = 0.5
+_DOUBT = 4
 """Weight of a gain on a training example, relative to one on a validation example."""
 
 
@@ -288,7 +289,7 @@ class RacingValidator(Validator):
     def _promising(self) -> list[int]:
         """Return the baseline, the incumbent, then the others by their gain over it.
 
-        Gains are shrunk towards 0, as if there were four more examples without any gain, because
+        Gains are shrunk towards 0, as if there were ``_DOUBT`` more examples without any, because
         a candidate that was evaluated on few examples has shown little.
         """
         pool = self._population.pool
@@ -296,8 +297,7 @@ class RacingValidator(Validator):
 
         def gain(position: int) -> float:
             gains = paired_gains(best, pool.scores[position])
-            # As if four more examples had shown no gain: a lead on a few says little.
-            return sum(gains) / (len(gains) + 4)
+            return sum(gains) / (len(gains) + _DOUBT)
 
         # Positions decide ties, so that a resumed run tries the same rivals.
         rivals = sorted(self._untried, key=lambda one: (-gain(one), one))

@@ -217,7 +217,7 @@ def may_be_resumed(reason: str) -> bool:
     return reason != StopReason.UNREADABLE
 
 
-_SENTENCES = {
+_SENTENCES: Mapping[str, str] = {
     StopReason.BUDGET: "budget used up",
     StopReason.PERFECT: "nothing left to improve, every validation case is right",
 }
@@ -231,7 +231,7 @@ def stop_sentence(reason: str, detail: str) -> str:
 
 def stop_detail(reason: str, detail: str) -> str:
     """Return ``detail`` as users read it beside the reason."""
-    return next((sentence for name, sentence in _SENTENCES.items() if reason == name), detail)
+    return _SENTENCES.get(reason, detail)
 
 
 _REACHED = {

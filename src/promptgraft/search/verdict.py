@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 
 import attrs
 
@@ -130,7 +131,7 @@ class HeldOut:
             return ""
         return f"{before:,.0f} -> {after:,.0f} characters ({share:+.0%})"
 
-    @property
+    @cached_property
     def gain(self) -> Gain | None:
         """The winner's gain with its interval; None if there was no evaluation."""
         if self.why_not:

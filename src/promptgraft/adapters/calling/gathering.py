@@ -192,7 +192,7 @@ class BatchExecutor(ThreadPoolExecutor):
         """
         intents: dict[str, Intended] = {}
         for record in () if self._journal is None else self._journal.records():
-            if record.kind != _KIND:
+            if not record.key.startswith(f"{_KIND}/"):
                 continue
             mark = record.key.split("/")[1]
             match record.answer:

@@ -1,4 +1,4 @@
-"""Settings and fingerprints of earlier versions, whose strategy had what are additions today."""
+"""Settings and fingerprints of versions whose strategy had settings for what is an addition now."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     return {
         **settings,
         "strategy.module_choice": choice,
-        "additions": [[name, dict(settings)] for name, settings in additions.items()],
+        "additions": [[name, dict(options)] for name, options in additions.items()],
     }
 
 
@@ -143,7 +143,7 @@ def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Seq
     additions = additions_of({name: value for name, value in strategy.items() if value is not None})
     settings = {name: value for name, value in strategy.items() if name not in former}
     listed: list[Json] = [
-        {name: dict(settings)} if settings else name for name, settings in additions.items()
+        {name: dict(options)} if options else name for name, options in additions.items()
     ]
     notes = [
         f"strategy.{name}: additions do this today, and it is read as `additions: "

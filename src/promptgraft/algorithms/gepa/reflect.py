@@ -279,10 +279,8 @@ class Reflector:
             ended = not any(draft.changes for draft in drafts)
         finally:  # a limit may cut off the repairs; the refused replies are paid for
             refused = [(draft, *refusal) for draft in drafts for refusal in draft.refusals]
-            for attempts_left, (draft, error, text) in zip(
-                range(len(refused))[::-1], refused, strict=True
-            ):
-                final = ended and not attempts_left
+            for number, (draft, error, text) in enumerate(refused, start=1):
+                final = ended and number == len(refused)
                 attempt.rejections.add(draft.name, draft.before, error, text=text, final=final)
 
     def graft(

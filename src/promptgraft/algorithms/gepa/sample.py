@@ -151,7 +151,7 @@ class Minibatches:
             if not self._epoch:
                 self._epoch = list(self._examples)
                 self._random.shuffle(self._epoch)
-            # An example that is already in this minibatch is left for the next one.
+            # An example that is already in this minibatch waits, unless the epoch has no other.
             place = next(
                 (at for at, name in enumerate(reversed(self._epoch), 1) if name not in chosen), 0
             )

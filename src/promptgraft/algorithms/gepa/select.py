@@ -103,6 +103,11 @@ class Turn:
         return (modules[int(self.draw * len(modules))],) if modules else ()
 
 
+def _rotated(modules: Sequence[Module], places: int) -> tuple[Module, ...]:
+    shift = places % len(modules) if modules else 0
+    return (*modules[shift:], *modules[:shift])
+
+
 class Turns:
     """Whose turn it is: modules are changed one after the other, as published.
 
@@ -130,10 +135,7 @@ class Turns:
     def at(self, ahead: int) -> Turn:
         """Return the turn of an attempt that begins while ``ahead`` others are under way."""
         # As if each of those under way changed one module, which is not known before they end.
-        first, second = (
-            (*turns[ahead % len(turns or "-") :], *turns[: ahead % len(turns or "-")])
-            for turns in (self._instructions, self._examples)
-        )
+        first, second = (_rotated(turns, ahead) for turns in (self._instructions, self._examples))
         if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
         return Turn(first, second, self._draws.at(ahead))

@@ -133,12 +133,13 @@ def staged(name: str, stage: Callable[..., Any] | None, request: Any) -> Asking[
 
 
 def results_of(kind: type[T], result: object, *, name: str, position: str) -> tuple[T, ...]:
-    """Return the list that a stage returned.
+    """Return the list that a stage returned, empty for None.
 
     Raises:
         CallerError: it is no ``kind``, and no list of them.
     """
-    values = tuple(result) if isinstance(result, (list, tuple)) else (result,)
+    returned = () if result is None else result
+    values = tuple(returned) if isinstance(returned, (list, tuple)) else (returned,)
     for value in values:
         if not isinstance(value, kind):
             raise CallerError(

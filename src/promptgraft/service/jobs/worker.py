@@ -201,7 +201,12 @@ class Worker:
             told(_logger, logging.INFO, "job_taken", words, job=job.id, attempt=job.attempts)
             slots = {child.slot for child in self._children}
             slot = next(slot for slot in range(self._processes) if slot not in slots)
-            self._children.append(_Child(slot, claim, self._started(claim, slot)))
+            try:
+                process = self._started(claim, slot)
+            except OSError as error:  # no memory or too many processes, for now
+                self._put_back(claim, f"no process could be started: {error}", blames_job=False)
+                break
+            self._children.append(_Child(slot, claim, process))
         return not self._children
 
     def _share(self, slot: int) -> int | None:
@@ -229,7 +234,8 @@ class Worker:
         )
         assert process.stdin is not None  # noqa: S101 - it was asked for
         # The URL may hold a password, and every user of the machine can read arguments.
-        with process.stdin as pipe:
+        # A process that has ended already is seen by its exit code.
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(json.dumps(task).encode())
         return process
 

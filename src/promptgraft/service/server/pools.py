@@ -28,7 +28,7 @@ class ReportPool:
         """Return what ``make`` returns, in a thread of the pool.
 
         Raises:
-            Problem: 429: too many wait.
+            ApiProblem: 429: too many wait.
         """
         # Only the event loop counts, so that no lock is needed.
         if self._count >= self._most:

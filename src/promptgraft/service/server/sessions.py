@@ -200,7 +200,7 @@ class SessionStore:
         """Exchange the code of a link for a session, and return its cookie.
 
         Raises:
-            Problem: 401: the code was used before, has expired, or is invalid.
+            ApiProblem: 401: the code was used before, has expired, or is invalid.
         """
         links, digest = self._links, secret_digest(code)
 

@@ -24,6 +24,7 @@ _SECONDS_OF_SILENCE = 15.0
 _SECONDS_OF_A_LOOK = 0.2
 _EVENTS_PER_PAGE = 100
 # The caches are cleared when they are full: streams fill them again within a look.
+_LOCKS = 64
 _MOST_KEPT = 256
 
 _HEADERS = [
@@ -54,7 +55,7 @@ class Feed:
 
     def __init__(self, manager: JobManager, ending: threading.Event) -> None:
         self._manager, self.ending = manager, ending
-        self._lock = threading.Lock()
+        self._locks = tuple(threading.Lock() for _ in range(_LOCKS))
         self._looks: dict[int, _Look] = {}
         self._pages: dict[int, tuple[int, bytes, int]] = {}
 
@@ -62,11 +63,11 @@ class Feed:
         """Return whether a stream ends now, the bytes to send, and the number of the last event."""
         try:
             # Held while the database is read: streams of one job then find the page of the first.
-            with self._lock:
+            with self._lock_of(job):
                 look = self._look(job)
                 if look.last <= after:
                     return look.has_ended, b"", after
-                chunk, last = self._page(job, after)
+                chunk, last = self._page(job, after, look)
         except (JobNotFoundError, DatabaseError):
             return True, b"", after  # the client reconnects, and gets the error as its reply
         # The latest event may be gone: progress lines are deleted when a job ends.
@@ -80,22 +81,26 @@ class Feed:
             JobNotFoundError: the job was deleted.
             DatabaseError: the database cannot be reached.
         """
-        with self._lock:
+        with self._lock_of(job):
             return self._look(job).last
 
+    def _lock_of(self, job: Job) -> threading.Lock:
+        # One for each of many jobs, so that a slow read makes few others wait.
+        return self._locks[job.number % _LOCKS]
+
     def _look(self, job: Job) -> _Look:
-        now, look_before = time.monotonic(), self._looks.get(job.number)
-        if look_before is None or now - look_before.at >= _SECONDS_OF_A_LOOK:
+        now, look = time.monotonic(), self._looks.get(job.number)
+        if look is None or now - look.at >= _SECONDS_OF_A_LOOK:
             if len(self._looks) >= _MOST_KEPT:
                 self._looks.clear()
                 self._pages.clear()
-            look_before = self._looks[job.number] = _Look(now, *self._manager.peek(job))
-        return look_before
+            look = self._looks[job.number] = _Look(now, *self._manager.peek(job))
+        return look
 
-    def _page(self, job: Job, after: int) -> tuple[bytes, int]:
+    def _page(self, job: Job, after: int, look: _Look) -> tuple[bytes, int]:
         behind, chunk, last = self._pages.get(job.number, (-1, b"", 0))
         # A page that was not full may have grown since.
-        if behind != after or last < self._looks[job.number].last:
+        if behind != after or last < look.last:
             page = self._manager.events(job.id, after=after, limit=_EVENTS_PER_PAGE)
             # No `event:` fields: browsers would need a listener for each name.
             lines = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in page)

@@ -57,7 +57,7 @@ class ApiCaller:
         """Require a scope.
 
         Raises:
-            Problem: 403: the caller does not have it.
+            ApiProblem: 403: the caller does not have it.
         """
         if scope not in self.scopes:
             scopes = ", ".join(sorted(self.scopes)) or "none"

@@ -11,6 +11,7 @@ import attrs
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Reflector
 from promptgraft.algorithms.gepa.sample import TrainingRollouts
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, answered
@@ -47,8 +48,8 @@ class Addition:
 
     Everything that an addition knows of an attempt it puts into ``attempt.notes`` in :meth:`begin`,
     so that attempts that overlap depend on their number alone; :meth:`learn` is called in the order
-    of the steps. What subclasses set in ``__init__`` are their settings; a search works on a copy,
-    so one object may be in the settings of several runs.
+    of the steps. What subclasses set in ``__init__`` are their settings, values that JSON has; a
+    search works on a copy, so one object may be in the settings of several runs.
 
     Attributes:
         name: its name in settings, and of its notes.
@@ -76,10 +77,20 @@ class Addition:
 
     @property
     def settings(self) -> Mapping[str, Json]:
-        """What decides the path of a run besides its name, for the fingerprint of the run."""
-        fields = getattr(type(self), "__attrs_attrs__", ())  # none of what is no attrs class
-        names = [field.name for field in fields if field.init]
-        return {name: unstructure(getattr(self, name), path=name) for name in names}
+        """What decides the path of a run besides its name, for the fingerprint of the run.
+
+        Raises:
+            ConfigError: one of them has no JSON form.
+        """
+        kind: type = type(self)
+        if attrs.has(kind):
+            names = [field.name for field in attrs.fields(kind) if field.init]
+        else:
+            names = [name for name in vars(self) if name != "tools"]
+        try:
+            return {name: unstructure(getattr(self, name), path=name) for name in names}
+        except DataFormatError as error:
+            raise ConfigError(f"addition `{self.name}`: {error}") from None
 
     def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
         """Return how many rollouts of a budget are kept for :meth:`finish`.
