@@ -111,7 +111,7 @@ def test_open_streams_and_waiting_replies_end_when_the_server_stops() -> None:
         assert answers[0].json()["state"] == "queued"
         assert process.wait(60) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "new database sqlite:///jobs.db\n"
 
 
 def test_replies_do_not_wait_for_the_client_to_acknowledge_their_headers() -> None:
