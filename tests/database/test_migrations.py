@@ -27,9 +27,9 @@ from promptgraft.testing.prompts import PROMPT, TONE
 KEPT = Path(__file__).parent / "kept"
 TOKEN = "Y08UKD52GNbpeuRBlCk027SMc56qXrhYXo9p3kY1f7o"
 DIGESTS = {
-    "sqlite": "43e70a8262c919d91eb14ad4c7bc1b295c9db0c5ad56e7953023d9c441618e78",
-    "postgresql": "5504ae0737a5cac2f9cc3703c6512cc8c02f531f98dac5c9fd7a6e99478918c3",
-    "mysql": "f3d8d325eff346f7d0f81cd77e4b711bae5146a21aa4de5c30658cedd381c0a3",
+    "sqlite": "def2ae33d04ed4c3efc54ef7560afb6d5aa2a70563623b7a1a42c15ccc60dd65",
+    "postgresql": "d7f2a6d42fbaa9a86db83037e180897f1d5280ef93343d619604132c75556153",
+    "mysql": "0a2c692066076bb0847da3756bd3368e9595dd336f04d20f10f1d97b52d859c1",
 }
 """SHA-256 of the SQL of the tables of this version.
 
@@ -45,7 +45,7 @@ def definition(dialect: str) -> str:
 @pytest.mark.parametrize("dialect", DIGESTS)
 def test_the_tables_of_a_version_never_change(dialect: str) -> None:
     digest = hashlib.sha256(definition(dialect).encode()).hexdigest()
-    assert (SCHEMA_VERSION, digest) == (4, DIGESTS[dialect])
+    assert (SCHEMA_VERSION, digest) == (5, DIGESTS[dialect])
     assert list(MIGRATIONS) == list(range(2, SCHEMA_VERSION + 1))
 
 
@@ -93,7 +93,7 @@ def test_the_command_says_what_it_would_do_and_does_it_once(
     command = ["jobs", "migrate", "--jobs", f"sqlite:///{kept_file}"]
     assert run([*command, "--dry-run"]) == 0
     sql = capsys.readouterr().out
-    assert "CREATE TABLE promptgraft_users" in sql
+    assert "CREATE TABLE promptgraft_requests" in sql
     assert f"UPDATE promptgraft_schema SET version = {SCHEMA_VERSION};" in sql
     assert dumped(kept_file) == before
     assert run(command) == 0
@@ -144,7 +144,7 @@ def earlier(url: str, request: pytest.FixtureRequest) -> Iterator[Database]:
 def test_a_database_server_is_migrated_when_it_is_told_to(earlier: Database, url: str) -> None:
     store = SqlPromptOverridesStore(earlier)
     with pytest.raises(
-        DatabaseError, match=r"found version [123]; stop its .*`promptgraft jobs migr"
+        DatabaseError, match=r"found version [1234]; stop its .*`promptgraft jobs migr"
     ):
         store.addresses()
     earlier.migrate()

@@ -372,5 +372,5 @@ def test_a_worker_ends_when_it_is_asked() -> None:
 
 def test_the_sql_of_the_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "jobs", "schema")
-    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 15
-    assert told.rstrip().endswith("VALUES (4, '');")
+    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 18
+    assert told.rstrip().endswith("VALUES (5, '');")

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from jobs.job_world import work_off
 from promptgraft.runs.report.page import render
 from promptgraft.search.verdict import RunVerdict
-from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs import ApprovalNeededError, JobManager
 from promptgraft.service.server import Scope
 from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings
 from runs.report_pages import hostile_run, small_run
@@ -84,6 +84,15 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
     for count in (30, 31):
         rows = [{"id": f"n{n}", "input": "lost " * 9, "expected": "login"} for n in range(count)]
         manager.save_dataset("support", "hard", "".join(f"{json.dumps(row)}\n" for row in rows))
+    ana, ben = (manager.acting_for(name) for name in ("ana", "ben"))
+    ana.protect("support", "prod")
+    for move in (
+        lambda: ana.roll_back("support", "triage", "prod"),
+        lambda: ben.apply(job.id, to="prod"),
+    ):
+        with pytest.raises(ApprovalNeededError):
+            move()
+    ben.decline(1, comment="Too early, as the long comments of our colleagues have said. " * 9)
     tabs = ("", *(f"/{tab}" for tab in TABS))
     return {
         "ended": [f"/jobs/{job.id}{tab}" for tab in tabs],
@@ -95,6 +104,7 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
             f"/compare?job={job.id}&job={job.id}",
         ],
         "data sets": ["/datasets", "/datasets/support/hard"],
+        "approvals": ["/approvals", "/approvals/1", "/approvals/2"],
         "others": ["/", "/new", "/tags", "/account", "/login", "/workers", UNKNOWN],
     }
 
@@ -131,7 +141,9 @@ def faults_of_rules(page: Page, rules: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["ended", "waiting", "details", "data sets", "others"])
+@pytest.mark.parametrize(
+    "kind", ["ended", "waiting", "details", "data sets", "approvals", "others"]
+)
 def test_every_page_of_the_dashboard_can_be_read_and_used(
     kind: str, browser: Browser, client: Client, pages: Mapping[str, Sequence[str]], axe: str
 ) -> None:

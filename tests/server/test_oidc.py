@@ -32,7 +32,7 @@ from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings, re
 from promptgraft.service.server.sessions import SessionStore
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
-from server.oidc_providers import CLIENT, Forger, forger, real_provider
+from server.oidc_providers import CLIENT, Forger, forger, need, real_provider
 from server.serving import Client, asking, served
 
 browser = browser_of_reports
@@ -395,6 +395,7 @@ def test_a_discovery_document_that_leads_elsewhere_is_refused(
 def test_a_provider_that_is_away_leaves_the_form_for_tokens(
     manager: JobManager, tmp_path: Path
 ) -> None:
+    need("joserfc")
     away = settings("http://127.0.0.1:9")
     with served(manager, tmp_path / "mirrors", oidc=away) as client, asking(client.url) as browser:
         answer = browser.get("/login/oidc", params={"next": "/workers"})

@@ -13,7 +13,7 @@ import pytest
 from black_box.service import said, serving
 from jobs.job_world import work_off
 from promptgraft.service.jobs import JobManager
-from promptgraft.service.server import pages
+from promptgraft.service.server import approvals, pages
 from promptgraft.service.server.api import ROUTES
 from server.serving import Client, asking, served
 
@@ -35,7 +35,7 @@ optimizer: {rollout_budget: 40, minibatch_size: 3}
 
 
 def test_no_route_answers_without_a_token(shared: Client) -> None:
-    for prefix, table in (("/api/v1", ROUTES), ("", pages.ROUTES)):
+    for prefix, table in (("/api/v1", ROUTES), ("", pages.ROUTES), ("", approvals.ROUTES)):
         for route in table:
             path = route.path
             for name in route.placeholders:

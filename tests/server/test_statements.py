@@ -11,14 +11,14 @@ from sqlalchemy import event
 
 from jobs.job_world import expire, work_off
 from promptgraft.service.database import SqlPromptOverridesStore
-from promptgraft.service.jobs import JobFilter, JobManager, Worker
+from promptgraft.service.jobs import ApprovalNeededError, JobFilter, JobManager, Worker
 from promptgraft.service.jobs.webhooks import Webhook, WebhookSender
 from promptgraft.service.server import Scope, TokenStore, datasets, pages, signing_in
 from promptgraft.service.server.api import ROUTES
 from promptgraft.testing.prompts import PROMPT, TONE
 from server.serving import Client, asking
 
-LARGE = ("jobs", "answers", "events", "attempts", "revisions", "outbox")
+LARGE = ("jobs", "answers", "events", "attempts", "revisions", "outbox", "requests")
 ALLOWED: Mapping[str, str] = {
     r"ORDER BY promptgraft_jobs\.number DESC": "a page reads jobs by number until it is full",
     r"GROUP BY promptgraft_jobs\.project": "metrics are sums over all jobs",
@@ -89,6 +89,16 @@ def use_everything(client: Client, manager: JobManager, folder: Path) -> None:
         browser.post("/login", data={"link": tokens.new_link("ana", seconds=60)})
         browser.post("/account", data={"what": "end-others"})
         browser.post("/logout")
+    manager.protect("support", "prod")
+    with pytest.raises(ApprovalNeededError) as needed:
+        manager.promote("support", "triage", "latest", to="prod")
+    number = needed.value.request
+    for decide in (manager.acting_for("ana").approve, manager.acting_for("ben").approve):
+        decide(number)
+    for path in ("/approvals", f"/approvals/{number}", f"/api/v1/requests/{number}"):
+        assert client.ask("GET", path).status == 200
+    manager.waiting_for(job)
+    manager.unprotect("support", "prod")
     tokens.list()
     tokens.named("ana")
     tokens.revoke("ana")

@@ -19,6 +19,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change, counted, duration
 from promptgraft.project.files import runs_folder_of
+from promptgraft.service.commands.approvals import approvals_command
 from promptgraft.service.commands.datasets import datasets_command
 from promptgraft.service.commands.options import (
     JobsPlace,
@@ -527,6 +528,7 @@ def migrate_command(*, dry_run: bool, url: str | None) -> None:
     echo(f"database {database.name}: migrated, {counted(len(statements), 'statement')}")
 
 
+jobs_command.add_command(approvals_command)
 jobs_command.add_command(datasets_command)
 
 

@@ -32,7 +32,7 @@ class Migration:
     """The changes that make the tables of one version from those of the version before.
 
     Attributes:
-        tables: new tables, with their columns in SQL.
+        tables: new tables, with their columns in SQL. Names of other tables are in braces.
         columns: new columns: table, name, and type in SQL.
         changes: further statements, which have the same effect if they are repeated. Names of
             tables are in braces.
@@ -52,7 +52,7 @@ class Migration:
         for table, columns in self.tables.items():
             if not inspector.has_table(f"{prefix}{table}"):
                 statement = f"CREATE TABLE {prefix}{table} ({columns}){_END[dialect]}"
-                yield _typed(statement, dialect)
+                yield _typed(_prefixed(statement, prefix), dialect)
         for table, name, kind in self.columns:
             is_there = inspector.has_table(f"{prefix}{table}")
             columns_there = inspector.get_columns(f"{prefix}{table}") if is_there else []
@@ -60,7 +60,7 @@ class Migration:
             if name not in existing:
                 yield _typed(f"ALTER TABLE {prefix}{table} ADD COLUMN {name} {kind}", dialect)
         for change in self.changes:
-            yield re.sub(r"{(\w+)}", rf"{prefix}\1", change)
+            yield _prefixed(change, prefix)
 
 
 MIGRATIONS: Mapping[int, Migration] = {
@@ -109,8 +109,32 @@ MIGRATIONS: Mapping[int, Migration] = {
             ),
         }
     ),
+    5: Migration(
+        tables={
+            "protections": (
+                "project NAME(64) NOT NULL, tag NAME(64) NOT NULL, number INTEGER NOT NULL, "
+                "author BYTES NOT NULL, created REAL NOT NULL, ended_by BYTES NOT NULL, "
+                "ended REAL, PRIMARY KEY (project, tag, number)"
+            ),
+            "requests": (
+                "number INTEGER NOT NULL, project NAME(64) NOT NULL, prompt NAME(64) NOT NULL, "
+                "tag NAME(64) NOT NULL, digest NAME(64) NOT NULL, state NAME(16) NOT NULL, "
+                "document BYTES NOT NULL, PRIMARY KEY (number), UNIQUE (project, state, number)"
+            ),
+            "request_entries": (
+                "request INTEGER NOT NULL, number INTEGER NOT NULL, what NAME(16) NOT NULL, "
+                "author BYTES NOT NULL, comment BYTES NOT NULL, created REAL NOT NULL, "
+                "PRIMARY KEY (request, number), "
+                "FOREIGN KEY (request) REFERENCES {requests} (number)"
+            ),
+        }
+    ),
 }
 """The migrations by the version that they lead to; the first tables were those of version 1."""
+
+
+def _prefixed(statement: str, prefix: str) -> str:
+    return re.sub(r"{(\w+)}", rf"{prefix}\1", statement)
 
 
 def _typed(statement: str, dialect: str) -> str:

@@ -21,7 +21,7 @@ from sqlalchemy.schema import SchemaItem
 
 # Every index is a constraint, because every database creates those together with the table.
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the tables below; every change of them needs a new one, and a migration to it."""
 
 MOST_NS_CHARS = 200
@@ -71,6 +71,9 @@ class Tables:
         links: links that sign in once, by the SHA-256 of their code.
         workers: workers that run, or did so lately.
         datasets: every revision of every data set of a project.
+        protections: tags that are, or were, protected.
+        requests: requests to move protected tags.
+        request_entries: what people did with requests.
         outbox: deliveries to webhooks; they outlive their jobs.
     """
 
@@ -89,6 +92,9 @@ class Tables:
     links: Table
     workers: Table
     datasets: Table
+    protections: Table
+    requests: Table
+    request_entries: Table
     outbox: Table
 
     @classmethod
@@ -110,6 +116,7 @@ class Tables:
 
         tags = table("tags", *_address(), Column("revision", _name(_DIGEST)))
         jobs = table("jobs", *_job())
+        requests = table("requests", *_request())
 
         def of_job(name: str, counted: str, *columns: SchemaItem) -> Table:
             return table(
@@ -122,9 +129,7 @@ class Tables:
 
         return cls(
             metadata=metadata,
-            schema=table(
-                "schema", Column("version", Integer, primary_key=True), _named("hooks", 1_000)
-            ),
+            schema=table("schema", *_schema()),
             tags=tags,
             revisions=table("revisions", *_revision(tags)),
             jobs=jobs,
@@ -149,8 +154,15 @@ class Tables:
             links=table("links", *_link()),
             workers=table("workers", *_worker()),
             datasets=table("datasets", *_dataset()),
+            protections=table("protections", *_protection()),
+            requests=requests,
+            request_entries=table("request_entries", *_request_entry(requests)),
             outbox=table("outbox", *_outbox()),
         )
+
+
+def _schema() -> list[SchemaItem]:
+    return [Column("version", Integer, primary_key=True), _named("hooks", 1_000)]
 
 
 def _revision(tags: Table) -> list[SchemaItem]:
@@ -247,6 +259,43 @@ def _dataset() -> list[SchemaItem]:
         Column("author", _document(), nullable=False),
         # Last, so that SQLite need not read it for the columns before.
         Column("text", _document(), nullable=False),
+    ]
+
+
+def _protection() -> list[SchemaItem]:
+    return [
+        Column("project", _name(64), primary_key=True),
+        Column("tag", _name(64), primary_key=True),
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        Column("author", _document(), nullable=False),
+        Column("created", Double, nullable=False),
+        Column("ended_by", _document(), nullable=False),
+        Column("ended", Double),
+    ]
+
+
+def _request() -> list[SchemaItem]:
+    return [
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        _named("project", 64),
+        _named("prompt", 64),
+        _named("tag", 64),
+        _named("digest", _DIGEST),
+        _named("state", 16),
+        Column("document", _document(), nullable=False),
+        UniqueConstraint("project", "state", "number"),
+    ]
+
+
+def _request_entry(requests: Table) -> list[SchemaItem]:
+    return [
+        Column("request", Integer, primary_key=True, autoincrement=False),
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        _named("what", 16),
+        Column("author", _document(), nullable=False),
+        Column("comment", _document(), nullable=False),
+        Column("created", Double, nullable=False),
+        ForeignKeyConstraint(["request"], [requests.c.number]),
     ]
 
 

@@ -3,6 +3,7 @@
 Needs ``pip install "promptgraft[server]"``.
 """
 
+from promptgraft.service.jobs.approvals import ApprovalNeededError, MoveRequest, ProtectedTag
 from promptgraft.service.jobs.client import JobClient
 from promptgraft.service.jobs.interface import Jobs
 from promptgraft.service.jobs.manager import JobManager
@@ -22,6 +23,7 @@ from promptgraft.service.jobs.types import (
 from promptgraft.service.jobs.worker import Worker
 
 __all__ = [
+    "ApprovalNeededError",
     "Attempt",
     "Job",
     "JobChanges",
@@ -33,6 +35,8 @@ __all__ = [
     "JobState",
     "Jobs",
     "JobsFullError",
+    "MoveRequest",
+    "ProtectedTag",
     "Status",
     "Submitted",
     "Wish",

@@ -8,7 +8,7 @@ import math
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import attrs
@@ -17,12 +17,13 @@ from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.errors import ConfigError, DataFormatError, Lasting, StoreError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.runs.event_file import decoded, encoded_json
 from promptgraft.search.notices import Event
 from promptgraft.service.database import DatabaseError
+from promptgraft.service.jobs.approvals import ApprovalNeededError, MoveRequest, ProtectedTag
 from promptgraft.service.jobs.datasets import DatasetRevision, encoded, text_of
-from promptgraft.service.jobs.interface import MOST_EVENTS, Changes, Jobs
+from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
 from promptgraft.service.jobs.mirror import folder_of
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
@@ -204,8 +205,7 @@ class JobClient(Jobs):
         body: dict[str, Json] = {"to": to}
         if expected is not None:
             body["expected"] = dict(expected)
-        rows = self._of_project("POST", path, json=body).json()["prompts"]
-        return {row["prompt"]: row["id"] for row in rows}
+        return self._moved(self._of_project("POST", path, json=body).json())
 
     def apply(
         self, job: str, *, to: str | None = None, expected: Expected | None = None
@@ -213,8 +213,45 @@ class JobClient(Jobs):
         body: dict[str, Json] = {} if to is None else {"to": to}
         if expected is not None:
             body["expected"] = dict(expected)
-        rows = self._ask("POST", f"{_path(job)}/apply", json=body).json()["prompts"]
-        return {row["prompt"]: row["id"] for row in rows}
+        return self._moved(self._ask("POST", f"{_path(job)}/apply", json=body).json())
+
+    def _moved(self, document: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the revisions that a tag points at, if it was moved."""
+        # Servers of an earlier version protect no tags, and name no requests.
+        if (number := document.get("request")) is not None:
+            raise ApprovalNeededError.of(self.request(number))
+        return {row["prompt"]: row["id"] for row in document["prompts"]}
+
+    def protections(self, project: str) -> Sequence[ProtectedTag]:
+        rows = self._of_project("GET", _protections(project)).json()["protections"]
+        return [structure(row, ProtectedTag, where="protected tag") for row in rows]
+
+    def protect(self, project: str, tag: str) -> None:
+        self._of_project("PUT", _protections(project, tag))
+
+    def unprotect(self, project: str, tag: str) -> None:
+        self._of_project("DELETE", _protections(project, tag))
+
+    def request(self, number: int) -> MoveRequest:
+        return _request(self._ask("GET", f"/requests/{number:d}").json())
+
+    def requests(self, *projects: str, limit: int = LARGEST_PAGE) -> Sequence[MoveRequest]:
+        rows = self._ask("GET", "/requests", params={"limit": limit}).json()["requests"]
+        return [request for row in rows if (request := _request(row)).move.project in projects]
+
+    def approve(self, number: int, *, comment: str = "") -> MoveRequest:
+        return self._decided(number, "approve", comment)
+
+    def decline(self, number: int, *, comment: str = "") -> MoveRequest:
+        return self._decided(number, "decline", comment)
+
+    def withdraw(self, number: int, *, comment: str = "") -> MoveRequest:
+        return self._decided(number, "withdraw", comment)
+
+    def _decided(self, number: int, what: str, comment: str) -> MoveRequest:
+        body: Json = {"comment": comment}
+        answer = self._ask("POST", f"/requests/{number:d}/{what}", json=body)
+        return _request(answer.json())
 
     def datasets(self, project: str) -> Sequence[DatasetRevision]:
         rows = self._of_project("GET", _datasets(project)).json()["datasets"]
@@ -306,6 +343,18 @@ def _path(job: str) -> str:
     if not job.isalnum() or not job.isascii():
         raise JobNotFoundError(f"no job has an id that begins with `{job[:40]}`")
     return f"/jobs/{job}"
+
+
+def _protections(project: str, tag: str | None = None) -> str:
+    path = f"/projects/{quote(project, safe='')}/protections"
+    return path if tag is None else f"{path}/{check_tag(tag)}"
+
+
+def _request(given: Mapping[str, Json]) -> MoveRequest:
+    names = {field.name for field in attrs.fields(MoveRequest)}
+    # What follows from the others is computed here.
+    fields: dict[str, Json] = {name: value for name, value in given.items() if name in names}
+    return structure(fields, MoveRequest, where=f"request {given.get('number')}")
 
 
 def _datasets(project: str, name: str | None = None) -> str:

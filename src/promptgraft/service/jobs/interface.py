@@ -11,6 +11,7 @@ from typing import Self
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.ground.serde import Json
 from promptgraft.search.notices import Event
+from promptgraft.service.jobs.approvals import MoveRequest, ProtectedTag
 from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import (
@@ -232,6 +233,70 @@ class Jobs(ABC):
             ConfigError, DataFormatError: its project is unknown here, or the tag is invalid.
             OverrideConflictError: the tag points at another revision, or the source of a part has
                 changed since.
+        """
+
+    @abstractmethod
+    def protections(self, project: str) -> Sequence[ProtectedTag]:
+        """Return the protected tags of a project.
+
+        A protected tag is not moved by :meth:`promote` and :meth:`apply`: they make a request,
+        which two people have to approve, and raise ``ApprovalNeededError`` with its number. Who
+        asks is one of the two.
+
+        Raises:
+            ConfigError: there is no such project.
+        """
+
+    @abstractmethod
+    def protect(self, project: str, tag: str) -> None:
+        """Protect a tag of a project; see :meth:`protections`.
+
+        Raises:
+            ConfigError: there is no such project, or the tag is invalid.
+        """
+
+    @abstractmethod
+    def unprotect(self, project: str, tag: str) -> None:
+        """End the protection of a tag.
+
+        Raises:
+            ConfigError: there is no such project, or the tag is not protected.
+        """
+
+    @abstractmethod
+    def request(self, number: int) -> MoveRequest:
+        """Return a request to move a protected tag.
+
+        Raises:
+            JobNotFoundError: there is none with this number.
+        """
+
+    @abstractmethod
+    def requests(self, *projects: str, limit: int = LARGEST_PAGE) -> Sequence[MoveRequest]:
+        """Return the latest requests of some projects, the newest first."""
+
+    @abstractmethod
+    def approve(self, number: int, *, comment: str = "") -> MoveRequest:
+        """Approve a request. If that was the last approval, its tag is moved.
+
+        Raises:
+            JobNotFoundError: there is no such request.
+            JobConflictError: it does not wait any more, or the caller has approved it already.
+            OverrideConflictError: it is stale: the tag, or what it was to get, has changed since.
+            ConfigError: the caller has no name, or the comment is too long.
+        """
+
+    @abstractmethod
+    def decline(self, number: int, *, comment: str = "") -> MoveRequest:
+        """Decline a request, and say why; raises as :meth:`approve`, but not if it is stale."""
+
+    @abstractmethod
+    def withdraw(self, number: int, *, comment: str = "") -> MoveRequest:
+        """Withdraw a request of one's own.
+
+        Raises:
+            JobNotFoundError: there is no such request.
+            JobConflictError: it is somebody else's, or does not wait any more.
         """
 
     @abstractmethod

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 from sqlalchemy import Connection
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, OverrideConflictError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
-from promptgraft.overrides.parts.validation import check_key
+from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.project import Project, load_project
 from promptgraft.project.other_cases import cases_for, rows_in
 from promptgraft.project.python_source import beside
@@ -20,6 +22,16 @@ from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
 from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
+from promptgraft.service.jobs.approvals import (
+    ApprovalNeededError,
+    Approvals,
+    MoveKind,
+    MoveRequest,
+    ProtectedTag,
+    RequestState,
+    RequestStep,
+    TagMove,
+)
 from promptgraft.service.jobs.candidates import discard_candidate
 from promptgraft.service.jobs.datasets import (
     MOST_DATASET_BYTES,
@@ -44,14 +56,23 @@ from promptgraft.service.jobs.preparing import (
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
 from promptgraft.service.jobs.rows import JobRows, ProjectTotals, encoded_changes
+from promptgraft.service.jobs.tag_moves import (
+    carry_out,
+    moved_texts,
+    promotion,
+    rollback,
+    stale_reason,
+)
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
+    CANDIDATE_PREFIX,
     ENDED,
     Attempt,
     Job,
     JobChanges,
     JobConflictError,
     JobFilter,
+    JobNotFoundError,
     JobsFullError,
     JobState,
     Submitted,
@@ -107,6 +128,7 @@ class JobManager(Jobs):
         }
         self._by, self._most_queued = by, most_queued
         self._rows, self._datasets = JobRows(self.database), Datasets(self.database)
+        self._approvals = Approvals(self.database)
 
     def acting_for(self, name: str, *, most_queued: int | None = None) -> JobManager:
         """Return a manager of the same jobs that acts under this name, with another limit."""
@@ -357,10 +379,23 @@ class JobManager(Jobs):
         project_found = self._project(project)
         with beside(project_found.folder):
             of, store = project_found.prompt(prompt), project_found.store()
+            if self._approvals.is_protected(project, to):
+                job = self._job_of(held(store, of, tag), project, prompt)
+                move = promotion(
+                    store,
+                    of,
+                    tag,
+                    to=to,
+                    expected=expected,
+                    kind=MoveKind.PROMOTE,
+                    project=project,
+                    job=job.id if job else "",
+                )
+                self._ask(move)
             note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
             rows = promoted(store, of, tag, to=to, expected=expected, note=note)
             now = held(store, of, to)
-        self.record_move(rows, "promote", project=project, prompt=prompt, tag=to)
+        self._record_move(rows, "promote", project=project, prompt=prompt, tag=to)
         return {row.name: row.revision.id for row in now}
 
     def apply(
@@ -375,15 +410,20 @@ class JobManager(Jobs):
         note = f"applied from job {job_now.id}{f' by {self._by}' if self._by else ''}"
         with beside(project.folder):
             of, store = project.prompt(job_now.prompt), project.store()
-            rows = promoted(
-                store,
-                of,
-                job_now.candidate_tag,
-                to=tag,
-                expected=expected,
-                note=note,
-                whole=False,
-            )
+            candidate = job_now.candidate_tag
+            if self._approvals.is_protected(job_now.project, tag):
+                move = promotion(
+                    store,
+                    of,
+                    candidate,
+                    to=tag,
+                    expected=expected,
+                    kind=MoveKind.APPLY,
+                    project=job_now.project,
+                    job=job_now.id,
+                )
+                self._ask(move)
+            rows = promoted(store, of, candidate, to=tag, expected=expected, note=note, whole=False)
             now = held(store, of, tag)
         self.database.write(partial(self._record, job=job_now, what="apply", tag=tag))
         moved = {row.name for row in rows}
@@ -415,17 +455,163 @@ class JobManager(Jobs):
             project, name, text, cases=count, author=self._by, expected=expected
         )
 
-    def record_move(
+    def roll_back(
+        self, project: str, prompt: str, tag: str, revisions: Mapping[str, str] | None = None
+    ) -> None:
+        """Point a tag at revisions of prompts, in one step; others stay.
+
+        By default, every prompt that the tag holds goes back to the parent of its revision.
+
+        Raises:
+            ConfigError: there is no such project or prompt, or the tag does not hold a prompt.
+            RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
+            ApprovalNeededError: the tag is protected; a request was made.
+        """
+        project_found = self._project(project)
+        with beside(project_found.folder):
+            of, store = project_found.prompt(prompt), project_found.store()
+            move = rollback(store, of, tag, revisions, project=project)
+            rows = [row for row in held(store, of, tag) if row.name in move.after]
+            if self._approvals.is_protected(project, tag):
+                job = self._job_of(rows, project, prompt)
+                self._ask(attrs.evolve(move, job=job.id if job else ""))
+            carry_out(store, of, move, note="")
+        self._record_move(rows, "rollback", project=project, prompt=prompt, tag=tag)
+
+    def _record_move(
         self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
     ) -> None:
-        """Record who moved a winner in the events of its job, if that is among the latest 100."""
+        """Record who moved a winner in the events of its job."""
+        if (job := self._job_of(rows, project, prompt)) is not None:
+            self.database.write(partial(self._record, job=job, what=what, tag=tag))
+
+    def _job_of(self, rows: Sequence[TaggedRevision], project: str, prompt: str) -> Job | None:
+        """Return the job that has found a winner, if that is among the latest 100."""
         runs = {row.revision.provenance.run_id for row in rows}
         where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
         for job in self.list(where, limit=LARGEST_PAGE):
             # The store knows the run of a revision, but not the job that ran it.
             if (self.result(job.id) or {}).get("run_id") in runs:
-                self.database.write(partial(self._record, job=job, what=what, tag=tag))
-                return
+                return job
+        return None
+
+    # Protected tags
+
+    def protections(self, project: str) -> Sequence[ProtectedTag]:
+        self._project(project)
+        return self._approvals.protected([project])
+
+    def protect(self, project: str, tag: str) -> None:
+        self._project(project)
+        check_tag(tag)
+        if tag.startswith(CANDIDATE_PREFIX):
+            raise ConfigError(f"tag `{tag}` is that of a candidate, which nobody uses")
+        self._approvals.protect(project, tag, by=self._by)
+
+    def unprotect(self, project: str, tag: str) -> None:
+        self._project(project)
+        self._approvals.unprotect(project, tag, by=self._by)
+
+    def request(self, number: int) -> MoveRequest:
+        return self._compared(self._approvals.find(number))
+
+    def requests(self, *projects: str, limit: int = LARGEST_PAGE) -> Sequence[MoveRequest]:
+        return [self._compared(one) for one in self._approvals.page(projects, limit=limit)]
+
+    def approve(self, number: int, *, comment: str = "") -> MoveRequest:
+        request = self._waiting(number, "approve")
+        if self._by not in request.approved_by:
+            entry = RequestStep.APPROVED
+            request = self._approvals.enter(number, entry, by=self._by, comment=comment)
+        elif request.missing:
+            raise JobConflictError(
+                f"{self._by} has approved request {number} already; somebody else has to"
+            )
+        if not request.missing:
+            self._carry_out(request)
+        return self.request(number)
+
+    def decline(self, number: int, *, comment: str = "") -> MoveRequest:
+        self._waiting(number, "decline", is_stale_too=True)
+        if not comment.strip():
+            raise ConfigError("comment: say why it is declined")
+        return self._approvals.enter(number, RequestStep.DECLINED, by=self._by, comment=comment)
+
+    def withdraw(self, number: int, *, comment: str = "") -> MoveRequest:
+        request = self._approvals.find(number)
+        if request.by != self._by:
+            asker = request.by or "somebody at the database"
+            raise JobConflictError(
+                f"request {number} is of {asker}, who alone can withdraw it; decline it instead"
+            )
+        return self._approvals.enter(number, RequestStep.WITHDRAWN, by=self._by, comment=comment)
+
+    def waiting_for(self, job: Job) -> Sequence[MoveRequest]:
+        """Return the requests to use the winner of a job that wait, or are stale."""
+        waiting = self._approvals.page([job.project], state=RequestState.WAITING)
+        return [request for request in waiting if request.move.job == job.id]
+
+    def is_protected(self, project: str, tag: str) -> bool:
+        """Return whether a tag of a project is protected."""
+        return self._approvals.is_protected(project, tag)
+
+    def moved_texts(self, request: MoveRequest) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the texts before and after a request, by part; none if its prompt is gone."""
+        move = request.move
+        if (
+            move.project not in self.projects
+            or move.prompt not in self.projects[move.project].names
+        ):
+            return {}, {}
+        project = self.projects[move.project]
+        with beside(project.folder):
+            return moved_texts(project.store(), project.prompt(move.prompt), move)
+
+    def _ask(self, move: TagMove) -> NoReturn:
+        """Ask for a move that has to be approved."""
+        raise ApprovalNeededError.of(self._approvals.ask(move, by=self._by))
+
+    def _waiting(self, number: int, what: str, *, is_stale_too: bool = False) -> MoveRequest:
+        """Return a request that somebody with a name may decide on."""
+        if not self._by:
+            raise ConfigError(
+                f"{what}: records need a name; use the page, or --server with a token"
+            )
+        request = self.request(number)
+        if request.state is RequestState.STALE and not is_stale_too:
+            raise OverrideConflictError(f"request {number} is stale: {request.reason}; ask again")
+        if request.state not in (RequestState.WAITING, RequestState.STALE):
+            raise JobConflictError(f"request {number} is {request.state} already")
+        return request
+
+    def _compared(self, request: MoveRequest) -> MoveRequest:
+        """Return a request that is stale if something has changed since it was made."""
+        move = request.move
+        if request.state is not RequestState.WAITING or move.project not in self.projects:
+            return request
+        project = self.projects[move.project]
+        if move.prompt not in project.names:
+            reason = f"the project has no prompt `{move.prompt}` any more"
+        else:
+            with beside(project.folder):
+                reason = stale_reason(project.store(), project.prompt(move.prompt), move)
+        if not reason:
+            return request
+        return attrs.evolve(request, state=RequestState.STALE, reason=reason)
+
+    def _carry_out(self, request: MoveRequest) -> None:
+        """Move the tag of a request that two people have approved."""
+        move, people = request.move, " and ".join(request.approved_by)
+        project = self._project(move.project)
+        origin = f" from job {move.job}" if move.job else ""
+        note = f"{move.kind}{origin}: request {request.number}, approved by {people}"
+        with beside(project.folder):
+            carry_out(project.store(), project.prompt(move.prompt), move, note=note)
+        self._approvals.enter(request.number, RequestStep.DONE, by=self._by)
+        with contextlib.suppress(JobNotFoundError):  # jobs may be removed meanwhile
+            job, what = self.get(move.job or " "), str(move.kind)
+            more: dict[str, Json] = {"tag": move.tag, "request": request.number}
+            self.database.write(lambda connection: self._record(connection, job, what, **more))
 
     def _record(self, connection: Connection, job: Job, what: str, **details: Json) -> None:
         """Record who did what with a job."""

@@ -77,6 +77,35 @@ def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedR
     return rows
 
 
+def promotable(
+    store: RevisionedStore,
+    found: ProjectPrompt,
+    tag: str,
+    *,
+    to: str,
+    expected: Expected | None = None,
+) -> list[TaggedRevision]:
+    """Return what ``tag`` holds, after a check that the tag ``to`` may get it.
+
+    Raises:
+        ConfigError, RevisionNotFoundError, OverrideConflictError: as :func:`promoted`, but for
+            what ``to`` points at.
+    """
+    check_tag(to)
+    names = [address_of(prompt) for prompt in found.prompts]
+    for name in expected or {}:
+        if name not in names:
+            near = did_you_mean(name, names)
+            raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
+    rows = held(store, found, tag)
+    # The target tag would claim a change that no prompt applies.
+    if stale := [part for row in rows for part in row.stale]:
+        raise OverrideConflictError(
+            f"the source has changed since: {', '.join(stale)} would not apply"
+        )
+    return rows
+
+
 def promoted(
     store: RevisionedStore,
     found: ProjectPrompt,
@@ -98,26 +127,15 @@ def promoted(
         OverrideConflictError: ``to`` does not point at ``expected``, or the source of a part has
             changed since.
     """
-    check_tag(to)
-    names = [address_of(prompt) for prompt in found.prompts]
-    for name in expected or {}:
-        if name not in names:
-            near = did_you_mean(name, names)
-            raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
-    rows = held(store, found, tag)
-    # The target tag would claim a change that no prompt applies.
-    if stale := [part for row in rows for part in row.stale]:
-        raise OverrideConflictError(
-            f"the source has changed since: {', '.join(stale)} would not apply"
-        )
+    rows = promotable(store, found, tag, to=to, expected=expected)
     overrides = {row.name: attrs.evolve(row.revision.override, tag=to) for row in rows}
     changes: dict[OverrideAddress, Change] = {}
-    for prompt, name in zip(found.prompts, names, strict=True):
-        target = address(prompt, to)
+    for prompt in found.prompts:
+        name, target = address_of(prompt), address(prompt, to)
         present = store.current_at(target)
         expected_id = None if expected is None else expected.get(name)
         if expected_id is not None:
-            _check_present(present, expected_id, f"tag `{to}` of `{name}`")
+            check_present(present, expected_id, f"tag `{to}` of `{name}`")
         if name in overrides or (whole and present is not None):
             # Compared again inside of the transaction, because the tag was read before it.
             id_before = (
@@ -129,7 +147,12 @@ def promoted(
     return rows
 
 
-def _check_present(present: Revision | None, wanted: str, where: str) -> None:
+def check_present(present: Revision | None, wanted: str, where: str) -> None:
+    """Check that a tag points at a revision, by its id or its beginning; empty for none.
+
+    Raises:
+        OverrideConflictError: it points at another.
+    """
     present_id = present.id if present else ""
     # A prefix, as people copy it from a list; an empty one would match everything.
     if not (wanted == present_id or (len(wanted) >= 4 and present_id.startswith(wanted))):

@@ -18,6 +18,7 @@ from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder
 from promptgraft.search.events import CandidateAdded
 from promptgraft.service.jobs import Job, JobFilter, JobState
+from promptgraft.service.jobs.approvals import ApprovalNeededError, ProtectedTag
 from promptgraft.service.jobs.datasets import MOST_DATASET_BYTES, DatasetRevision
 from promptgraft.service.jobs.preparing import job_json
 from promptgraft.service.jobs.promoting import Expected
@@ -26,6 +27,7 @@ from promptgraft.service.server.api_projects import (
     DATASET_TEXT,
     PROMOTION,
     ROLLBACK,
+    held_now,
     list_datasets,
     list_projects,
     list_tags,
@@ -38,6 +40,17 @@ from promptgraft.service.server.api_projects import (
     show_history,
     show_structure,
     show_tag,
+)
+from promptgraft.service.server.api_requests import (
+    COMMENT,
+    approve_request,
+    decline_request,
+    list_protections,
+    list_requests,
+    protect_tag,
+    show_request,
+    unprotect_tag,
+    withdraw_request,
 )
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural, reply
 from promptgraft.service.server.problems import ApiProblem
@@ -52,15 +65,19 @@ from promptgraft.service.server.replies import (
     JobReply,
     JobResult,
     JobWithAttempts,
+    MovedTag,
     Plan,
     ProjectList,
+    ProtectionList,
+    RequestList,
+    RequestReply,
+    RequestWithTexts,
     RolloutPage,
     RoundList,
     Structure,
     TagContents,
     TagHistory,
     TagList,
-    TagReply,
     WorkerList,
 )
 from promptgraft.service.server.tokens import Scope
@@ -221,9 +238,16 @@ def apply_winner(call: ApiCall) -> ApiReply:
     """Point a tag at the winner of a job, which is only a candidate before."""
     application = call.read(_APPLICATION)
     job = call.job
-    now = call.manager.apply(job.id, to=application.to, expected=application.expected)
+    tag, request = application.to or job.tag, None
+    try:
+        now = call.manager.apply(job.id, to=application.to, expected=application.expected)
+    except ApprovalNeededError as error:
+        of_prompt = attrs.evolve(call, path={"project": job.project, "prompt": job.prompt})
+        now = {row.name: row.revision.id for row in held_now(of_prompt, tag)}
+        request = error.request
     prompts: list[Json] = [{"prompt": name, "id": id_} for name, id_ in now.items()]
-    return reply({"tag": application.to or job.tag, "prompts": prompts})
+    document: Json = {"tag": tag, "prompts": prompts, "request": request}
+    return reply(document, 200 if request is None else 202)
 
 
 def list_events(call: ApiCall) -> ApiReply:
@@ -372,6 +396,7 @@ _EVENTS: Mapping[str, Mapping[str, Json]] = {
 }
 _TAGS = "/projects/{project}/prompts/{prompt}/tags"
 _DATASETS = "/projects/{project}/datasets"
+_PROTECTIONS = "/projects/{project}/protections"
 MOST_DATASET_BODY_BYTES = 4 * MOST_DATASET_BYTES
 """Size of a body with a data set, whose characters are escaped."""
 
@@ -413,7 +438,14 @@ ROUTES: Sequence[Route] = (
     Route("POST /jobs/{job}/resume", S, resume_job, reply=JobReply, statuses=(202,)),
     Route("POST /jobs/{job}/cancel", S, cancel_job, reply=JobReply, statuses=(202,)),
     Route("POST /jobs/{job}/fork", S, fork_job, body=JOB_CHANGES, reply=JobReply, statuses=(201,)),
-    Route("POST /jobs/{job}/apply", A, apply_winner, body=_APPLICATION, reply=Applied),
+    Route(
+        "POST /jobs/{job}/apply",
+        A,
+        apply_winner,
+        body=_APPLICATION,
+        reply=Applied,
+        statuses=(200, 202),
+    ),
     Route(
         "GET /jobs/{job}/events",
         R,
@@ -467,7 +499,35 @@ ROUTES: Sequence[Route] = (
     Route(f"GET {_TAGS}", R, list_tags, reply=TagList),
     Route(f"GET {_TAGS}/{{tag}}", R, show_tag, reply=TagContents),
     Route(f"GET {_TAGS}/{{tag}}/history", R, show_history, reply=TagHistory),
-    Route(f"POST {_TAGS}/{{tag}}/promote", A, promote, body=PROMOTION, reply=TagReply),
-    Route(f"POST {_TAGS}/{{tag}}/rollback", A, roll_back, body=ROLLBACK, reply=TagReply),
+    Route(
+        f"POST {_TAGS}/{{tag}}/promote",
+        A,
+        promote,
+        body=PROMOTION,
+        reply=MovedTag,
+        statuses=(200, 202),
+    ),
+    Route(
+        f"POST {_TAGS}/{{tag}}/rollback",
+        A,
+        roll_back,
+        body=ROLLBACK,
+        reply=MovedTag,
+        statuses=(200, 202),
+    ),
+    Route(f"GET {_PROTECTIONS}", R, list_protections, reply=ProtectionList),
+    Route(f"PUT {_PROTECTIONS}/{{tag}}", Scope.ADMIN, protect_tag, reply=ProtectedTag),
+    Route(f"DELETE {_PROTECTIONS}/{{tag}}", Scope.ADMIN, unprotect_tag, statuses=(204,)),
+    Route("GET /requests", R, list_requests, query={"limit": _SMALL}, reply=RequestList),
+    Route("GET /requests/{number}", R, show_request, reply=RequestWithTexts),
+    Route(
+        "POST /requests/{number}/approve", None, approve_request, body=COMMENT, reply=RequestReply
+    ),
+    Route(
+        "POST /requests/{number}/decline", None, decline_request, body=COMMENT, reply=RequestReply
+    ),
+    Route(
+        "POST /requests/{number}/withdraw", None, withdraw_request, body=COMMENT, reply=RequestReply
+    ),
 )
 """All operations of the API, below ``/api/v1``."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
-from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
@@ -16,7 +16,8 @@ from promptgraft.project import Project
 from promptgraft.project.describing import describe
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import beside
-from promptgraft.service.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
+from promptgraft.service.jobs.approvals import ApprovalNeededError
+from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, tags_of
 from promptgraft.service.server.calls import ApiCall, ApiReply, reply
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.targets.prompts import address_of
@@ -195,48 +196,59 @@ def show_history(call: ApiCall) -> ApiReply:
 def promote(call: ApiCall) -> ApiReply:
     """Promote what this tag holds to another tag; stale entries are refused."""
     promotion = call.read(PROMOTION)
-    return promote_to(call, promotion.to, promotion.expected)
+    request = promote_to(call, promotion.to, promotion.expected)
+    return _moved(call, promotion.to, request)
 
 
-def promote_to(call: ApiCall, to: str, expected: Expected | None = None) -> ApiReply:
-    """Promote the tag in the path to the tag ``to``, if that points at ``expected`` now."""
+def promote_to(call: ApiCall, to: str, expected: Expected | None = None) -> int | None:
+    """Promote the tag in the path to the tag ``to``, if that points at ``expected`` now.
+
+    Returns:
+        The number of the request that waits, if ``to`` is protected.
+    """
     # Checked here, because the manager does not know what the caller may see.
     prompt_of(call)
     names = (call.path["project"], call.path["prompt"], call.path["tag"])
-    call.manager.promote(*names, to=to, expected=expected)
-    return _now(call, to)
+    return _request_of(lambda: call.manager.promote(*names, to=to, expected=expected))
 
 
 def roll_back(call: ApiCall) -> ApiReply:
     """Point a tag at earlier revisions."""
-    return roll_back_to(call, call.read(ROLLBACK).revisions)
+    request = roll_back_to(call, call.read(ROLLBACK).revisions)
+    return _moved(call, call.path["tag"], request)
 
 
-def roll_back_to(call: ApiCall, revisions: Mapping[str, str] | None = None) -> ApiReply:
-    """Point a tag at revisions of prompts, in one step; others stay.
+def roll_back_to(call: ApiCall, revisions: Mapping[str, str] | None = None) -> int | None:
+    """Point the tag in the path at revisions of prompts, by default at the parents of its own.
 
-    By default, every prompt that the tag holds goes back to the parent of its revision.
+    Returns:
+        The number of the request that waits, if the tag is protected.
     """
-    store, rows = _tagged(call)
-    tag, rows_by_name = call.path["tag"], {row.name: row for row in rows}
-    for name in revisions or {}:
-        if name not in rows_by_name:
-            near = did_you_mean(name, list(rows_by_name))
-            there = ", ".join(rows_by_name)
-            raise ApiProblem(422, f"revisions: no prompt `{name}`{near}; there: {there}")
-    moved = rows if revisions is None else [rows_by_name[name] for name in revisions]
-    store.rollback_all({address(row.prompt, tag): (revisions or {}).get(row.name) for row in moved})
-    names = {"project": call.path["project"], "prompt": call.path["prompt"], "tag": tag}
-    call.manager.record_move(moved, "rollback", **names)
-    return _now(call, tag)
+    prompt_of(call)
+    names = (call.path["project"], call.path["prompt"], call.path["tag"])
+    return _request_of(lambda: call.manager.roll_back(*names, revisions))
 
 
-def _now(call: ApiCall, tag: str) -> ApiReply:
+def _request_of(move: Callable[[], object]) -> int | None:
+    """Return the request that a move has made instead; None if the tag was moved."""
+    try:
+        move()
+    except ApprovalNeededError as error:
+        return error.request
+    return None
+
+
+def _moved(call: ApiCall, tag: str, request: int | None) -> ApiReply:
+    """Return what a tag holds after a move, or still."""
+    rows: list[Json] = [_revision(row) for row in held_now(call, tag)]
+    document: Json = {"tag": tag, "prompts": rows, "request": request}
+    return reply(document, 200 if request is None else 202)
+
+
+def held_now(call: ApiCall, tag: str) -> list[TaggedRevision]:
+    """Return what a tag of the prompt in the path holds, which may be nothing."""
     store, prompt = project_of(call).store(), prompt_of(call)
-    rows: list[Json] = []
-    if tag in tags_of(store, prompt):
-        rows += [_revision(row) for row in held(store, prompt, tag)]
-    return reply({"tag": tag, "prompts": rows})
+    return held(store, prompt, tag) if tag in tags_of(store, prompt) else []
 
 
 def _revision(one: TaggedRevision) -> dict[str, Json]:

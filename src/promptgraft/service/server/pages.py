@@ -17,7 +17,6 @@ from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
 from promptgraft.ground.text import counted, dollars, duration, moment, score
 from promptgraft.overrides import Revision, RevisionedStore
-from promptgraft.overrides.resolution import diff_override
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
@@ -39,17 +38,18 @@ from promptgraft.service.jobs import (
     JobNotFoundError,
     JobState,
 )
+from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import read_changes, written_changes
 from promptgraft.service.jobs.promoting import TaggedRevision, held, tags_of
+from promptgraft.service.jobs.tag_moves import changed_texts, history, names_of, texts_with
 from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.service.server import api, api_projects
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import Scope
 from promptgraft.service.server.views import Headline
-from promptgraft.targets.part import named_in
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -66,6 +66,8 @@ _AT = {
     "dataset.html": "/datasets",
     "datasets.html": "/datasets",
     "tags.html": "/tags",
+    "approvals.html": "/approvals",
+    "approval.html": "/approvals",
     "workers.html": "/workers",
     "account.html": "/account",
 }
@@ -228,6 +230,8 @@ def _overview(call: ApiCall) -> dict[str, object]:
         "by": call.manager.submitters([job])[job.id],
         "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
+        "requests": call.manager.waiting_for(job) if job.status.revisions else (),
+        "is_protected": call.manager.is_protected(job.project, job.tag),
         "last": view.last,
         "now": _now(),
         "changes": written_changes(job.changes),
@@ -424,7 +428,10 @@ def act(call: ApiCall) -> ApiReply:
             manager.cancel(job.id)
         case "apply":
             call.caller.check(Scope.APPROVE)
-            manager.apply(job.id)
+            try:
+                manager.apply(job.id)
+            except ApprovalNeededError as error:
+                return redirect(call, f"/approvals/{error.request}")
         case "change":
             manager.change(job.id, _changes(form))
         case "comment":
@@ -527,7 +534,15 @@ def show_tags(call: ApiCall) -> ApiReply:
         # Candidates are on the pages of their jobs.
         if not tag.startswith(CANDIDATE_PREFIX)
     ]
-    return page_of(call, "tags.html", rows=rows, may={str(scope) for scope in call.caller.scopes})
+    projects = list(_prompts(call))
+    protections = [row for name in projects for row in call.manager.protections(name)]
+    protected = {(row.project, row.tag) for row in protections}
+    for row in rows:
+        row["is_protected"] = (row["project"], row["tag"]) in protected
+    may = {str(scope) for scope in call.caller.scopes}
+    return page_of(
+        call, "tags.html", rows=rows, projects=projects, protections=protections, may=may
+    )
 
 
 def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
@@ -539,33 +554,15 @@ def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, ob
     """Return what a tag holds and changes, and the versions of each prompt in it."""
     store, stored_rows = _stored(call, project, prompt)
     rows = held(store, stored_rows, tag)
-    before, after = _texts_of(rows, {row.name: row.revision for row in rows})
+    before, after = texts_with(names_of(rows), {row.name: row.revision for row in rows})
     return {
         "project": project,
         "prompt": prompt,
         "tag": tag,
-        "held": [(row, _history(store, row, tag)[::-1]) for row in rows],
+        "held": [(row, history(store, row.prompt, tag)[::-1]) for row in rows],
         "stale": [part for row in rows for part in row.stale],
         "changes": list(changes_between(before, after)),
     }
-
-
-def _history(store: RevisionedStore, row: TaggedRevision, tag: str) -> Sequence[Revision]:
-    descriptor = row.prompt.descriptor
-    return store.history(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
-
-
-def _texts_of(
-    rows: Sequence[TaggedRevision], revisions: Mapping[str, Revision | None]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of the source, and what revisions make of them, by part."""
-    before, after = dict[str, str](), dict[str, str]()
-    for row in rows:
-        revision = revisions.get(row.name)
-        for part in diff_override(row.prompt, revision.override) if revision else ():
-            name = named_in(row.name, part.part) if len(rows) > 1 else part.part
-            before[name], after[name] = part.before or "", part.after or ""
-    return before, after
 
 
 def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
@@ -573,11 +570,10 @@ def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
     names = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     store, stored_rows = _stored(call, names["project"], names["prompt"])
     rows = held(store, stored_rows, names["tag"])
-    targets = {row.name: _target(row, _history(store, row, names["tag"]), form) for row in rows}
-    source, now = _texts_of(rows, {row.name: row.revision for row in rows})
-    more, then = _texts_of(rows, targets)
-    sources = {**more, **source}
-    changes = changes_between({**sources, **now}, {**sources, **then})
+    tag = names["tag"]
+    targets = {row.name: _target(row, history(store, row.prompt, tag), form) for row in rows}
+    now = {row.name: row.revision for row in rows}
+    changes = changes_between(*changed_texts(names_of(rows), now, targets))
     chosen = {name: form.get(name, "") for name in ("name", "revision")}
     fields = {**names, **chosen, "now": _pointed(rows)}
     return page_of(
@@ -592,14 +588,14 @@ def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
 
 
 def _target(
-    row: TaggedRevision, history: Sequence[Revision], form: Mapping[str, str]
+    row: TaggedRevision, versions: Sequence[Revision], form: Mapping[str, str]
 ) -> Revision | None:
     """Return what a prompt would be rolled back to; None for its source."""
     wanted = form.get("revision")
     if wanted and row.name != form.get("name"):
         return row.revision
     goal = wanted or row.revision.parent
-    target = next((revision for revision in history if revision.id == goal), None)
+    target = next((revision for revision in versions if revision.id == goal), None)
     if wanted and target is None:
         raise ApiProblem(404, f"revision: `{row.name}` has no revision {wanted[:12]}")
     return target
@@ -616,7 +612,7 @@ def move_tag(call: ApiCall) -> ApiReply:
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     tag_call = attrs.evolve(call, path=path)
     if form.get("what") == "promote":
-        api_projects.promote_to(tag_call, form.get("to", ""))
+        request = api_projects.promote_to(tag_call, form.get("to", ""))
     elif form.get("what") == "rollback":
         name, revision = form.get("name", ""), form.get("revision")
         if "now" not in form:
@@ -624,10 +620,11 @@ def move_tag(call: ApiCall) -> ApiReply:
         store, stored_rows = _stored(call, path["project"], path["prompt"])
         if form["now"] != _pointed(held(store, stored_rows, path["tag"])):
             raise ApiProblem(409, f"tag `{path['tag']}` was moved meanwhile; look at it again")
-        api_projects.roll_back_to(tag_call, {name: revision} if revision else None)
+        revisions = {name: revision} if revision else None
+        request = api_projects.roll_back_to(tag_call, revisions)
     else:
         raise ApiProblem(422, "what: expected promote or rollback")
-    return redirect(call, "/tags")
+    return redirect(call, "/tags" if request is None else f"/approvals/{request}")
 
 
 def show_workers(call: ApiCall) -> ApiReply:

@@ -18,6 +18,12 @@ from promptgraft.search.round_events import Decided, Loss, Problem, Severity
 from promptgraft.search.scores import Score
 from promptgraft.search.verdict import HeldOut
 from promptgraft.service.jobs import Job
+from promptgraft.service.jobs.approvals import (
+    ProtectedTag,
+    RequestEntry,
+    RequestState,
+    TagMove,
+)
 from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.presence import WorkerRow
 from promptgraft.service.jobs.types import JOB_CHANGES, Attempt
@@ -520,6 +526,64 @@ class TagHistory(TypedDict):
     revisions: list[RevisionReply]
 
 
+class MovedTag(TagReply):
+    """The revisions that a tag points at.
+
+    Attributes:
+        request: the number of the request that waits, if the tag is protected; null if it moved.
+    """
+
+    request: int | None
+
+
+class ProtectionList(TypedDict):
+    """The protected tags of a project."""
+
+    protections: list[ProtectedTag]
+
+
+class RequestReply(TypedDict):
+    """A request to move a protected tag.
+
+    Attributes:
+        digest: SHA-256 of the move.
+        reason: why it is stale.
+        entries: its history, the oldest first.
+        approved_by: who has approved, among them who asked.
+        missing: how many approvals are missing.
+    """
+
+    number: int
+    move: TagMove
+    digest: str
+    state: RequestState
+    reason: str
+    entries: list[RequestEntry]
+    approved_by: list[str]
+    missing: int
+
+
+class ChangedText(TypedDict):
+    """A text that a request changes."""
+
+    part: str
+    before: str
+    after: str
+
+
+class RequestWithTexts(RequestReply):
+    """A request with the texts that it changes, and the verdict on them in a sentence."""
+
+    texts: list[ChangedText]
+    verdict: str
+
+
+class RequestList(TypedDict):
+    """Requests, the newest first."""
+
+    requests: list[RequestReply]
+
+
 class AppliedRevision(TypedDict):
     """The revision of a prompt that a tag points at now."""
 
@@ -528,10 +592,15 @@ class AppliedRevision(TypedDict):
 
 
 class Applied(TypedDict):
-    """What applying a winner did to a tag."""
+    """What applying a winner did to a tag.
+
+    Attributes:
+        request: the number of the request that waits, if the tag is protected; null if it moved.
+    """
 
     tag: str
     prompts: list[AppliedRevision]
+    request: int | None
 
 
 REF = "#/components/schemas/{name}"

@@ -150,6 +150,17 @@ class SessionStore:
             lambda connection: connection.execute(delete(sessions).where(*condition))
         )
 
+    def users(self) -> Sequence[ApiCaller]:
+        """Return what the users of the provider may do who have signed in."""
+        if self._oidc is None:
+            return []
+        with self._database.reading() as connection:
+            rows = connection.execute(select(self._database.tables.users)).all()
+        callers = (
+            self._oidc.caller(row.name, json.loads(row.memberships), row.digest) for row in rows
+        )
+        return [caller for caller in callers if caller is not None]
+
     def begin_login(self, state: str, path: str) -> None:
         """Remember that a browser has left for the provider, and the path it is to come back to."""
         logins, now = self._database.tables.logins, self._database.seconds

@@ -1,0 +1,198 @@
+"""Moves of tags as values: planned, compared with what is there now, and carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from promptgraft.errors import ConfigError, OverrideConflictError
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
+from promptgraft.overrides.base_store import one_id
+from promptgraft.overrides.resolution import diff_override
+from promptgraft.project.project_prompt import ProjectPrompt
+from promptgraft.prompt.template import Prompt
+from promptgraft.service.jobs.approvals import MoveKind, TagMove
+from promptgraft.service.jobs.promoting import (
+    Expected,
+    TaggedRevision,
+    address,
+    check_present,
+    held,
+    promotable,
+    promoted,
+)
+from promptgraft.targets.part import named_in
+from promptgraft.targets.prompts import address_of
+
+
+def pointed(store: RevisionedStore, found: ProjectPrompt, tag: str) -> dict[str, str]:
+    """Return the ids of the revisions that a tag points at, by prompt; empty ones for none."""
+    present = {prompt: store.current_at(address(prompt, tag)) for prompt in found.prompts}
+    return {
+        address_of(prompt): revision.id if revision else "" for prompt, revision in present.items()
+    }
+
+
+def promotion(
+    store: RevisionedStore,
+    found: ProjectPrompt,
+    source: str,
+    *,
+    to: str,
+    expected: Expected | None,
+    kind: MoveKind,
+    project: str,
+    job: str,
+) -> TagMove:
+    """Return the move of the tag ``to`` to what ``source`` holds; raises as `promoted` does."""
+    promotable(store, found, source, to=to, expected=expected)
+    for prompt in found.prompts:
+        if (wanted := (expected or {}).get(name := address_of(prompt))) is not None:
+            check_present(store.current_at(address(prompt, to)), wanted, f"tag `{to}` of `{name}`")
+    before, there = pointed(store, found, to), pointed(store, found, source)
+    is_whole = kind is MoveKind.PROMOTE
+    after = {name: id_ for name, id_ in there.items() if id_ or (is_whole and before[name])}
+    names = {"project": project, "prompt": found.name, "tag": to, "source": source, "job": job}
+    return TagMove(kind=kind, before=before, after=after, **names)
+
+
+def rollback(
+    store: RevisionedStore,
+    found: ProjectPrompt,
+    tag: str,
+    revisions: Mapping[str, str] | None,
+    *,
+    project: str,
+) -> TagMove:
+    """Return the move of a tag back to revisions, by default to the parents of those it has.
+
+    Raises:
+        ConfigError: ``revisions`` names a prompt that the tag does not hold.
+        RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
+    """
+    rows = {row.name: row for row in held(store, found, tag)}
+    for name in revisions or {}:
+        if name not in rows:
+            near = did_you_mean(name, list(rows))
+            raise ConfigError(f"revisions: no prompt `{name}`{near}; there: {', '.join(rows)}")
+    after = {}
+    for name in rows if revisions is None else revisions:
+        row, wanted = rows[name], (revisions or {}).get(name)
+        known = {str(revision.id): revision for revision in history(store, row.prompt, tag)}
+        where = f"tag `{tag}` of prompt `{name}`"
+        after[name] = one_id(known, wanted, where) if wanted else row.revision.parent or ""
+    return TagMove(
+        kind=MoveKind.ROLLBACK,
+        project=project,
+        prompt=found.name,
+        tag=tag,
+        before=pointed(store, found, tag),
+        after=after,
+    )
+
+
+def history(store: RevisionedStore, prompt: Prompt[object], tag: str) -> Sequence[Revision]:
+    """Return the revisions of a tag of a prompt, the oldest first."""
+    descriptor = prompt.descriptor
+    return store.history(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
+
+
+def stale_reason(store: RevisionedStore, found: ProjectPrompt, move: TagMove) -> str:
+    """Return what has changed since a move was planned; empty for nothing."""
+    now = pointed(store, found, move.tag)
+    for name, id_ in move.before.items():
+        if now.get(name) != id_:
+            return (
+                f"tag `{move.tag}` of `{name}` was at {_short(id_)} and is at "
+                f"{_short(now.get(name, ''))} now"
+            )
+    there = pointed(store, found, move.source) if move.source else dict(move.after)
+    for name, id_ in move.after.items():
+        if there.get(name) != id_:
+            return (
+                f"tag `{move.source}` of `{name}` was at {_short(id_)} and is at "
+                f"{_short(there.get(name, ''))} now"
+            )
+    return ""
+
+
+def _short(id_: str) -> str:
+    return id_[:12] or "the source"
+
+
+def carry_out(store: RevisionedStore, found: ProjectPrompt, move: TagMove, *, note: str) -> None:
+    """Move a tag.
+
+    Raises:
+        OverrideConflictError: something has changed since the move was planned, or the source of
+            a part.
+    """
+    if reason := stale_reason(store, found, move):
+        raise OverrideConflictError(f"{reason}; ask again")
+    if move.kind is not MoveKind.ROLLBACK:
+        is_whole = move.kind is MoveKind.PROMOTE
+        promoted(
+            store,
+            found,
+            move.source,
+            to=move.tag,
+            expected=move.before,
+            note=note,
+            whole=is_whole,
+        )
+        return
+    addresses: dict[OverrideAddress, str | None] = {
+        # Without an id, to the parent: there is none, or the move would name it.
+        address(prompt, move.tag): move.after[name] or None
+        for prompt in found.prompts
+        if (name := address_of(prompt)) in move.after
+    }
+    store.rollback_all(addresses)
+
+
+def moved_texts(
+    store: RevisionedStore, found: ProjectPrompt, move: TagMove
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts before and after a move, by part; those of revisions that are kept."""
+    prompts = {
+        name: prompt for prompt in found.prompts if (name := address_of(prompt)) in move.after
+    }
+
+    def revisions(ids: Mapping[str, str], tag: str) -> dict[str, Revision | None]:
+        return {
+            name: next((row for row in history(store, prompt, tag) if row.id == ids[name]), None)
+            for name, prompt in prompts.items()
+        }
+
+    now = revisions(move.before, move.tag)
+    return changed_texts(prompts, now, revisions(move.after, move.source or move.tag))
+
+
+def changed_texts(
+    prompts: Mapping[str, Prompt[object]],
+    now: Mapping[str, Revision | None],
+    then: Mapping[str, Revision | None],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts that revisions of prompts, or their sources, make of each changed part."""
+    source, before = texts_with(prompts, now)
+    more, after = texts_with(prompts, then)
+    sources = {**more, **source}
+    return {**sources, **before}, {**sources, **after}
+
+
+def texts_with(
+    prompts: Mapping[str, Prompt[object]], revisions: Mapping[str, Revision | None]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts of the source, and what revisions make of them, by part."""
+    before, after = dict[str, str](), dict[str, str]()
+    for name, prompt in prompts.items():
+        revision = revisions.get(name)
+        for part in diff_override(prompt, revision.override) if revision else ():
+            part_name = named_in(name, part.part) if len(prompts) > 1 else part.part
+            before[part_name], after[part_name] = part.before or "", part.after or ""
+    return before, after
+
+
+def names_of(rows: Sequence[TaggedRevision]) -> dict[str, Prompt[object]]:
+    """Return the prompts of what a tag holds, by their addresses."""
+    return {row.name: row.prompt for row in rows}
