@@ -15,6 +15,7 @@ from promptgraft.service.jobs import ApprovalNeededError, JobFilter, JobManager,
 from promptgraft.service.jobs.webhooks import Webhook, WebhookSender
 from promptgraft.service.server import Scope, TokenStore, datasets, pages, signing_in
 from promptgraft.service.server.api import ROUTES
+from promptgraft.service.server.oidc import OidcUser
 from promptgraft.testing.prompts import PROMPT, TONE
 from server.serving import Client, asking
 
@@ -99,6 +100,10 @@ def use_everything(client: Client, manager: JobManager, folder: Path) -> None:
         assert client.ask("GET", path).status == 200
     manager.waiting_for(job)
     manager.unprotect("support", "prod")
+    sessions = client.access.sessions
+    sessions.begin_login("state", "/")
+    sessions.end_login("state")
+    sessions.open_for(OidcUser(digest="d" * 64, name="ben", memberships=frozenset()), "")
     tokens.list()
     tokens.named("ana")
     tokens.revoke("ana")
