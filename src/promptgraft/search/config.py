@@ -395,7 +395,7 @@ class RunConfig(Settings, ABC):
             size = min(size, int(_PER_BUDGET * budget), (budget - without.least_budget) // 2)
         return size if size >= _LEAST else 0
 
-    @property
+    @cached_property
     def following_size(self) -> int:
         """Rollouts reserved for held-out examples."""
         return 2 * len(self.held_out) + again_size(self.held_out)

@@ -476,7 +476,7 @@ class GepaSettings(RunConfig):
         uses = self.used_additions
         return sum(use.reserve(rollouts, least=least, validation=validation) for use in uses)
 
-    @property
+    @cached_property
     def least_budget(self) -> int:
         return self.baseline_size + self.step_size + self._finals + self.following_size
 
@@ -484,8 +484,9 @@ class GepaSettings(RunConfig):
     def _finals(self) -> int:
         return self.validation.finals(self.pareto_set_size, self._critical_size)
 
-    @property
+    @cached_property
     def _critical_size(self) -> int:
+        # A plan asks for it a thousand times.
         return sum(example.critical for example in self.split[0])
 
     @property
