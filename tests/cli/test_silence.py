@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from promptgraft.cli.eval_progress import EvalProgress
-from promptgraft.cli.progress import PlainProgress, Silence
+from promptgraft.cli.progress import EvalProgress, PlainProgress, Silence
 
 SHORT = 0.01
 

@@ -18,8 +18,16 @@ from rich.table import Table
 from rich.text import Text
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.cli.eval_progress import EvalProgress
-from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, waiting, warnings
+from promptgraft.cli.progress import (
+    EvalProgress,
+    Progress,
+    brief,
+    doing,
+    mean_of,
+    spent,
+    waiting,
+    warnings,
+)
 from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.text import (

@@ -45,7 +45,7 @@ from promptgraft.overrides.resolution import (
 from promptgraft.project.agents import TextsSource
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
-from promptgraft.project.markdown.prompts import MarkdownSource
+from promptgraft.project.markdown import MarkdownSource
 from promptgraft.project.origins import RunTarget
 from promptgraft.project.parts import ForeignSource
 from promptgraft.project.project_prompt import ProjectPrompt

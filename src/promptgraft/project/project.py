@@ -26,7 +26,6 @@ from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.adding import project_store
-from promptgraft.project.cases import is_divisible, load_files, load_whole, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_search import TargetsConfig, tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
@@ -34,9 +33,13 @@ from promptgraft.project.parts import (
     ForeignSource,
     check_fits,
     guarded,
+    is_divisible,
+    load_files,
     load_named,
     load_project_metrics,
     load_teacher,
+    load_whole,
+    parted,
     read_by,
     twin_faults,
     unset_variables,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.bridges.promptfoo.code import code_reference, python_prompt
-from promptgraft.bridges.promptfoo.nunjucks import as_jinja
+from promptgraft.bridges.promptfoo.code import as_jinja, code_reference, python_prompt
 from promptgraft.errors import PromptgraftError
 from promptgraft.evals.case_reader import file_part
 from promptgraft.ground.files import is_file
