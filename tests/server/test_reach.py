@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy
@@ -13,34 +11,15 @@ import sqlalchemy
 from jobs.job_world import work_off
 from promptgraft.algorithms import algorithm
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.checks import PATH, TEXT, Kind, Reach
-from promptgraft.ground.strict.kinds import Key, either, listed, named, record, values_only
+from promptgraft.ground.strict.checks import PATH, TEXT, Kind
+from promptgraft.ground.strict.kinds import Key, either, listed, named, record
 from promptgraft.ground.strict.nodes import Source
-from promptgraft.project.format_search import TUNING, settings_of
+from promptgraft.project.format_search import settings_of
 from promptgraft.service.jobs import JobManager, JobState
-from promptgraft.service.server.api import ROUTES
 from server.serving import Client
 
 ALGORITHMS = ("gepa", "gradient")
 PLANTED = "Path(__file__).with_name('ran').write_text('')"
-
-
-def reaching(
-    kind: Kind[Any], place: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Reach]]:
-    """Yield the places below a kind that reach outside."""
-    if kind.reach is not None:
-        yield place, kind.reach
-    for name, part in kind.parts.items():
-        yield from reaching(part, (*place, name))
-
-
-def opaque(kind: Kind[Any], place: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the places of values that a kind takes as they are."""
-    if not kind.parts and kind.schema in ({}, {"type": "object"}, {"type": "array"}):
-        yield ".".join(place)
-    for name, part in kind.parts.items():
-        yield from opaque(part, (*place, name))
 
 
 def setting(place: tuple[str, ...], value: str) -> dict[str, Json]:
@@ -52,24 +31,23 @@ def setting(place: tuple[str, ...], value: str) -> dict[str, Json]:
     return made
 
 
-PLACES = [(name, place) for name in ALGORITHMS for place, _ in reaching(settings_of(name))]
+STOP_FILE = ("limits", "stoppers", "*", "stop_file", "path")
+PLACES = [
+    *((name, (function,)) for name in ALGORITHMS for function in algorithm(name).functions),
+    *((name, STOP_FILE) for name in ALGORITHMS),
+]
 
 
-def test_no_request_body_has_a_value_that_reaches_outside() -> None:
-    bodies = [(route.at, route.body) for route in ROUTES if route.body is not None]
-    assert len(bodies) >= 5
-    for at, body in bodies:
-        assert list(reaching(body)) == [], at
-        # The settings of a search depend on its algorithm, and are read by the test below.
-        assert {name.rpartition(".")[2] for name in opaque(body)} <= {"tuning"}, at
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_settings_of_a_search_are_read_without_what_reaches_outside(name: str) -> None:
-    assert algorithm(name)
-    assert {reach for _, reach in reaching(settings_of(name))} == {Reach.CODE, Reach.FILE}
-    assert list(reaching(values_only(settings_of(name)))) == []
-    assert list(opaque(values_only(settings_of(name)))) == []
+@pytest.mark.parametrize(("name", "place"), PLACES)
+def test_a_setting_that_reaches_outside_is_read_from_trusted_sources_only(
+    name: str, place: tuple[str, ...]
+) -> None:
+    given = setting(place, "a.py:b")
+    trusted, strange = Source.of(given), Source.of(given, is_trusted=False)
+    assert settings_of(name).read(trusted.root) is not None
+    assert settings_of(name).read(strange.root) is None
+    (fault,) = strange.faults
+    assert fault.startswith(f"{'.'.join(place).replace('.*', '[0]')}: names ")
 
 
 @pytest.mark.parametrize(("name", "place"), PLACES)
@@ -170,8 +148,8 @@ def test_a_row_with_the_name_of_another_folder_is_not_mirrored(
     assert not list(tmp_path.glob("**/outside*"))
 
 
-class TestValuesOnly:
-    """Kinds of every form lose what reaches outside, and nothing else."""
+class TestSourcesThatAreNotTrusted:
+    """Kinds of every form refuse what reaches outside, and nothing else."""
 
     KIND: Kind[dict[str, object]] = record(
         dict,
@@ -199,9 +177,9 @@ class TestValuesOnly:
         ids=lambda one: next(iter(one)),
     )
     def test_what_reaches_outside_is_refused_at_its_place(self, refused: dict[str, Json]) -> None:
-        trusted, strange = Source.of(refused), Source.of(refused)
+        trusted, strange = Source.of(refused), Source.of(refused, is_trusted=False)
         assert self.KIND.read(trusted.root) is not None
-        assert values_only(self.KIND).read(strange.root) is None
+        assert self.KIND.read(strange.root) is None
         (fault,) = strange.faults
         assert fault.startswith(next(iter(refused)))
         assert fault.endswith(
@@ -210,12 +188,6 @@ class TestValuesOnly:
 
     def test_values_are_read_as_before(self) -> None:
         given: dict[str, Json] = {"title": "a", "one": "b", "free": {"title": "c"}}
-        source = Source.of(given)
-        assert values_only(self.KIND).read(source.root) == given
+        source = Source.of(given, is_trusted=False)
+        assert self.KIND.read(source.root) == given
         assert source.faults == ()
-
-    def test_its_schema_does_not_offer_them(self) -> None:
-        properties = values_only(self.KIND).schema["properties"]
-        assert isinstance(properties, dict)
-        assert list(properties) == ["title", "one", "free"]
-        assert "stop_file" not in json.dumps(TUNING.schema)

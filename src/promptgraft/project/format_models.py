@@ -174,7 +174,7 @@ def _read_shown(kind: Kind[T], node: Node) -> T | None:
 
 
 def _shown(kind: Kind[T]) -> Kind[T]:
-    return attrs.evolve(kind, read=functools.partial(_read_shown, kind))
+    return attrs.evolve(kind, reader=functools.partial(_read_shown, kind))
 
 
 def _expandable(value: object) -> str | Secret | None:

@@ -28,7 +28,6 @@ from promptgraft.ground.strict.kinds import (
     named,
     record,
     record_of,
-    values_only,
     without_name,
 )
 from promptgraft.ground.strict.nodes import Node, Source
@@ -304,27 +303,16 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
     )
 
 
-@functools.cache
-def _values_of(name: str) -> Kind[OptimizerConfig]:
-    return values_only(settings_of(name))
-
-
-def _optimizer_by(
-    settings: Callable[[str], Kind[OptimizerConfig]],
-) -> Kind[OptimizerConfig]:
-    """Return the kind of the settings of a search, whose keys depend on its algorithm."""
-
-    def read(node: Node) -> OptimizerConfig | None:
-        algorithm_name = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
-        name = algorithm_name if isinstance(algorithm_name, str) else DEFAULT
-        try:
-            kind = settings(name)
-        except ConfigError:
-            _algorithm(node.member("algorithm"))  # notes the fault of the name
-            return None  # without the algorithm, the other keys cannot be checked
-        return kind.read(_modernized(name, node))
-
-    return Kind(read, settings(DEFAULT).schema)
+def _read_optimizer(node: Node) -> OptimizerConfig | None:
+    """Read the settings of a search, whose keys depend on its algorithm."""
+    algorithm_name = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
+    name = algorithm_name if isinstance(algorithm_name, str) else DEFAULT
+    try:
+        kind = settings_of(name)
+    except ConfigError:
+        _algorithm(node.member("algorithm"))  # notes the fault of the name
+        return None  # without the algorithm, the other keys cannot be checked
+    return kind.read(_modernized(name, node))
 
 
 def _modernized(name: str, node: Node) -> Node:
@@ -337,11 +325,8 @@ def _modernized(name: str, node: Node) -> Node:
     return attrs.evolve(node, value=dict(settings))
 
 
-OPTIMIZER: Kind[OptimizerConfig] = _optimizer_by(settings_of)
+OPTIMIZER: Kind[OptimizerConfig] = Kind(_read_optimizer, settings_of(DEFAULT).schema)
 """The settings of a search, as a project file gives them."""
-
-TUNING: Kind[OptimizerConfig] = _optimizer_by(_values_of)
-"""The same from callers that are not trusted: no code, no path, no variable, no address."""
 
 
 def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> OptimizerConfig:
@@ -354,8 +339,8 @@ def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> 
     """
     # Alone, because among the settings of the project its own would be refused too.
     named: dict[str, Json] = {"algorithm": before["algorithm"]} if "algorithm" in before else {}
-    strange = Source.of({**named, **settings})
-    TUNING.read(strange.root)
+    strange = Source.of({**named, **settings}, is_trusted=False)
+    OPTIMIZER.read(strange.root)
     strange.raise_all()
     if (name := settings.get("algorithm")) not in (None, before.get("algorithm", DEFAULT)):
         fields = {field.name for field in attrs.fields(algorithm(str(name)))}

@@ -43,23 +43,30 @@ class Reach(StrEnum):
 
 @attrs.frozen
 class Kind(Generic[T_co]):
-    """A kind of value: ``read`` returns the value of a node, or reports faults and returns None.
+    """A kind of value.
 
     Attributes:
-        read: reads a node.
+        reader: returns the value of a node, or reports faults and returns None.
         schema: the same as a JSON Schema.
         reach: what a value of this kind reaches outside of the settings; None for plain values.
-        parts: the kinds of values inside, by their place.
-        rebuild: returns the same kind with other ``parts``; None for a kind without parts.
     """
 
-    read: Callable[[Node], T_co | None]
+    reader: Callable[[Node], T_co | None]
     schema: Schema = attrs.field(factory=dict, repr=False, hash=False)
     reach: Reach | None = attrs.field(default=None, kw_only=True)
-    parts: Mapping[str, Kind[Any]] = attrs.field(factory=dict, kw_only=True, repr=False, hash=False)
-    rebuild: Callable[[Mapping[str, Kind[Any]]], Kind[Any]] | None = attrs.field(
-        default=None, kw_only=True, repr=False
-    )
+
+    def read(self, node: Node) -> T_co | None:
+        """Return the value of a node, or report faults and return None.
+
+        What reaches outside is refused in a source that is not trusted, without looking at it.
+        """
+        if self.reach is not None and not node.source.is_trusted:
+            node.fault(f"names {self.reach}, which only the project file may; set it there")
+            return None
+        return self._value(node)
+
+    def _value(self, node: Node) -> T_co | None:
+        return self.reader(node)
 
     def reaching(self, reach: Reach) -> Self:
         """Return the same kind, marked as one that reaches outside."""
@@ -86,11 +93,8 @@ class Check(Kind[T_co]):
     mend: str = ""
     nullable: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        # Set here, because a check that was evolved must read with its own message.
-        object.__setattr__(self, "read", self._read)
-
-    def _read(self, node: Node) -> T_co | None:
+    # Not by the `reader`, because a check that was evolved must read with its own message.
+    def _value(self, node: Node) -> T_co | None:
         value = self.fits(node.value)
         if value is None:
             node.fault(self.fault(found(node.value), node.value))
@@ -150,7 +154,7 @@ def check(
     mend: str = "",
 ) -> Check[T]:
     """Return a check; see :class:`Check`."""
-    # The reader is a placeholder that the check replaces by its own.
+    # The reader is a placeholder: a check reads by itself.
     return Check(lambda _: None, schema or {}, what, fits, tuple(names), hidden, mend)
 
 

@@ -120,8 +120,7 @@ def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
         values = tuple(item for item in items if item is not None)
         return values if len(values) == len(items) else None
 
-    parts, rebuild = around(kind, lambda part: listed(part, what))
-    return Kind(read, {"type": "array", "items": kind.schema}, parts=parts, rebuild=rebuild)
+    return Kind(read, {"type": "array", "items": kind.schema})
 
 
 def named(
@@ -151,10 +150,7 @@ def named(
     schema: Schema = {"type": "object", "additionalProperties": kind.schema}
     bound: Schema = {"minProperties": least} if least else {}
     names: Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
-    parts, rebuild = around(
-        kind, lambda part: named(part, what, least=least, check=check, pattern=pattern)
-    )
-    return Kind(read, {**schema, **bound, **names}, parts=parts, rebuild=rebuild)
+    return Kind(read, {**schema, **bound, **names})
 
 
 def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
@@ -174,9 +170,7 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
             refusing(check, value, node)
         return value if node.is_right() else None
 
-    parts, rebuild = around(kind, lambda part: checked(part, check, schema))
-    described: Schema = {**kind.schema, **(schema or {})}
-    return Kind(read, described, reach=kind.reach, parts=parts, rebuild=rebuild)
+    return Kind(read, {**kind.schema, **(schema or {})}, reach=kind.reach)
 
 
 def without_name(message: str, name: str) -> str:
@@ -233,24 +227,9 @@ def record(
         members = known_members(node, key_names, elsewhere=elsewhere, aliases=aliases)
         return _built(make, keys, node, members)
 
-    def rebuild(parts: Parts) -> Kind[T]:
-        reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
-        if needs := [reach for name, reach in reaches.items() if keys[name].required]:
-            return closed(needs[0])
-        refused = {**(elsewhere or {}), **{name: outside(reach) for name, reach in reaches.items()}}
-        return record(
-            make,
-            _replaced(keys, parts, left_out=reaches),
-            elsewhere=refused,
-            aliases=aliases,
-            left_out=left_out,
-            about=about,
-            rules=rules,
-        )
-
     described: Schema = {"description": about} if about else {}
     schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
-    return Kind(read, schema, parts={name: key.kind for name, key in keys.items()}, rebuild=rebuild)
+    return Kind(read, schema)
 
 
 def _built(make: Callable[..., T], keys: Keys, node: Node, members: Mapping[str, Node]) -> T | None:
@@ -264,15 +243,6 @@ def _built(make: Callable[..., T], keys: Keys, node: Node, members: Mapping[str,
     except ConfigError as error:
         _place(str(error), node, members)
         return None
-
-
-def _replaced(keys: Keys, parts: Parts, *, left_out: Collection[str]) -> Keys:
-    """Return the keys with the kinds in ``parts`` for their own, without some of them."""
-    return {
-        name: attrs.evolve(keys[name], kind=part)
-        for name, part in parts.items()
-        if name not in left_out
-    }
 
 
 def _object_schema(keys: Keys) -> Schema:
@@ -315,14 +285,8 @@ def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T
         node.expected(what)
         return None
 
-    def rebuild(parts: Parts) -> Kind[T]:
-        rest = [(shape, parts[f"{at}"]) for at, (shape, _) in enumerate(kinds)]
-        reaches = [part.reach for _, part in rest if part.reach is not None]
-        return closed(reaches[0]) if len(reaches) == len(rest) else either(what, *rest)
-
-    parts = {f"{at}": kind for at, (_, kind) in enumerate(kinds)}
-    schema: Schema = {"anyOf": [kind.schema for _, kind in kinds if "not" not in kind.schema]}
-    return Kind(read, schema, parts=parts, rebuild=rebuild)
+    schema: Schema = {"anyOf": [kind.schema for _, kind in kinds]}
+    return Kind(read, schema)
 
 
 def record_of(
@@ -401,24 +365,18 @@ def class_of(*classes: type[T]) -> Kind[T]:
 
     A class without required fields may be written as its name alone: ``strict``.
     """
-    classes_by_name = {_WORD.sub("_", member.__name__).lower(): member for member in classes}
-    return _class_among(
-        classes_by_name, {name: record_of(member) for name, member in classes_by_name.items()}
-    )
-
-
-def _class_among(made: Mapping[str, type[T]], kinds: Mapping[str, Kind[T]]) -> Kind[T]:
-    open_ = {name: kind for name, kind in kinds.items() if kind.reach is None}
+    by_name = {_WORD.sub("_", member.__name__).lower(): member for member in classes}
+    kinds = {name: record_of(member) for name, member in by_name.items()}
     needed = {
-        name: [field.name for field in _fields_of(made[name]) if field.default is attrs.NOTHING]
-        for name in open_
+        name: [field.name for field in _fields_of(member) if field.default is attrs.NOTHING]
+        for name, member in by_name.items()
     }
     spelled = (
         f"`{name}: {{{', '.join(f'{field}: ...' for field in fields)}}}`" if fields else f"`{name}`"
         for name, fields in needed.items()
     )
     what = f"one of {', '.join(spelled)}"
-    bare = {name: made[name] for name in open_ if not needed[name]}
+    bare = {name: member for name, member in by_name.items() if not needed[name]}
 
     def read(node: Node) -> T | None:
         if isinstance(node.value, str) and node.value in bare:
@@ -429,17 +387,14 @@ def _class_among(made: Mapping[str, type[T]], kinds: Mapping[str, Kind[T]]) -> K
         (tag,) = node.value
         inner = node.member(tag)
         if tag not in kinds:
-            inner.fault(f"unknown{did_you_mean(tag, list(open_))}; expected {what}")
+            inner.fault(f"unknown{did_you_mean(tag, list(kinds))}; expected {what}")
             return None
         return kinds[tag].read(inner)
 
     alone: list[Json] = [{"enum": list(bare)}] if bare else []
-    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in open_.items()]
+    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in kinds.items()]
 
-    def rebuild(parts: Parts) -> Kind[T]:
-        return _class_among(made, {**kinds, **parts})
-
-    return Kind(read, {"anyOf": [*alone, *objects]}, parts=open_, rebuild=rebuild)
+    return Kind(read, {"anyOf": [*alone, *objects]})
 
 
 def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
@@ -455,40 +410,3 @@ def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
         return kind
     # Without an owner the message begins with the field's name, which is then removed.
     return checked(kind, functools.partial(validator, None, field))
-
-
-Parts: TypeAlias = "Mapping[str, Kind[Any]]"
-
-
-def values_only(kind: Kind[T]) -> Kind[T]:
-    """Return a kind without the settings that reach outside, to read what strangers send.
-
-    A key that reaches outside is refused, and its value is not read. An object that needs such a
-    key, and a list or a choice of nothing else, are refused as a whole.
-    """
-    if kind.reach is not None:
-        return closed(kind.reach)
-    if kind.rebuild is None:
-        return kind
-    return kind.rebuild({place: values_only(part) for place, part in kind.parts.items()})
-
-
-def closed(reach: Reach) -> Kind[Any]:
-    """Return a kind that refuses every value, without showing it."""
-    return Kind(lambda node: node.fault(outside(reach)), {"not": {}}, reach=reach)
-
-
-def outside(reach: Reach) -> str:
-    """Return the message for a setting that only trusted files may give."""
-    return f"names {reach}, which only the project file may; set it there"
-
-
-def around(
-    part: Kind[Any], make: Callable[[Kind[Any]], Kind[Any]]
-) -> tuple[Parts, Callable[[Parts], Kind[Any]]]:
-    """Return parts and rebuilding of a kind around a single one, which it needs."""
-
-    def rebuild(parts: Parts) -> Kind[Any]:
-        return parts["*"] if parts["*"].reach is not None else make(parts["*"])
-
-    return {"*": part}, rebuild

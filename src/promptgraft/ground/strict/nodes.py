@@ -52,18 +52,20 @@ class Source:
     Attributes:
         name: the file as the user named it, or another name for messages; may be empty.
         document: the plain data; if it comes from YAML, with the line of each value.
+        is_trusted: whether it may name what is outside of the settings; not so what callers send.
     """
 
     name: str
     document: YamlDocument = _NO_DOCUMENT
+    is_trusted: bool = True
     _faults: list[tuple[int, str]] = attrs.field(factory=list, init=False, repr=False)
     _wrong: set[YamlPath] = attrs.field(factory=set, init=False, repr=False)
     _settled: set[YamlPath] = attrs.field(factory=set, init=False, repr=False)
 
     @classmethod
-    def of(cls, value: Json, name: str = "") -> Source:
+    def of(cls, value: Json, name: str = "", *, is_trusted: bool = True) -> Source:
         """Return plain data as a source without lines."""
-        return cls(name, YamlDocument(value, {}, {}))
+        return cls(name, YamlDocument(value, {}, {}), is_trusted)
 
     def take_yaml(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
         """Parse a YAML text as the document; its faults are reported."""

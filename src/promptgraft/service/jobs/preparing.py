@@ -48,7 +48,7 @@ def read_changes(given: Changes) -> JobChanges:
     if not isinstance(given, Mapping):
         raise ConfigError(f"expected the changes of a job as an object, found {shown(given)}")
     named: dict[str, Json] = {str(name): plain(value) for name, value in given.items()}
-    source = Source.of(named)
+    source = Source.of(named, is_trusted=False)
     job_changes = JOB_CHANGES.read(source.root)
     source.raise_all()
     assert job_changes is not None  # noqa: S101 - what has no fault is read

@@ -109,7 +109,7 @@ class ApiCall:
             Problem: 400, 415: it is not acceptable JSON.
             DataFormatError: it is invalid; with the path of each fault.
         """
-        source = Source.of(self._document())
+        source = Source.of(self._document(), is_trusted=False)
         document = kind.read(source.root)
         source.raise_all()
         assert document is not None  # noqa: S101 - what has no fault is read
