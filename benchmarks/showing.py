@@ -35,7 +35,7 @@ from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest_text
 from promptgraft.overrides.parts import plain_lists
-from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.replacements import SectionOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, make_run

@@ -68,11 +68,11 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "pytest": (("testing/", "bridges/pytest_plugin"), False),
     "rapidfuzz": ("evals/metrics/", True),
     "regex": ("evals/metrics/patterns.py", True),
-    "numpy": ("evals/statistics.py", True),
+    "numpy": ("evals/gains.py", True),
     "prometheus_client": ("service/server/", False),
     "pydantic": (("bridges/baml/", "ground/strict/converter.py"), True),
     "rich": (("cli/", "service/commands/"), False),
-    "scipy": ("evals/statistics.py", True),
+    "scipy": ("evals/gains.py", True),
     "starlette": ("service/server/", False),
     "uvicorn": ("service/server/", False),
     "sqlalchemy": (

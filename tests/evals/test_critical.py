@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.evals.statistics import is_lost
+from promptgraft.evals.gains import is_lost
 
 scores = st.floats(0, 1).map(lambda value: round(value, 2))
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import interval, outweighs, paired_test, sign_test
+from promptgraft.evals.gains import interval, outweighs, paired_test, sign_test
 
 TIED = st.sampled_from((0.0, 0.25, 0.5, 1.0))
 BOUNDED = st.floats(0, 1, width=16)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from optimizers.worlds import PROMPT, Run, answer, asked, config, examples, optimize, twin
 from promptgraft import GepaResult, InMemoryPromptOverridesStore, MemoryJournal
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
-from promptgraft.evals.gains import Outcome
-from promptgraft.evals.statistics import spent_error
+from promptgraft.evals.gains import Outcome, spent_error
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.verdict import HeldOut, RunVerdict, verdict_of
 

@@ -15,8 +15,8 @@ from promptgraft.adapters.calling.access import blanked
 from promptgraft.adapters.calling.parts import chat_content
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
-from promptgraft.evals.case_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
+from promptgraft.evals.plain import TOOL_USES
 from promptgraft.evals.types import ToolUse
 from promptgraft.ground.content import File, in_words
 from promptgraft.ground.environment import Secret

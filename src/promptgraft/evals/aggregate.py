@@ -11,9 +11,9 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.gains import mean
 from promptgraft.evals.metrics.base import ends_case, is_hidden, is_required, node_of
 from promptgraft.evals.metrics.judging import check_metrics
-from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import described, without_address

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.case_kinds import (
+from promptgraft.evals.plain import (
     ANSWER_TEXT,
     FLAG,
     HINTS,

@@ -7,25 +7,186 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
+from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.case_kinds import (
-    ANSWER,
-    CONTENT,
-    FLAG,
-    HINTS,
-    MESSAGES,
-    TOOL_USES,
-    TURNS,
-    are_parts,
-)
-from promptgraft.evals.types import Case, Speaker, Turn
-from promptgraft.ground.content import Content, File, Input
+from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
+from promptgraft.ground.content import Content, File, Input, is_content
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
-from promptgraft.ground.strict.checks import ANYTHING, OBJECT, Check, Kind, check
+from promptgraft.ground.strict.checks import (
+    ANYTHING,
+    OBJECT,
+    STRING,
+    Check,
+    Kind,
+    check,
+    money,
+    number,
+    one_of,
+)
+from promptgraft.ground.strict.kinds import (
+    Key,
+    Keys,
+    either,
+    keys_of,
+    listed,
+    named,
+    record,
+    record_of,
+)
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted
+
+_SPEAKERS = {
+    "assistant": Speaker.ASSISTANT,
+    "model": Speaker.ASSISTANT,
+    "system": Speaker.SYSTEM,
+    "user": Speaker.USER,
+}
+_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
+
+
+def _flag(value: object) -> bool | None:
+    return _FLAGS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
+
+
+def _read_hints(node: Node) -> Mapping[str, str] | None:
+    if isinstance(node.value, str):
+        return {"": node.value} if node.value else {}
+    return named(STRING).read(node)
+
+
+FLAG: Check[bool] = check("true or false", _flag)
+"""A boolean, also written as ``yes``, ``no``, ``1`` or ``0``."""
+HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
+"""Hints by metric; a bare text applies to all metrics."""
+
+
+def _text_of_part(text: str | None = None, thought: object = None) -> str:
+    if text is None and not thought:
+        raise ConfigError("expected the key `text`, found none")
+    # Recordings also hold what a model thought, which is no part of what it said.
+    return "" if thought else text or ""
+
+
+def _read_content(node: Node) -> str | Content | None:
+    """Read a text, or a list of texts, images and files, of which parts of messages are made."""
+    if not isinstance(node.value, list):
+        return STRING.read(node)
+    pieces = [_PIECE.read(item) for item in node.items()]
+    return _joined([piece for piece in pieces if piece is not None])
+
+
+def _read_piece(node: Node) -> str | File | None:
+    value: object = node.value
+    if isinstance(value, (str, File)):
+        return value
+    match value:
+        case {"type": "text" | "input_text", "text": str(text)}:
+            return text
+        case {"type": str(kind)}:
+            node.fault(f"expected a text, an image or a file, found {kind}")
+        case _:
+            node.expected("a text, an image or a file")
+    return None
+
+
+def _joined(pieces: Sequence[str | File]) -> str | Content:
+    filled = tuple(piece for piece in pieces if piece != "")
+    return filled if is_content(filled) else "\n".join(map(str, filled))
+
+
+def are_parts(value: Json) -> TypeGuard[list[Json]]:
+    """Return whether a list holds parts of one message, rather than messages."""
+    return isinstance(value, list) and any(map(_is_part, value))
+
+
+def _is_part(value: object) -> bool:
+    if isinstance(value, dict):
+        return "type" in value and "role" not in value
+    return isinstance(value, (str, File))
+
+
+_PIECE: Kind[str | File] = Kind(_read_piece)
+CONTENT: Kind[str | Content] = Kind(_read_content)
+"""A text, or a list of texts, images and files."""
+
+
+def _content_of(
+    content: str | Content | None = None,
+    parts: tuple[str | File, ...] | None = None,
+    role: str = "",  # noqa: ARG001 - its kind has checked it, and it is not kept
+) -> str | Content:
+    if (content is None) == (parts is None):
+        raise ConfigError("expected either `content` or `parts`")
+    return _joined(parts or ()) if content is None else content
+
+
+def _message(*, role: str, **said: Any) -> Message:
+    return Message(_SPEAKERS[role], _content_of(**said))
+
+
+def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
+    part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
+    return {
+        "role": Key(one_of(*roles), required=required),
+        "content": Key(CONTENT),
+        "parts": Key(listed(either("a part", (File, _PIECE), (dict, part)))),
+    }
+
+
+def content_by(*roles: str) -> Kind[str | Content]:
+    """Return the kind of values that are a text, content, or a message of one of these roles."""
+    kind = record(_content_of, _said(roles, required=False), aliases={})
+    return either("a text or a message", ((str, list), CONTENT), (dict, kind))
+
+
+def _read_text(node: Node) -> str | None:
+    content = content_by("assistant", "model").read(node)
+    if content is None or isinstance(content, str):
+        return content
+    node.fault("expected a text, found an image or a file; an answer is a text")
+    return None
+
+
+ANSWER_TEXT: Kind[str] = Kind(_read_text)
+"""The text of an answer, or a message that holds it."""
+
+MESSAGES: Kind[tuple[Message, ...]] = listed(
+    record(_message, _said(tuple(_SPEAKERS), required=True), aliases={})
+)
+USE_KEYS = keys_of(ToolUse, special={"arguments": OBJECT, "result": ANYTHING})
+USE_ALIASES = {"args": "arguments"}
+
+
+TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
+    record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
+)
+TURNS: Kind[tuple[Turn, ...]] = listed(
+    record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
+)
+ANSWER: Kind[Answer] = either(
+    "a text or an object with `text`",
+    (str, Kind(lambda node: Answer(text=str(node.value)))),
+    (
+        dict,
+        record_of(
+            Answer,
+            special={
+                "output": ANYTHING,
+                "tools": TOOL_USES,
+                "usage": record_of(Usage),
+                "cost": money(0, texts=True),
+                "seconds": number(0, what="seconds"),
+            },
+            skip=("steps", "turns"),
+            aliases={},
+        ),
+    ),
+)
+"""A recorded answer: a text, or an object with the fields of an answer."""
+
 
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
         SectionVisibility,
     )
     from promptgraft.overrides.parts.entry import SkipReason
-    from promptgraft.overrides.parts.output_field import OutputFieldOverride
-    from promptgraft.overrides.parts.section import (
+    from promptgraft.overrides.parts.replacements import (
+        OutputFieldOverride,
         SectionOverride,
         SummaryOverride,
+        ToolExampleOverride,
+        ToolOverride,
         VisibilityOverride,
     )
     from promptgraft.overrides.parts.task_example import (
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
         TaskExampleOverride,
         TaskStepOverride,
     )
-    from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
     from promptgraft.overrides.resolution import (
         PartDiff,
         diff_bodies,

@@ -18,7 +18,7 @@ from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.overrides.parts import KINDS, in_order
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.overrides.parts.entry import EffectiveParts, Entry, SkipReason, SourcePart
-from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.replacements import SectionOverride
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
 

@@ -22,14 +22,19 @@ from promptgraft.overrides.parts.descriptors import (
     section_part,
 )
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
-from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride, VisibilityOverride
+from promptgraft.overrides.parts.replacements import (
+    OutputFieldOverride,
+    SectionOverride,
+    SummaryOverride,
+    ToolExampleOverride,
+    ToolOverride,
+    VisibilityOverride,
+)
 from promptgraft.overrides.parts.task_example import (
     AddedTaskExample,
     TaskExampleOverride,
     TaskStepOverride,
 )
-from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_path, check_tag
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision

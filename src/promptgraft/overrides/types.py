@@ -23,14 +23,19 @@ from promptgraft.ground.strict.checks import FINITE
 from promptgraft.overrides.parts import KINDS, plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
-from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride, VisibilityOverride
+from promptgraft.overrides.parts.replacements import (
+    OutputFieldOverride,
+    SectionOverride,
+    SummaryOverride,
+    ToolExampleOverride,
+    ToolOverride,
+    VisibilityOverride,
+)
 from promptgraft.overrides.parts.task_example import (
     AddedTaskExample,
     RemovedTaskExample,
     TaskExampleOverride,
 )
-from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_tag, check_text
 
 T = TypeVar("T")

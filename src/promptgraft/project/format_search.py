@@ -12,9 +12,8 @@ import attrs
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
-from promptgraft.evals.dataset import DUPLICATES, FORMATS, REFUSE
+from promptgraft.evals.dataset import DUPLICATES, FORMATS, NAMES, REFUSE
 from promptgraft.evals.rows import check_encoding
-from promptgraft.evals.splits import NAMES
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
 from promptgraft.ground.strict.kinds import (

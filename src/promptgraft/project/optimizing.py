@@ -15,11 +15,10 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
-from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.evals.metrics import load_metrics
 from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.judging import check_metrics
-from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown

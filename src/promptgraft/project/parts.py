@@ -19,11 +19,10 @@ from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
-from promptgraft.evals.dataset import Dataset, file_and_case
+from promptgraft.evals.dataset import Dataset, Splits, file_and_case, question_digest
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
-from promptgraft.evals.splits import Splits, question_digest
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown

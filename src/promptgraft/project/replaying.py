@@ -22,14 +22,13 @@ from promptgraft.journal import FileJournal
 from promptgraft.journal.base import FUNCTIONS, NO_CONTENTS
 from promptgraft.journal.records import Contents
 from promptgraft.project.adding import StoreConfig
-from promptgraft.project.exporting import archive_budget
+from promptgraft.project.exporting import archive_budget, read_sources
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.origins import Origin
 from promptgraft.project.other_cases import on_kept_cases
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import NOT_RUN, with_stand_ins
 from promptgraft.project.running import Changes, Runnable, loaded_again
-from promptgraft.project.sources import read_sources
 from promptgraft.runs import RunFolder
 from promptgraft.runs.event_file import encoded, is_same, read_lines
 from promptgraft.runs.folder import read_document

@@ -27,12 +27,12 @@ from promptgraft.journal.base import Journal
 from promptgraft.overrides import OverrideAddress, PartDiff, Revision, RevisionedStore
 from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
+from promptgraft.project.exporting import keep_sources
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.other_cases import on_kept_cases
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.project.sources import keep_sources
 from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.documents import changed_parts, result_document, warnings_of

@@ -18,7 +18,7 @@ from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
-from promptgraft.overrides.parts.section import VisibilityOverride
+from promptgraft.overrides.parts.replacements import VisibilityOverride
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format_search import (

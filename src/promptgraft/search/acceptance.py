@@ -12,7 +12,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import check_installed, paired_test
+from promptgraft.evals.gains import check_installed, paired_test
 from promptgraft.ground.strict.checks import integer, number
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.events import Emit, MutationRejected

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from promptgraft.adapters.abilities import ForeseenAdapter
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.evals.causes import compares_expected, contradictions
-from promptgraft.evals.statistics import least_cases
+from promptgraft.evals.gains import least_cases
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.text import counted
 from promptgraft.overrides.resolution import resolve_override

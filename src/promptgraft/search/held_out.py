@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptgraft.evals.statistics import (
+from promptgraft.evals.gains import (
     ANSWERS,
     is_lost,
     is_settled,

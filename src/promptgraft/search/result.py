@@ -17,9 +17,12 @@ from promptgraft.ground.text import change, counted, dollars, fewer_tokens, mode
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.descriptors import SectionPath
-from promptgraft.overrides.parts.output_field import OutputFieldOverride
+from promptgraft.overrides.parts.replacements import (
+    OutputFieldOverride,
+    ToolExampleOverride,
+    ToolOverride,
+)
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
-from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.events import MutationRejected, RunEnded

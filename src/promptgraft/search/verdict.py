@@ -10,9 +10,8 @@ from functools import cached_property
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.gains import Gain, Outcome, gain
+from promptgraft.evals.gains import ANSWERS, Gain, Outcome, gain
 from promptgraft.evals.metrics.base import ends_case, is_required
-from promptgraft.evals.statistics import ANSWERS
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change

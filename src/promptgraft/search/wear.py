@@ -8,7 +8,7 @@ import attrs
 import msgspec
 
 from promptgraft.errors import JournalCorruptError
-from promptgraft.evals.statistics import least_cases
+from promptgraft.evals.gains import least_cases
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted
 from promptgraft.overrides.looks import Look

@@ -29,15 +29,16 @@ from promptgraft.overrides.parts.descriptors import (
 )
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
 from promptgraft.overrides.parts.examples import WorkedExample
-from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import (
+from promptgraft.overrides.parts.replacements import (
+    OutputFieldOverride,
     SectionOverride,
     SummaryOverride,
+    ToolExampleOverride,
+    ToolOverride,
     VisibilityOverride,
     visibilities,
 )
 from promptgraft.overrides.parts.task_example import AddedTaskExample, TaskExampleOverride
-from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.resolution import require_source
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason

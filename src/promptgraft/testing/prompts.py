@@ -16,7 +16,7 @@ from promptgraft.overrides.parts.descriptors import (
     hash_section,
     show_path,
 )
-from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.replacements import SectionOverride
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.store import PromptOverridesStore as Store
 from promptgraft.overrides.types import PromptOverride

@@ -32,7 +32,7 @@ from promptgraft.errors import (
 from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, hash_section
 from promptgraft.overrides.parts.entry import SkipReason
-from promptgraft.overrides.parts.section import SectionOverride
+from promptgraft.overrides.parts.replacements import SectionOverride
 from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG

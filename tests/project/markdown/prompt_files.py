@@ -12,15 +12,19 @@ from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides.parts.body import BodySyntax
 from promptgraft.overrides.parts.descriptors import SectionVisibility
 from promptgraft.overrides.parts.entry import Entry
-from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, VisibilityOverride
+from promptgraft.overrides.parts.replacements import (
+    OutputFieldOverride,
+    SectionOverride,
+    ToolExampleOverride,
+    ToolOverride,
+    VisibilityOverride,
+)
 from promptgraft.overrides.parts.task_example import (
     AddedTaskExample,
     RemovedTaskExample,
     TaskExampleOverride,
     TaskStepOverride,
 )
-from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.overrides.resolution import bound_entry, checked_entry
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.markdown import MarkdownPrompt

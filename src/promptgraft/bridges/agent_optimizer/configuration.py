@@ -7,24 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import NO_KEY, ModelConfig
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
-from promptgraft.evals.metrics.registry import METRICS, load_metric_config
+from promptgraft.evals.metrics.registry import METRICS, load_metric_config, load_metrics
 from promptgraft.evals.types import Metric
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.serde import Json, did_you_mean, shown
-from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
+from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, Kind, integer, one_of
 from promptgraft.ground.strict.kinds import known_members, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
+from promptgraft.project.format_models import MODEL
 from promptgraft.project.imported import GENERATION, Foreign
-from promptgraft.project.models import LateAdapter
+from promptgraft.project.models import LateAdapter, make_adapter
 from promptgraft.project.parts import judge_among
+from promptgraft.project.python_source import PythonSource
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
 
@@ -416,3 +419,26 @@ def _strategy(given: _Algorithm) -> dict[str, Json]:
 
 def _reaching(thresholds: Mapping[str, float]) -> Json:
     return {"required_objectives": {"thresholds": dict(thresholds)}}
+
+
+def read_as(kind: Kind[Any], value: Json) -> Any:
+    """Return plain data that an import has made, read as a part of a project."""
+    source = Source.of(value)
+    value_read = kind.read(source.root)
+    source.raise_all()
+    return value_read
+
+
+def adapter_of(model: Json, what: str, *, path: Path) -> ProviderAdapter:
+    """Return the adapter of a model in the configuration at ``path``."""
+    python = PythonSource(path.parent)
+    return make_adapter(read_as(MODEL, model), what=f"{path}: {what}", python=python)
+
+
+def metrics_of(
+    evaluate: Mapping[str, Json], judges: Mapping[str, Json], *, path: Path
+) -> tuple[Metric, ...]:
+    """Return the metrics of the configuration at ``path``, with the models of their judges."""
+    adapters = {name: adapter_of(model, name, path=path) for name, model in judges.items()}
+    registry = METRICS.plus(*judge_kinds(judge_among(adapters)))
+    return load_metrics(dict(evaluate), registry=registry)

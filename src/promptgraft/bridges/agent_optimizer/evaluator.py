@@ -14,8 +14,7 @@ from typing import Any, Literal
 import attrs
 
 from promptgraft.agents.adapter import BlackBox
-from promptgraft.bridges.agent_optimizer.configuration import import_metrics
-from promptgraft.bridges.agent_optimizer.models import metrics_of
+from promptgraft.bridges.agent_optimizer.configuration import import_metrics, metrics_of
 from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import Evaluation, evaluate

@@ -33,9 +33,12 @@ from promptgraft.algorithms import algorithm
 from promptgraft.bridges.agent_optimizer.configuration import (
     PUBLISHED,
     Imported,
+    adapter_of,
     algorithm_name,
     config_of,
     import_optimizer,
+    metrics_of,
+    read_as,
 )
 from promptgraft.bridges.agent_optimizer.listeners import (
     RoundFiles,
@@ -43,7 +46,6 @@ from promptgraft.bridges.agent_optimizer.listeners import (
     warn_of_unheard,
     write_rounds,
 )
-from promptgraft.bridges.agent_optimizer.models import adapter_of, metrics_of, read_as
 from promptgraft.bridges.agent_optimizer.result import (
     OptimizeResult,
     ResultNames,
@@ -52,8 +54,7 @@ from promptgraft.bridges.agent_optimizer.result import (
     result_of,
 )
 from promptgraft.errors import ConfigError, PromptgraftError, RunCancelledError
-from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.splits import Splits
+from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.functions import function_name

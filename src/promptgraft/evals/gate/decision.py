@@ -13,9 +13,8 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import CaseStatus
-from promptgraft.evals.gains import Gain, gain
+from promptgraft.evals.gains import ANSWERS, Gain, gain, is_lost, is_settled, least_cases
 from promptgraft.evals.gate.report import CaseResult, GateReport, TriedPrompt, reason_of
-from promptgraft.evals.statistics import ANSWERS, is_lost, is_settled, least_cases
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown, unstructure
 from promptgraft.ground.strict import structure

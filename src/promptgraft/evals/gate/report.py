@@ -15,8 +15,8 @@ from promptgraft.evals.attempt import UNUSABLE, CaseAttempt, ParamsOf
 from promptgraft.evals.causes import constant_metrics, unusable
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
+from promptgraft.evals.gains import mean
 from promptgraft.evals.metrics.base import is_required
-from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.notebook import Card, Shown, first_rows
 from promptgraft.ground.serde import HexDigest, Json, unstructure

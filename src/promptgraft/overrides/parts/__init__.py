@@ -5,14 +5,19 @@ from operator import attrgetter
 
 from promptgraft.ground.serde import Json
 from promptgraft.overrides.parts.entry import Entry
-from promptgraft.overrides.parts.output_field import OutputFieldOverride
-from promptgraft.overrides.parts.section import SectionOverride, SummaryOverride, VisibilityOverride
+from promptgraft.overrides.parts.replacements import (
+    OutputFieldOverride,
+    SectionOverride,
+    SummaryOverride,
+    ToolExampleOverride,
+    ToolOverride,
+    VisibilityOverride,
+)
 from promptgraft.overrides.parts.task_example import (
     AddedTaskExample,
     RemovedTaskExample,
     TaskExampleOverride,
 )
-from promptgraft.overrides.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = ["KINDS", "in_order"]
 

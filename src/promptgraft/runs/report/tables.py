@@ -10,10 +10,9 @@ from operator import eq
 
 import attrs
 
-from promptgraft.evals.gains import Gain
+from promptgraft.evals.gains import Gain, interval
 from promptgraft.evals.metrics.values import labels_in
 from promptgraft.evals.spending import Role
-from promptgraft.evals.statistics import interval
 from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.data import Answers, ReportData
