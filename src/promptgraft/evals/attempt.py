@@ -30,9 +30,9 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
-from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.plain import MESSAGES
+from promptgraft.evals.rows import CaseFaults, in_one_line
 from promptgraft.evals.types import (
     Answer,
     Case,

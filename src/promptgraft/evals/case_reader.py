@@ -10,9 +10,8 @@ from typing import Any, cast
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import PlainReader, listed_keys
-from promptgraft.evals.rows import Row
+from promptgraft.evals.rows import CaseFaults, Row
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import File, Image, from_base64, from_data_url
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure

@@ -13,9 +13,16 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_reader import CaseFiles, CaseReader
-from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names, PlainReader
-from promptgraft.evals.rows import Row, check_encoding, csv_rows, json_rows, jsonl_rows, yaml_rows
+from promptgraft.evals.rows import (
+    CaseFaults,
+    Row,
+    check_encoding,
+    csv_rows,
+    json_rows,
+    jsonl_rows,
+    yaml_rows,
+)
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.rows import Row
+from promptgraft.evals.rows import CaseFaults, Row
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.frames import rows_of_frame
 from promptgraft.ground.serde import unstructure

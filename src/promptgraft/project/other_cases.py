@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.splits import Splits
+from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
-from promptgraft.project.cases import parted
-from promptgraft.project.parts import read_by
+from promptgraft.project.parts import parted, read_by
 from promptgraft.project.project import Project
 from promptgraft.runs import RunFolder
 

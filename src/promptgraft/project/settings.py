@@ -11,8 +11,8 @@ from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.attempt import ParamsOf, params_of_cases
 from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.judging import check_cases
+from promptgraft.evals.rows import CaseFaults
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import listed

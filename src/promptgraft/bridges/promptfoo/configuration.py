@@ -12,12 +12,14 @@ from pathlib import Path
 import attrs
 
 from promptgraft.bridges.promptfoo.asserts import AssertedMetric, Asserting, row_as_test
-from promptgraft.bridges.promptfoo.code import Stubs, as_jinja, code_reference
 from promptgraft.bridges.promptfoo.models import Models
 from promptgraft.bridges.promptfoo.prompts import (
     WRITE_HERE,
     PromptfooPrompts,
     Read,
+    Stubs,
+    as_jinja,
+    code_reference,
     reads,
     unwritten_text,
 )

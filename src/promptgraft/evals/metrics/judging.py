@@ -11,7 +11,6 @@ from typing import Protocol, runtime_checkable
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.base import (
     ChecksCases,
     NeedsTexts,
@@ -22,6 +21,7 @@ from promptgraft.evals.metrics.base import (
     verdict_of,
 )
 from promptgraft.evals.metrics.reading import Path
+from promptgraft.evals.rows import CaseFaults, in_one_line
 from promptgraft.evals.types import (
     Answer,
     Case,

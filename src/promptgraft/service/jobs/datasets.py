@@ -16,7 +16,7 @@ from promptgraft.errors import (
     RevisionNotFoundError,
 )
 from promptgraft.evals.dataset import format_of, rows_of
-from promptgraft.evals.faults import CaseFaults
+from promptgraft.evals.rows import CaseFaults
 from promptgraft.ground.serde import Json
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project
