@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import TypeVar
 
-from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
+from promptgraft.adapters.abilities import FreeAdapter
+from promptgraft.adapters.base import PromptResponse, answered, free_call
 from promptgraft.errors import ConfigError
-from promptgraft.ground.content import Image
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -22,7 +21,7 @@ Reply = Callable[[RenderedPrompt[object]], str]
 """Returns the answer to a rendered prompt, or raises what a provider would."""
 
 
-class ScriptedAdapter:
+class ScriptedAdapter(FreeAdapter):
     """Answers with a function, or with the texts of a list in turn; thread-safe.
 
     It renders prompts, dispatches events and parses answers like any other adapter, and records
@@ -36,38 +35,16 @@ class ScriptedAdapter:
         ConfigError: ``reply`` is a single text, which would be taken as a list of characters.
     """
 
-    kept_whole = False
-
     def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
         if isinstance(reply, str):
             raise ConfigError(
                 "scripted adapter: expected a function or a list of texts, "
                 f"found {shown(reply)}; write [...] around it"
             )
+        super().__init__(identity)
         self._reply = reply if callable(reply) else _in_turn(reply)
-        self._identity = identity
         self._lock = threading.Lock()
         self._requests: list[RenderedPrompt[object]] = []
-
-    @property
-    def identity(self) -> str:
-        return self._identity
-
-    @property
-    def longest_answer(self) -> int:
-        return 0
-
-    def price_of(self, usage: Usage) -> Decimal:
-        del usage
-        return Decimal(0)
-
-    @property
-    def sees(self) -> bool:
-        return True
-
-    def tokens_of_image(self, image: Image) -> int:
-        del image
-        return 0
 
     @property
     def requests(self) -> tuple[RenderedPrompt[object], ...]:

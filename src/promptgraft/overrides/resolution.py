@@ -269,7 +269,9 @@ def _ended(text: str) -> str:
 def diff_bodies(before: str, after: str, *, part: str) -> str:
     """Return a unified diff of two bodies, ``part`` in its headers; empty if they are equal."""
     heads = f"{part} (before)", f"{part} (after)"
-    lines = difflib.unified_diff(_lines(before), _lines(after), *heads) if before != after else ()
+    lines = (
+        difflib.unified_diff(lines_in(before), lines_in(after), *heads) if before != after else ()
+    )
     return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines)
 
 
@@ -366,7 +368,8 @@ def _shown(entry: Entry | None) -> str | None:
     return None if entry is None else entry.show()
 
 
-def _lines(text: str) -> list[str]:
+def lines_in(text: str) -> list[str]:
+    """Return the lines of a text with their line feeds, which the last one may lack."""
     # Not splitlines: a form feed or a line separator is a character of its line.
     *whole, rest = text.split("\n")
     lines = [f"{line}\n" for line in whole]

@@ -39,6 +39,7 @@ from promptgraft.overrides.resolution import (
     checked_entry,
     is_fresh,
     left_by,
+    lines_in,
     resolve_override,
     uncovered,
 )
@@ -515,7 +516,7 @@ def _patch(change: FileChange, path: str) -> str:
     old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     # git writes a tab after a name with a space, to mark its end.
     end = "\t" if " " in path else ""
-    before, after = _lines(change.before), _lines(change.after)
+    before, after = lines_in(change.before), lines_in(change.after)
     hunks = list(difflib.unified_diff(before, after))[2:]
     header = f"diff --git {old} {new}\n--- {old}{end}\n+++ {new}{end}\n"
     return header + "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in hunks)
@@ -534,12 +535,6 @@ def _escaped(character: str) -> str:
     if " " <= character <= "~":
         return character
     return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
-
-
-def _lines(text: str) -> list[str]:
-    # Not splitlines: to git, a form feed or a carriage return is part of a line.
-    *whole, rest = text.split("\n")
-    return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
 
 
 @attrs.frozen(kw_only=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
+from promptgraft.adapters.abilities import FreeAdapter
+from promptgraft.adapters.base import PromptResponse, answered, free_call
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import QUESTIONS, Habits, nothing_learned, reflect
@@ -29,7 +29,7 @@ _META_NS, _GRADIENT_NS = "promptgraft/gepa", "promptgraft/gradient"
 __all__ = ["OfflineAdapter", "nothing_learned"]
 
 
-class OfflineAdapter:
+class OfflineAdapter(FreeAdapter):
     """The embedded offline model: no key, no network, no randomness.
 
     A small in-context learner for demos, tests and benchmarks. Asked for a choice, it compares the
@@ -58,7 +58,6 @@ class OfflineAdapter:
         ConfigError: an option is not an integer of at least 1.
     """
 
-    kept_whole = False
     needs_choices = True
 
     def __init__(
@@ -69,35 +68,15 @@ class OfflineAdapter:
         words_per_failure: int = WORDS_PER_FAILURE,
         words_per_rule: int = WORDS_PER_RULE,
     ) -> None:
-        self._identity = identity
         for name, value, default in (
             ("attention", attention, ATTENTION),
             ("words_per_failure", words_per_failure, WORDS_PER_FAILURE),
             ("words_per_rule", words_per_rule, WORDS_PER_RULE),
         ):
             COUNT.hold(f"OfflineAdapter: {name}", value)
-            self._identity += "" if value == default else f" {name}={value}"
+            identity += "" if value == default else f" {name}={value}"
+        super().__init__(identity)
         self._habits = Habits(words_per_failure, words_per_rule, attention)
-
-    @property
-    def identity(self) -> str:
-        return self._identity
-
-    @property
-    def sees(self) -> bool:
-        return True  # as far as captions go
-
-    def tokens_of_image(self, image: Image) -> int:
-        del image
-        return 0
-
-    @property
-    def longest_answer(self) -> int:
-        return 0
-
-    def price_of(self, usage: Usage) -> Decimal:
-        del usage
-        return Decimal(0)
 
     def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
         """Raise a ``ConfigError`` if the embedded model does not serve this kind of prompt."""
