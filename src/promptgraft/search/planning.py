@@ -47,6 +47,7 @@ from promptgraft.targets.estimating import (
     estimated,
     file_chars,
     sent_chars,
+    text_chars,
 )
 from promptgraft.targets.formatting import default_example_formatter, show_value
 from promptgraft.targets.judging import metrics_of
@@ -306,7 +307,12 @@ class _Outlook:
             GepaExample(question.case.id, (), label=question.case) for question in questions
         ]
         estimate = estimated(
-            teacher.prompt.template, rendered, examples, is_answer=False, adapter=teacher.asked
+            teacher.prompt.template,
+            [text_chars(prompt, teacher.asked) for prompt in rendered],
+            examples,
+            longest=max(rendered, key=lambda prompt: text_chars(prompt, teacher.asked)),
+            is_answer=False,
+            adapter=teacher.asked,
         )
         yield _answers(Role.TEACHER, teacher.asked, estimate, most=count, expected=count).priced(
             None

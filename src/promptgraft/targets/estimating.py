@@ -76,8 +76,13 @@ def sent_chars(rendered: RenderedPrompt[object], adapter: object = None) -> int:
     Images and files count as texts that cost the model of ``adapter`` as many tokens.
     """
     schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
+    return text_chars(rendered, adapter) + len(json.dumps([schemas, rendered.output_schema]))
+
+
+def text_chars(rendered: RenderedPrompt[object], adapter: object = None) -> int:
+    """Return the characters of a prompt, images and files included, without those of schemas."""
     files = file_chars(adapter, (piece for piece in rendered.content if isinstance(piece, File)))
-    return len(rendered.text) + len(json.dumps([schemas, rendered.output_schema])) + files
+    return len(rendered.text) + files
 
 
 def file_chars(adapter: object, files: Iterable[File]) -> int:
@@ -87,9 +92,10 @@ def file_chars(adapter: object, files: Iterable[File]) -> int:
 
 def estimated(
     template: PromptTemplate[object],
-    rendered: Sequence[RenderedPrompt[object]],
+    lengths: Sequence[int],
     examples: Sequence[GepaExample],
     *,
+    longest: RenderedPrompt[object],
     is_answer: bool,
     adapter: object = None,
 ) -> Estimate:
@@ -97,8 +103,9 @@ def estimated(
 
     Args:
         template: the prompt, whose worked examples show answers and calls of tools.
-        rendered: the prompt for each example.
+        lengths: the :func:`text_chars` of the prompt for each example.
         examples: the examples, with the expected answers.
+        longest: the longest of these prompts.
         is_answer: whether ``expected`` is the whole answer, rather than a part of it.
         adapter: answers; knows what images cost.
     """
@@ -108,14 +115,7 @@ def estimated(
         if isinstance(section, TaskExamplesSection)
         for example in section.examples
     ]
-    lengths = [
-        len(prompt.text)
-        + file_chars(adapter, (piece for piece in prompt.content if isinstance(piece, File)))
-        for prompt in rendered
-    ]
-    at = max(range(len(rendered)), key=lengths.__getitem__)
-    longest = rendered[at]
-    beside = sent_chars(longest, adapter) - lengths[at]
+    beside = sent_chars(longest, adapter) - max(lengths)
     plain = (
         _plain(example.label.expected if isinstance(example.label, Case) else example.label)
         for example in examples

@@ -24,11 +24,12 @@ from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.resolution import left_by, uncovered
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.overrides.winner_store import WinnerStore
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason, longest_text
-from promptgraft.targets.estimating import Estimate, estimated
+from promptgraft.targets.estimating import Estimate, estimated, text_chars
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptPart, View
 from promptgraft.targets.part_kinds import taken_keys
@@ -295,6 +296,7 @@ class PromptTarget:
     identity: Identity = attrs.field()
     _prompts: Mapping[str, PromptGrafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
+    _lengths: dict[str, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
     # Of `check`; an argument, so that a copy with other overrides has the same.
     _limited: list[GepaExample] = attrs.field(factory=list, repr=False, eq=False)
 
@@ -387,13 +389,19 @@ class PromptTarget:
             tools = (prompt.prompt.descriptor.tools for prompt in self._prompts.values())
             return Estimate(leaves_traces=any(tools), steps=self.rollout.max_steps)
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
-        rendered = [prompt.bind(*example.copy().params).render() for example in examples]
+        lengths = [
+            self._lengths[example.id]
+            if example.id in self._lengths
+            else text_chars(_rendered_with(prompt, example), self.rollout.adapter)
+            for example in examples
+        ]
         feedback = self.rollout.scoring.feedback_fn
         is_answer = isinstance(feedback, MetricFeedback) and feedback.wants_expected
         return estimated(
             prompt.template,
-            rendered,
+            lengths,
             examples,
+            longest=_rendered_with(prompt, examples[lengths.index(max(lengths))]),
             is_answer=is_answer,
             adapter=self.rollout.adapter,
         )
@@ -417,9 +425,12 @@ class PromptTarget:
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
         for example in examples:
             try:
-                length = len(prompt.bind(*example.copy().params).render().text)
+                rendered = _rendered_with(prompt, example)
             except (BindingError, PromptRenderError) as error:
                 raise BindingError(f"example `{example.id}`: {error}") from None
+            # For the estimate, which would render them again.
+            self._lengths[example.id] = text_chars(rendered, self.rollout.adapter)
+            length = len(rendered.text)
             if self.max_prompt_chars is not None and length > self.max_prompt_chars:
                 raise ConfigError(
                     f"guards.max_prompt_chars: with example `{example.id}` the prompt has {length} "
@@ -434,7 +445,7 @@ class PromptTarget:
                 self.rollout.adapter.check_bound(prompt.bind(*example.copy().params))
         params = [example.params for example in examples]
         for place in kinds_of_files(params):
-            rendered = prompt.bind(*examples[place].copy().params).render()
+            rendered = _rendered_with(prompt, examples[place])
             check_serves(self.rollout.adapter, rendered)
 
     def _check_reads(self, example: GepaExample) -> None:
@@ -526,7 +537,7 @@ class PromptTarget:
             if example.id in self._rendered:
                 continue
             try:
-                prompt.bind(*example.copy().params).render()
+                _rendered_with(prompt, example)
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
@@ -536,8 +547,7 @@ class PromptTarget:
         if longest is not None:
             # Of every example, since the candidate may win; which one is not for the reflector.
             lengths = (
-                len(prompt.bind(*example.copy().params).render().text)
-                for example in self._limited or examples
+                len(_rendered_with(prompt, example).text) for example in self._limited or examples
             )
             if (length := max(lengths, default=0)) > longest:
                 raise InvalidProposalError(
@@ -563,6 +573,10 @@ def _of_each_shape(examples: Sequence[GepaExample]) -> Iterable[GepaExample]:
     for example in examples:
         shapes.setdefault(tuple(map(type, example.params)), example)
     return shapes.values()
+
+
+def _rendered_with(prompt: Prompt[object], example: GepaExample) -> RenderedPrompt[object]:
+    return prompt.bind(*example.copy().params).render()
 
 
 def _change(candidate: Candidate, address: str) -> PromptOverride:
