@@ -151,19 +151,22 @@ class Screen:
         cell is ever cut.
         """
         rows = [[visible_line(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths = _widths(rows)
         room = _columns() + 2 if self._terminal else math.inf
-        narrow = sum(widths) + 2 * len(widths) > room
-        if narrow and optional:
-            columns = [at for at, heading in enumerate(rows[0]) if heading not in optional]
-            self.table([[row[at] for at in columns] for row in rows])
-            return
-        if sum(widths[:-1]) + 2 * len(widths[:-1]) > room:
-            self._records(rows[0], rows[1:])
-            return
+        narrow = sum(widths) > room
+        if narrow:
+            needed = [at for at, heading in enumerate(rows[0]) if heading not in optional]
+            all_rows, rows = rows, [[row[at] for at in needed] for row in rows]
+            widths = _widths(rows)
+            if sum(widths[:-1]) > room:
+                self._records(all_rows[0], all_rows[1:])
+                return
+            narrow = sum(widths) > room
         for row in rows:
             *cells, last = row
-            padded = [f"{cell:{'>' if at else '<'}{widths[at]}}" for at, cell in enumerate(cells)]
+            padded = [
+                f"{cell:{'>' if at else '<'}{widths[at] - 2}}" for at, cell in enumerate(cells)
+            ]
             self._print("  ".join([*padded, *([] if narrow else [last])]).rstrip())
             if narrow and last:
                 for piece in self._wrapped(last, len(_INDENT)):
@@ -173,7 +176,7 @@ class Screen:
         """Print each row as lines of a heading and a cell, below its first cell."""
         width = max(map(len, headings[1:]), default=0)
         for title, *cells in rows:
-            self.line(title)
+            self.line(f"{headings[0]} {title}".strip())
             for heading, cell in zip(headings[1:], cells, strict=True):
                 pieces = self._wrapped(cell, len(_INDENT) + width + 2) if cell else []
                 for at, piece in enumerate(pieces):
@@ -244,6 +247,11 @@ class Screen:
     def _print(self, text: str, *, color: str | None = None, bold: bool = False) -> None:
         styled = click.style(text, fg=color, bold=bold or None) if self._color else text
         echo(styled)
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the widths of columns, with the two spaces after each."""
+    return [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
 
 
 def _change_in_words(part: PartDiff) -> str:

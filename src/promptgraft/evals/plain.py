@@ -401,7 +401,10 @@ class PlainReader:
         if messages is None:
             return None
         if not messages or messages[-1].speaker is not Speaker.USER:
-            node.fault("expected messages of which the last is the user's")
+            node.fault(
+                "expected messages of which the last is the user's; put an answer of the assistant "
+                "into `expected`"
+            )
             return None
         said["context"] = (*(said.get("context") or ()), *messages[:-1])
         return messages[-1].text

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -28,8 +28,8 @@ from promptgraft.ground.serde import (
     shown,
 )
 from promptgraft.ground.strict.kinds import snake_case
-from promptgraft.ground.strict.nodes import decoded, read_text, wide
-from promptgraft.ground.text import listed
+from promptgraft.ground.strict.nodes import decoded, read_text, unreadable
+from promptgraft.ground.text import counted, listed, spelled
 from promptgraft.ground.yaml_text import read_yaml
 
 MOST_SHOWN = 20
@@ -145,6 +145,7 @@ DELIMITERS = ",;\t|"
 
 # The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
+_PAGE = "expected cases, found a web page; download the file itself"
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
 
 
@@ -175,7 +176,7 @@ def read_lines(path: Path, faults: CaseFaults, hint: str = "") -> Iterator[tuple
         for number, raw in enumerate(_raw_lines(file), start=1):
             if (text := decoded(raw, number, note)) is not None:
                 yield number, text
-            elif number == 1 and wide(raw):  # UTF-16: every line would be a fault
+            elif number == 1 and unreadable(raw):  # every line would be a fault
                 return
 
 
@@ -247,6 +248,9 @@ def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
             value: Json = STRICT_JSON.decode(text)
         except (RecursionError, ValueError) as error:
             mend = "; write one whole object per line"
+            if number == 1 and text.startswith("<"):
+                faults.add(1, _PAGE)
+                return
             is_json = not isinstance(error, json.JSONDecodeError)
             faults.add(number, f"{_explained_json(error)}{'' if is_json else mend}")
         else:
@@ -322,7 +326,9 @@ class _Scanner:
             self._faults.add(self.line(), "expected a list of cases or an EvalSet")
             return
         if self._next():
-            raise json.JSONDecodeError("Extra data", self._text, self._at)
+            self._faults.add(
+                self.line(), "more than one JSON document; set `format: jsonl` if each is a line"
+            )
 
     def line(self) -> int:
         self._line += self._text.count("\n", self._counted, self._at)
@@ -407,7 +413,18 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iter
         yield Row(line, found, in_eval_set=True)
     else:
         keys = f"the keys {listed(list(found)[:_MOST_UNKNOWN])}" if found else "no keys"
-        faults.add(line, f"expected a list of cases or an EvalSet, found an object with {keys}")
+        what = f"expected a list of cases or an EvalSet, found an object with {keys}"
+        faults.add(line, f"{what}{_as_list(found)}")
+
+
+def _as_list(members: Mapping[str, Json]) -> str:
+    """Return how the cases in an object become a list; empty if there are none in it."""
+    for key, value in members.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return f"; write the list under `{key}` alone"
+    if len(members) > 1 and all(isinstance(value, list | dict) for value in members.values()):
+        return "; write a list of rows, in pandas with `to_json(FILE, orient='records')`"
+    return ""
 
 
 def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
@@ -446,6 +463,9 @@ def csv_rows(
     if first[1].lower().startswith("sep=") and len(first[1].strip()) == 5:
         delimiter = delimiter or first[1].strip()[4]
         first = _next_filled(numbered)
+    if first[1].lstrip().lower().startswith(("<!doctype", "<html")):
+        faults.add(first[0], _PAGE)
+        return
     separator = delimiter or _detected(first[1])
     if not separator:
         faults.add(0, f"two delimiters are equally frequent in {shown(first[1].strip())}")
@@ -461,9 +481,14 @@ def csv_rows(
         # Spreadsheets pad rows with empty cells.
         cells = record[: len(columns)] if not any(record[len(columns) :]) else record
         if len(cells) != len(columns):
-            faults.add(line, f"expected {len(columns)} cells as in the header, found {len(cells)}")
+            wanted = f"expected {counted(len(columns), 'cell')} as in the header"
+            mend = f"; put quotes around a cell that contains `{spelled(separator)}`"
+            is_longer = len(cells) > len(columns)
+            faults.add(line, f"{wanted}, found {len(cells)}{mend if is_longer else ''}")
         elif any(cell for name, cell in zip(columns, cells, strict=True) if not name):
-            faults.add(line, f"a cell is in a column without a name, beside {named} with one")
+            mend = "name it in the header, or leave it out, in pandas with `to_csv(index=False)`"
+            what = f"a cell is in a column without a name, beside {named} with one"
+            faults.add(line, f"{what}; {mend}")
         else:
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
 

@@ -311,7 +311,7 @@ def test_an_expected_text_that_is_no_option_of_the_answer_blames_its_case(
 @pytest.mark.parametrize(
     ("metric", "kind", "expected"),
     [
-        (metrics.exact(), Team, " Desk"),
+        (metrics.exact(ignore_case=True, ignore_space=True), Team, " Desk"),
         (metrics.exact(), Team, ["elsewhere", "desk"]),
         (metrics.exact(), str, "queu"),
         (metrics.exact(), Ticket, "queu"),
@@ -327,6 +327,18 @@ def test_expected_texts_that_an_answer_can_have_are_no_fault(
     metric: metrics.BaseMetric, kind: object, expected: Json
 ) -> None:
     check_cases([metric], [case(expected)], kind)
+
+
+@pytest.mark.parametrize("expected", [" Desk", "DESK", "desk "])
+def test_an_expected_text_in_other_letters_than_the_option_scores_nothing(expected: str) -> None:
+    metric = metrics.exact()
+    assert metric.judge(case(expected), Answer(text="desk")).score == 0
+    with pytest.raises(ConfigError) as caught:
+        check_cases([metric], [case(expected)], Team)
+    assert str(caught.value).endswith(
+        f"the expected {expected!r} is no option of the prompt's answer (did you mean `desk`?); "
+        "options: `queue`, `desk`; or set `ignore_case: true` and `ignore_space: true`"
+    )
 
 
 def test_an_empty_list_counts_as_one_value_in_any_order() -> None:

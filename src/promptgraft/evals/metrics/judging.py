@@ -20,7 +20,7 @@ from promptgraft.evals.metrics.base import (
     reason,
     verdict_of,
 )
-from promptgraft.evals.metrics.reading import Path
+from promptgraft.evals.metrics.reading import Folding, Path
 from promptgraft.evals.rows import CaseFaults, in_one_line
 from promptgraft.evals.types import (
     Answer,
@@ -146,7 +146,7 @@ def check_cases(
             try:
                 metric.check(case)
                 if needed_texts and case.recorded is None:
-                    _check_options(metric.name, needed_texts(case), output_type)
+                    _check_options(metric, needed_texts(case), output_type)
             except ConfigError as error:
                 faults.add_of(case, f"{error}{hint}")
     if noted is None:
@@ -180,18 +180,28 @@ def _hint_faults(case: Case, metrics: Sequence[Metric]) -> Iterator[str]:
 
 
 def _check_options(
-    name: str, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
+    metric: Metric, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
 ) -> None:
     """Raise a ``ConfigError`` if the output type of the prompt does not allow any of the texts."""
-    for place, wanted_text in texts:
+    fold = metric.fold if isinstance(metric, Folding) else _folded
+    for place, wanted_texts in texts:
         options = options_at(output_type, [key for key in place if isinstance(key, str)])
-        folded = {option.casefold() for option in options}
-        if options and not any(text.strip().casefold() in folded for text in wanted_text):
+        if options and {*map(fold, options)}.isdisjoint(map(fold, wanted_texts)):
+            near = did_you_mean(wanted_texts[0], list(options))
+            mend = ""
+            if same := {_folded(option): option for option in options}.get(
+                _folded(wanted_texts[0])
+            ):
+                near = f" (did you mean `{same}`?)"
+                mend = "; or set `ignore_case: true` and `ignore_space: true`"
             raise ConfigError(
-                f"metric `{name}`: the expected {shown(wanted_text[0])} is no option of the "
-                f"prompt's answer{did_you_mean(wanted_text[0], list(options))}; "
-                f"options: {listed(options)}"
+                f"metric `{metric.name}`: the expected {shown(wanted_texts[0])} is no option of "
+                f"the prompt's answer{near}; options: {listed(options)}{mend}"
             )
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()
 
 
 def can_judge(metric: Metric, case: Case) -> bool:

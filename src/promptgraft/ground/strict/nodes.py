@@ -21,6 +21,12 @@ MOST_SHOWN = 20
 _MORE = re.compile(r": and ([0-9,]+) more$")
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_FORMATS = {
+    b"version https://git-lfs": "a pointer of Git LFS; `git lfs pull` fetches the file itself",
+    b"PK\x03\x04": "a ZIP archive, such as an Excel workbook; save its sheet as CSV, or unpack it",
+    b"\x1f\x8b": "a gzip archive; unpack it",
+}
+"""What a file is instead of text, by its first bytes."""
 _LONGEST_STEP = 80
 _NO_DOCUMENT = YamlDocument(None, {}, {})
 _MEND = "save the file as UTF-8"
@@ -209,8 +215,8 @@ def read_text(path: Path, note: Note) -> str | None:
 def decoded(raw: bytes, line: int, note: Note) -> str | None:
     """Decode bytes that begin in ``line``; report a fault and return None if not UTF-8."""
     if line == 1:
-        if encoding := wide(raw):
-            note(0, f"expected UTF-8, found {encoding}; {_MEND}")
+        if fault := unreadable(raw):
+            note(0, fault)
             return None
         raw = raw.removeprefix(_BOM)
     try:
@@ -230,7 +236,15 @@ def decoded(raw: bytes, line: int, note: Note) -> str | None:
     return text
 
 
-def wide(raw: bytes) -> str:
+def unreadable(raw: bytes) -> str:
+    """Return why a file with these first bytes cannot be read as text; empty if it may be."""
+    if encoding := _wide(raw):
+        return f"expected UTF-8, found {encoding}; {_MEND}"
+    formats = (name for start, name in _FORMATS.items() if raw.startswith(start))
+    return f"expected text, found {name}" if (name := next(formats, "")) else ""
+
+
+def _wide(raw: bytes) -> str:
     """Return the 16-bit encoding of the bytes; empty if they have none."""
     if raw[:2] in _WIDE:
         return _WIDE[raw[:2]]
