@@ -45,7 +45,7 @@ def test_a_report_is_written_and_named(console: Console, project: Path) -> None:
 def test_a_run_that_is_not_there_is_named(console: Console, project: Path) -> None:
     ended = console("report", "20300101")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("promptgraft: there are no runs in runs")
+    assert ended.err.startswith(f"promptgraft: there are no runs in {Path.cwd()}/runs")
 
 
 def test_a_report_is_opened_in_the_browser_that_is_named(project: Path, programs: Programs) -> None:

@@ -42,7 +42,13 @@ WRONG = {
     "show --tag": "option '--tag' requires an argument",
     "show --json=1": "option '--json' does not take a value",
     "show a/b c/d": "show: got unexpected extra argument (c/d); see `promptgraft show --help`",
-    "diff": "diff: PROMPT is missing; see `promptgraft diff --help`",
+    "diff": "diff: PROMPT: expected `namespace/key`, found none, and no promptgraft.yaml in "
+    "{project} or above it; `promptgraft show` lists the prompts of a store, `promptgraft init` "
+    "makes a project",
+    "compare": "compare: RUN is missing; `promptgraft runs` lists the runs; see "
+    "`promptgraft compare --help`",
+    "watch": "there are no runs in {project}/runs; `promptgraft optimize` makes one, --runs names "
+    "another folder",
     "history triage": f"history: PROMPT: {PROMPT_EXPECTED}, found 'triage'; "
     "`promptgraft show` lists the prompts of a store",
     "rollback ../etc/x": f"rollback: PROMPT: {PROMPT_EXPECTED}, found '../etc/x'; "

@@ -14,7 +14,13 @@ import click
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.ground.text import listed
-from promptgraft.project.files import DEFAULT_RUNS, project_around, project_path, runs_folder_of
+from promptgraft.project.files import (
+    DEFAULT_RUNS,
+    FILE_NAME,
+    project_around,
+    project_path,
+    runs_folder_of,
+)
 
 # Projects, stores and runs are slow to import, so functions import them when they need them.
 if TYPE_CHECKING:
@@ -92,7 +98,14 @@ def read_prompts(
     project: str | None = context.params.get("project")
     if (value is not None and "/" in value) or not in_project(project):
         if value is None:
-            raise click.MissingParameter(ctx=context, param=parameter)
+            raise click.BadParameter(
+                f"expected `namespace/key`, found none, and no {FILE_NAME} in {Path.cwd()} or "
+                "above it; `promptgraft show` lists the prompts of a store, `promptgraft init` "
+                "makes a project",
+                context,
+                parameter,
+                param_hint="PROMPT",
+            )
         return [_stored_prompt(context, parameter, value)._replace(file=project)]
     from promptgraft.project.python_source import beside
 

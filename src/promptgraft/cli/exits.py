@@ -127,6 +127,12 @@ _ELSEWHERE = {
 }
 
 
+_LISTS = {
+    "RUN": "; `promptgraft runs` lists the runs",
+    "JOB": "; `promptgraft jobs list` lists the jobs",
+}
+
+
 def _message(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         near = " or ".join(f"`{name}`" for name in error.possibilities or ())
@@ -135,7 +141,8 @@ def _message(error: click.ClickException) -> str:
         suggestion = f" (did you mean {near}?)" if near else ""
         return f"no such option `{error.option_name}`{suggestion}"
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        return f"{_name(error.param, error.ctx)} is missing"
+        name = _name(error.param, error.ctx)
+        return f"{name} is missing{_LISTS.get(name, '')}"
     if isinstance(error, click.BadParameter) and error.param is not None:
         hint = error.param_hint
         name = hint if isinstance(hint, str) else _name(error.param, error.ctx)

@@ -120,7 +120,7 @@ def _list(runs: Runs, page: Path | None, *, as_json: bool) -> None:
         rows = [summary_json(summary) for summary in summaries]
         print_json({"runs_folder": str(runs.root.absolute()), "runs": rows})
     elif not summaries:
-        Screen().line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
+        Screen().line(f"no runs in {runs.root.absolute()}; `promptgraft optimize` makes one")
     else:
         _print_list(Screen(), runs, summaries)
 

@@ -229,7 +229,7 @@ def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
     folders = _folders(root)
     if not folders:
         raise ConfigError(
-            f"there are no runs in {root}; `promptgraft optimize` makes one, --runs names another "
+            f"there are no runs in {root.absolute()}; `promptgraft optimize` makes one, --runs names another "
             "folder"
         )
     if name == LATEST:
