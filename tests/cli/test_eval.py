@@ -84,7 +84,7 @@ def test_the_exit_code_is_1_when_the_scores_are_not_what_was_asked_for(
         (("--refuse-unclear",), "--refuse-unclear needs a baseline to compare with"),
         (("--tolerance", "0"), "--tolerance needs a baseline to compare with; give --baseline"),
         (("--num-runs", "0"), "expected an integer of at least 1, found '0'"),
-        (("--split", "tset"), "'tset' is not one of"),
+        (("--split", "tset"), "found 'tset' (did you mean `test`?)"),
         (("--source", "--tag", "x"), "expected one of a tag, the source and a run"),
         (("--candidate", "1"), "candidate: expected a run with it"),
         (("--tag", "canary"), "tag `canary` holds nothing for `docs/words`"),

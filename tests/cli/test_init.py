@@ -118,7 +118,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(console: Console) -> None:
 def test_an_unknown_template_is_refused(console: Console) -> None:
     ended = console("init", "--template", "chess")
     assert ended.code == 2
-    assert "'classify'" in ended.err
+    assert "`classify`" in ended.err
     assert list(Path().iterdir()) == []
 
 

@@ -131,7 +131,7 @@ def test_a_damaged_run_is_removed_and_a_link_to_one_is_not(
         (("rm",), "RUN... is missing"),
         (("rm", "none", "--yes"), "there are no runs in"),
         (("--json", "rm", "x"), "put options of `rm` after its name"),
-        (("remove", "x"), "no such command 'remove'"),
+        (("remove", "x"), "no such command `remove`"),
     ],
 )
 def test_what_cannot_be_removed_is_one_line(

@@ -44,7 +44,12 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     assert faults_of(missing) == (f"{missing}: cannot be read: No such file or directory",)
     folder = tmp_path / "folder.csv"
     folder.mkdir()
-    assert faults_of(folder) == (f"{folder}: cannot be read: Is a directory",)
+    assert faults_of(folder) == (f"{folder}: expected a file, found a folder; name a file in it",)
+    (tmp_path / "cases.jsonl").touch()
+    meant = tmp_path / "case.jsonl"
+    assert faults_of(meant) == (
+        f"{meant}: cannot be read: No such file or directory (did you mean `cases.jsonl`?)",
+    )
 
 
 def test_a_cell_that_is_too_long_points_to_jsonl(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import select
 import signal
 import sys
@@ -23,7 +24,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
-from promptgraft.ground.text import clip, visible_line
+from promptgraft.ground.text import clip, listed, visible_line
 
 if TYPE_CHECKING:
     from promptgraft.runtime import Cancellation
@@ -127,6 +128,8 @@ _ELSEWHERE = {
 }
 
 
+_WRONG = re.compile(r"'(.*)' is not one of ")
+_UNKNOWN = re.compile(r"No such command '(.*)'")
 _LISTS = {
     "RUN": "; `promptgraft runs` lists the runs",
     "JOB": "; `promptgraft jobs list` lists the jobs",
@@ -134,7 +137,12 @@ _LISTS = {
 
 
 def _message(error: click.ClickException) -> str:
+    from promptgraft.ground.serde import did_you_mean  # slow to import, and needed by mistakes only
+
     if isinstance(error, click.NoSuchOption):
+        arguments = () if error.ctx is None else error.ctx.command.params
+        if error.option_name == "--run" and any(param.name == "run" for param in arguments):
+            return "no such option `--run`; name the run without it"
         near = " or ".join(f"`{name}`" for name in error.possibilities or ())
         # Options of the specification of typed functions, and of BAML's command line.
         near = _ELSEWHERE.get(error.option_name, near)
@@ -142,12 +150,23 @@ def _message(error: click.ClickException) -> str:
         return f"no such option `{error.option_name}`{suggestion}"
     if isinstance(error, click.MissingParameter) and error.param is not None:
         name = _name(error.param, error.ctx)
-        return f"{name} is missing{_LISTS.get(name, '')}"
+        help_text = getattr(error.param, "help", "") or ""
+        what = f": {help_text[:1].lower()}{help_text[1:].rstrip('.')}" if help_text else ""
+        return f"{name} is missing{what}{_LISTS.get(name.rstrip('.'), '')}"
     if isinstance(error, click.BadParameter) and error.param is not None:
         hint = error.param_hint
         name = hint if isinstance(hint, str) else _name(error.param, error.ctx)
+        if isinstance(error.param.type, click.Choice) and (wrong := _WRONG.match(error.message)):
+            choices = [str(choice) for choice in error.param.type.choices]
+            near = did_you_mean(wrong[1], choices)
+            return f"{name}: expected one of {listed(choices)}, found '{wrong[1]}'{near}"
         return f"{name}: {error.message}"
     message = error.format_message().rstrip(".")
+    group = error.ctx.command if isinstance(error, click.UsageError) and error.ctx else None
+    if isinstance(group, click.Group) and (unknown := _UNKNOWN.match(message)):
+        names = sorted(group.commands)
+        near = did_you_mean(unknown[1], names)
+        return f"no such command `{unknown[1]}`{near}; there: {listed(names)}"
     return message[:1].lower() + message[1:]
 
 

@@ -102,6 +102,8 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
             raise click.UsageError(f"--{option} is not for an exported run; leave it out")
         unpack(path, as_json=as_json)
         return
+    if path.name == FILE_NAME:
+        raise ConfigError(f"{path} is a project already; `promptgraft check` checks it")
     importer = importer_of(path)
     for name, value in given.items():
         if value and name not in importer.takes:

@@ -66,15 +66,16 @@ def command(name: str, *shown: str) -> Callable[[Command], click.Command]:
 # Types of options. click shows the name of the function, in capitals, as the name of the value.
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a type for integers of at least ``least``."""
+def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a type for integers of at least ``least``, and at most ``most``."""
+    wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
 
     def n(text: str) -> int:
         # `int` also takes spaces, underscores and the digits of other scripts.
         digits = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 18
-        if digits and int(text) >= least:
+        if digits and least <= int(text) and (most is None or int(text) <= most):
             return int(text)
-        raise click.BadParameter(f"expected an integer of at least {least}, found {text!r}")
+        raise click.BadParameter(f"expected an integer {wanted}, found {text!r}")
 
     return n
 
@@ -98,10 +99,13 @@ def seconds(text: str) -> float:
 
 def share(text: str) -> float:
     """Parse a number from 0 to 1."""
+    number = math.nan
     with suppress(ValueError):
-        if 0 <= float(text) <= 1:
-            return float(text)
-    raise click.BadParameter(f"expected a number from 0 to 1, found {text!r}")
+        number = float(text.removesuffix("%"))
+    if 0 <= number <= 1 and not text.endswith("%"):
+        return number
+    percent = f"; {number:g} % is {number / 100:g}" if 0 <= number <= 100 else ""
+    raise click.BadParameter(f"expected a number from 0 to 1, found {text!r}{percent}")
 
 
 def tag(text: str) -> str:

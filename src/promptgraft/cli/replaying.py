@@ -10,7 +10,7 @@ import attrs
 from promptgraft.cli import options
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.output import Screen, print_json, relative
+from promptgraft.cli.output import Screen, make_room, print_json, relative
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import Json
@@ -96,6 +96,7 @@ def pack(run: str, path: Path, *, project: str | None, inputs: bool, as_json: bo
     """Pack a run into a file, and say what somebody else can do with it."""
     is_folder = RunFolder(Path(run)).config.is_file()
     folder = RunFolder(Path(run)) if is_folder else chosen_runs(None, project).find(run)
+    make_room(path)
     exported = export_run(RunFolder(folder.path.absolute()), path, inputs=inputs)
     if as_json:
         plain = attrs.asdict(exported)

@@ -39,6 +39,7 @@ from promptgraft.ground.serde import (
     unstructure,
 )
 from promptgraft.ground.strict.checks import one_of
+from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.ground.text import counted, listed
 
 
@@ -209,7 +210,7 @@ class Dataset(Shown):
                 rows_of(path, kind, reader.faults, delimiter=delimiter, encoding=encoding)
             )
         except OSError as error:
-            raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+            raise read_fault(path, error) from None
         cases_chosen = tuple(case for case in cases if chosen in ("", case.id))
         if chosen and not cases_chosen:
             near = did_you_mean(chosen, [case.id for case in cases])

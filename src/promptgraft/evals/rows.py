@@ -420,8 +420,8 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iter
 def _as_list(members: Mapping[str, Json]) -> str:
     """Return how the cases in an object become a list; empty if there are none in it."""
     for key, value in members.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            return f"; write the list under `{key}` alone"
+        if isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict):
+            return f"; if the cases are under `{key}`, write that list alone"
     if len(members) > 1 and all(isinstance(value, list | dict) for value in members.values()):
         return "; write a list of rows, in pandas with `to_json(FILE, orient='records')`"
     return ""

@@ -15,12 +15,12 @@ from typing import ClassVar, TypeAlias, TypedDict
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
+from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.rows import CaseFaults, Row, csv_rows, jsonl_rows
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown
-from promptgraft.ground.strict.nodes import Node, Source, raise_lines, read_text
+from promptgraft.ground.strict.nodes import Node, Source, raise_lines, read_fault, read_text
 from promptgraft.ground.text import counted
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_foreign_yaml
@@ -110,7 +110,7 @@ class Foreign:
                 self._spend(path)
                 text = read_text(path, lambda _, why: node.fault(f"{path}: {why}"))
             except OSError as error:
-                node.fault(f"{path}: cannot be read: {error.strerror}")
+                node.fault(str(read_fault(path, error)))
                 text = ""
             self._texts[path] = text or ""
         return self._texts[path]
@@ -165,7 +165,7 @@ class Foreign:
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+            raise read_fault(path, error) from None
         self.budget.spend("bytes", size, str(path))
 
     def free(self, name: str) -> str:
@@ -191,7 +191,7 @@ def _read(path: Path, budget: WorkBudget) -> Source:
         try:
             rows: list[Row] = list(read(path, faults))
         except OSError as error:
-            raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+            raise read_fault(path, error) from None
         faults.raise_all()
         budget.spend("iterations", len(rows), str(path))
         lines: dict[YamlPath, int] = {(at,): row.line for at, row in enumerate(rows)}
@@ -200,7 +200,7 @@ def _read(path: Path, budget: WorkBudget) -> Source:
     try:
         text = read_text(path, source.note)
     except OSError as error:
-        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+        raise read_fault(path, error) from None
     source.raise_all()
     if text is None:
         return source

@@ -229,8 +229,8 @@ def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
     folders = _folders(root)
     if not folders:
         raise ConfigError(
-            f"there are no runs in {root.absolute()}; `promptgraft optimize` makes one, --runs names another "
-            "folder"
+            f"there are no runs in {root.absolute()}; `promptgraft optimize` makes one, --runs "
+            "names another folder"
         )
     if name == LATEST:
         return max(folders, key=lambda folder: _order(_created(folder), folder.id))

@@ -1,4 +1,4 @@
-"""63 mistakes of new users, and what the message about each has to say."""
+"""93 mistakes of new users, and what the message about each has to say."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ MODEL = OpenAIAdapter(
 """
 HEAD = "import promptgraft as pg\nrows = [(f'mail {at}', 'b') for at in range(30)]\n"
 ROWS = "[{'a': 'x', 'b': str(at), 'expected': 'e'} for at in range(30)]"
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+PAGE = "<!DOCTYPE html>\n<html>Sign in</html>\n"
+FOREIGN_DATA = (
+    ("a pointer of Git LFS", "lfs.jsonl", POINTER, "a pointer of Git LFS", "`git lfs pull`"),
+    ("a workbook", "book.csv", "PK\x03\x04", "an Excel workbook", "save its sheet as CSV"),
+    ("a web page", "page.csv", PAGE, "found a web page", "download the file itself"),
+    (
+        "a table by columns",
+        "table.json",
+        '{"text": {"0": "a"}, "team": {"0": "b"}}',
+        "the keys `text`, `team`",
+        "orient='records'",
+    ),
+)
+"""What stands in place of cases: its name, file and text, and what the message says."""
 
 
 def check(name: str, before: str, after: str, **told: str) -> Mistake:
@@ -556,6 +572,206 @@ MISTAKES: tuple[Mistake, ...] = (
         place="promptgraft.yaml:",
         found="train 0, validation 1, test 0",
         mend="add cases to these 1",
+    ),
+    # Mistakes with files of others
+    *(
+        Mistake(
+            name=f"{what} as data set",
+            command="check",
+            edits={Y: ("cases.jsonl", name)},
+            files={name: text},
+            place=name,
+            found=found,
+            mend=mend,
+        )
+        for what, name, text, found, mend in FOREIGN_DATA
+    ),
+    data(
+        "an expected answer in other letters than the option",
+        CASES.replace('"shipping"', '"SHIPPING"'),
+        place="cases.jsonl:2: case `m1`",
+        expected="options: `billing`, `shipping`",
+        found="'SHIPPING'",
+        mend="did you mean `shipping`?",
+    ),
+    line(
+        "an import of a folder",
+        "import .",
+        place=".:",
+        expected="expected a file",
+        found="found a folder",
+        mend="name a file in it",
+    ),
+    line(
+        "an import of the project itself",
+        "import promptgraft.yaml",
+        place="promptgraft.yaml",
+        found="is a project already",
+        mend="`promptgraft check` checks it",
+    ),
+    line(
+        "an import of a misspelled file",
+        "import case.jsonl",
+        place="case.jsonl: ",
+        found="No such file",
+        mend="did you mean `cases.jsonl`?",
+    ),
+    # Mistakes with runs, winners and tags
+    Mistake(
+        name="a prompt left out, outside of a project",
+        command="diff",
+        files={Y: None},
+        place="diff: PROMPT",
+        expected="`namespace/key`",
+        found="no promptgraft.yaml in /",
+        mend="`promptgraft show` lists the prompts of a store",
+    ),
+    line(
+        "runs that are not there",
+        "watch",
+        place="/runs; ",
+        found="there are no runs",
+        mend="`promptgraft optimize` makes one",
+    ),
+    line(
+        "a comparison without a run",
+        "compare",
+        place="compare: RUN",
+        found="is missing",
+        mend="`promptgraft runs` lists the runs",
+    ),
+    line(
+        "a run as an option",
+        "apply --run latest",
+        place="apply: ",
+        found="`--run`",
+        mend="name the run without it",
+    ),
+    line(
+        "a threshold in percent",
+        "eval --fail-under 80",
+        place="eval: --fail-under",
+        expected="a number from 0 to 1",
+        found="'80'",
+        mend="80 % is 0.8",
+    ),
+    line(
+        "a set of cases that does not exist",
+        "eval --split dev",
+        place="eval: --split",
+        expected="one of `test`, `validation`, `train`, `all`",
+        found="'dev'",
+    ),
+    line(
+        "a misspelled template",
+        "init --template agnet x",
+        place="init: --template",
+        expected="one of `classify`",
+        found="'agnet'",
+        mend="did you mean `agent`?",
+    ),
+    line(
+        "a rollback of nothing",
+        "rollback mail",
+        place="prompt `prompts/mail`",
+        found="nothing is stored",
+        mend="`promptgraft apply` stores the winner of a run",
+    ),
+    line(
+        "a command of a group that does not exist",
+        "meta show",
+        place="meta: ",
+        found="`show`",
+        mend="there: `apply`, `diff`",
+    ),
+    line(
+        "a replay of no run",
+        "replay nope",
+        place="/runs; ",
+        found="there are no runs",
+        mend="--runs names another folder",
+    ),
+    # Mistakes with jobs and servers
+    line(
+        "a mistyped database",
+        "jobs list --jobs sqlite:///job.db",
+        place="database sqlite:///job.db",
+        found="there is no file",
+        mend="`promptgraft jobs submit`, `worker` and `serve` make one",
+    ),
+    line(
+        "a file as database",
+        "jobs list --jobs jobs.db",
+        place="url: ",
+        expected="expected sqlite:///FILE",
+        mend="did you mean `sqlite:///jobs.db`?",
+    ),
+    line(
+        "jobs without a database",
+        "jobs list",
+        place="--jobs",
+        mend="name the database, such as sqlite:///jobs.db",
+    ),
+    line(
+        "a server without a token",
+        "jobs list --server http://127.0.0.1:1",
+        place="--server",
+        found="PROMPTGRAFT_TOKEN",
+        mend="`promptgraft tokens create` makes one",
+    ),
+    line(
+        "a state that jobs do not have",
+        "jobs prune --older-than 3 --state done --jobs sqlite:///jobs.db",
+        place="jobs prune: --state",
+        expected="one of `completed`, `failed`, `cancelled`",
+        found="'done'",
+    ),
+    line(
+        "a setting without a value",
+        "jobs submit --set budget --jobs sqlite:///jobs.db",
+        place="--set",
+        expected="NAME=VALUE",
+        found="'budget'",
+    ),
+    line(
+        "a data set that nobody has saved",
+        "jobs submit --set dataset=hard --jobs sqlite:///jobs.db",
+        place="project `",
+        found="no data set `hard`",
+        mend="`promptgraft jobs datasets save` saves one",
+    ),
+    line(
+        "a change of nothing",
+        "jobs change 3f2a --jobs sqlite:///jobs.db",
+        place="change: ",
+        mend="give what changes, such as --budget",
+    ),
+    line(
+        "a token that may do nothing",
+        "tokens create ci --jobs sqlite:///jobs.db",
+        place="tokens create: --scope",
+        found="is missing",
+        expected="read, submit, approve or admin",
+    ),
+    line(
+        "a port that cannot be",
+        "serve --port 99999 --jobs sqlite:///jobs.db",
+        place="serve: --port",
+        expected="an integer from 0 to 65535",
+        found="'99999'",
+    ),
+    line(
+        "an address that others reach",
+        "serve --host 0.0.0.0 --jobs sqlite:///jobs.db",
+        place="--host 0.0.0.0",
+        mend="give --certificate and --key, or --behind-proxy",
+    ),
+    line(
+        "a worker in a folder that does not exist",
+        "worker --until-idle --jobs sqlite:///jbos/jobs.db",
+        place="database sqlite:///jbos/jobs.db",
+        found="unable to open database file",
+        mend="name a file in a folder that exists",
     ),
     # Mistakes in calls of the library
     python(

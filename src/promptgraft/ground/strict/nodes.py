@@ -11,7 +11,7 @@ import attrs
 from promptgraft.errors import DataFormatError
 from promptgraft.ground import yaml_text
 from promptgraft.ground.files import is_file
-from promptgraft.ground.serde import Json, parse_json, shown, without_keys
+from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown, without_keys
 from promptgraft.ground.yaml_text import Note, YamlDocument, YamlPath, read_yaml
 
 MOST_SHOWN = 20
@@ -198,13 +198,23 @@ def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) ->
     try:
         text = read_text(path, source.note)
     except OSError as error:
-        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+        raise read_fault(path, error) from None
     if text is not None and path.suffix.lower() == ".json":
         source.document = YamlDocument(parse_json(text, where=str(path)), {}, {})
     elif text is not None:
         source.take_yaml(text, mend)
     source.raise_all()
     return source
+
+
+def read_fault(path: Path, error: OSError) -> DataFormatError:
+    """Return what to raise for a file that cannot be read: with the file that may be meant."""
+    if isinstance(error, IsADirectoryError):
+        return DataFormatError(f"{path}: expected a file, found a folder; name a file in it")
+    near = ""
+    if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+        near = did_you_mean(path.name, [sibling.name for sibling in path.parent.iterdir()])
+    return DataFormatError(f"{path}: cannot be read: {error.strerror}{near}")
 
 
 def read_text(path: Path, note: Note) -> str | None:

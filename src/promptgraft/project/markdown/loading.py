@@ -13,7 +13,7 @@ from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import TEXT, Kind, one_of
 from promptgraft.ground.strict.kinds import Key, checked, either, listed, named, record, record_of
-from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines
+from promptgraft.ground.strict.nodes import Node, Source, decoded, raise_lines, read_fault
 from promptgraft.ground.text import listed as listed_names
 from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.overrides.parts.descriptors import SectionPath, SectionVisibility, show_path
@@ -217,7 +217,7 @@ def _text_of(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+        raise read_fault(path, error) from None
     decoded(raw, 1, source.note)
     source.raise_all()
     return raw.decode()

@@ -112,7 +112,10 @@ def host_names(host: str, port: int, *, secure: bool) -> list[str]:
 _options = options.together(
     click.option("--host", default="127.0.0.1", help="The address to listen on."),
     click.option(
-        "--port", type=options.at_least(0), default="8400", help="The port; 0 for any free port."
+        "--port",
+        type=options.at_least(0, 65_535),
+        default="8400",
+        help="The port; 0 for any free port.",
     ),
     click.option(
         "--behind-proxy",

@@ -296,8 +296,10 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @options.json_option
 def change_command(job: str, *, place: JobsPlace, as_json: bool, **given: object) -> None:
     """Change the limits of a job. A running job uses them once it is resumed."""
+    if not (changes := _changes_of(given)):
+        raise ConfigError("change: give what changes, such as --budget, --max-cost or --note")
     with place.opened() as jobs:
-        job_changed = jobs.change(job, _changes_of(given))
+        job_changed = jobs.change(job, changes)
     _print_state(job_changed, as_json=as_json)
 
 
@@ -324,7 +326,10 @@ def result_command(job: str, *, place: JobsPlace) -> None:
     with place.opened() as jobs:
         job_found, result = jobs.get(job), jobs.result(job)
     if result is None:
-        raise ConfigError(f"job {job_found.id} is {job_found.state}; there is no result yet")
+        raise ConfigError(
+            f"job {job_found.id} is {job_found.state}; there is no result yet; `promptgraft jobs "
+            "wait` waits for it"
+        )
     print_json(result)
 
 

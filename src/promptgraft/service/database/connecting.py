@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -31,6 +32,7 @@ _EXPECTED = (
     "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
 )
 _SECONDS_BETWEEN_ATTEMPTS = 0.02
+_PATH = re.compile(r"[\w./-]+\.(?:db|sqlite3?)")
 _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 _SETTINGS = {
@@ -66,8 +68,10 @@ def url_of(given: object) -> URL:
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):
-        # Not shown, since it may contain a password.
-        raise ConfigError(f"url: expected {_EXPECTED}") from None
+        # Not shown, since it may contain a password; a path of letters has none.
+        path = given.removeprefix("sqlite:").lstrip("/")
+        mend = f"; did you mean `sqlite:///{path}`?" if _PATH.fullmatch(path) else ""
+        raise ConfigError(f"url: expected {_EXPECTED}{mend}") from None
     kind, _, driver = url.drivername.partition("+")
     if kind not in _DRIVERS:
         raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
@@ -118,10 +122,10 @@ _creating = threading.Lock()
 
 
 def has_no_file(url: URL) -> bool:
-    """Return whether this is a SQLite database whose file does not exist."""
+    """Return whether this is a SQLite database whose file does not exist, but its folder does."""
     name = url.database or ":memory:"
     is_path = url.get_backend_name() == "sqlite" and name != ":memory:" and "uri" not in url.query
-    return is_path and not Path(name).exists()
+    return is_path and Path(name).parent.is_dir() and not Path(name).exists()
 
 
 def require_file(

@@ -18,6 +18,7 @@ from promptgraft.errors import (
 from promptgraft.evals.dataset import format_of, rows_of
 from promptgraft.evals.rows import CaseFaults
 from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project
 from promptgraft.project.other_cases import ProjectOnCases, cases_for, rows_in
@@ -85,7 +86,7 @@ def text_of(cases: str | Path) -> str:
     try:
         rows = [row.value for row in rows_of(cases, kind, faults, delimiter=None, encoding=None)]
     except OSError as error:
-        raise DataFormatError(f"{cases}: cannot be read: {error.strerror}") from None
+        raise read_fault(cases, error) from None
     faults.raise_all()
     return "".join(f"{json.dumps(_filled(row) if kind == 'csv' else row)}\n" for row in rows)
 
@@ -166,9 +167,10 @@ class Datasets:
         check_key(name, "name of a data set")
         history = self.history(project, name)
         if not history:
-            names = ", ".join(dataset.name for dataset in self.latest([project])[:10]) or "none"
+            names = ", ".join(dataset.name for dataset in self.latest([project])[:10])
+            there = names or "none; `promptgraft jobs datasets save` saves one"
             raise RevisionNotFoundError(
-                f"project `{project}` has no data set `{name[:64]}`; there: {names}"
+                f"project `{project}` has no data set `{name[:64]}`; there: {there}"
             )
         matches = history[:1]
         if "@" in which:

@@ -73,7 +73,10 @@ def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedR
         if (revision := store.current_at(address(prompt, tag))) is not None
     ]
     if not rows:
-        raise RevisionNotFoundError(f"tag `{tag}` of `{found.address}` holds nothing")
+        raise RevisionNotFoundError(
+            f"tag `{tag}` of `{found.address}` holds nothing; "
+            "`promptgraft show` lists what is stored, `promptgraft jobs apply` stores a winner"
+        )
     return rows
 
 
