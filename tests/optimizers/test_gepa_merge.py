@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -201,14 +202,18 @@ def test_a_merge_is_first_tried_on_wins_of_both_sides_and_on_ties() -> None:
 @pytest.mark.parametrize(
     ("ancestor", "pair", "gained"),
     [
-        (0.5, (0.5, 0.6), True),
-        (0.5, (0.4, 0.9), False),
-        (0.5, (0.9, None), False),
-        (None, (None, 0.1), True),
+        ((0.5, 0.5), ((0.5, 0.5), (0.6, 0.6)), True),
+        ((0.5, 0.5), ((0.4, 0.4), (0.9, 0.9)), False),
+        ((0.5, 0.5), ((0.9, 0.9), (None, None)), False),
+        ((None, None), ((None, None), (0.1, 0.1)), True),
+        # Evaluated on different examples: the easy ones of the ancestor say nothing of the pair.
+        ((1.0, 0.0), ((None, 0.5), (None, 0.5)), True),
+        ((0.0, 1.0), ((None, 0.5), (None, 1.0)), False),
+        ((1.0, None), ((None, 1.0), (1.0, None)), False),
     ],
 )
-def test_nothing_is_merged_over_an_ancestor_that_is_better(
-    ancestor: Score, pair: tuple[Score, Score], gained: bool
+def test_nothing_is_merged_over_an_ancestor_that_is_better_on_the_same_examples(
+    ancestor: Sequence[Score], pair: Sequence[Sequence[Score]], gained: bool
 ) -> None:
     assert have_gained(ancestor, pair) is gained
 

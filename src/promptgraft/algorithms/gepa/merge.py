@@ -14,7 +14,7 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
 from promptgraft.search.population import Pool, Seen
-from promptgraft.search.scores import Score, beats
+from promptgraft.search.scores import Score, beats, paired_gains
 from promptgraft.search.validation import Validator
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, RolloutRecord
@@ -86,8 +86,8 @@ class Merger:
         ]
         for triple in self._random.sample(untried, len(untried)):
             self._seen_triples.add(triple)
-            pair = pool.estimate(triple.first), pool.estimate(triple.second)
-            if not have_gained(pool.estimate(triple.ancestor), pair):
+            pair = pool.scores[triple.first], pool.scores[triple.second]
+            if not have_gained(pool.scores[triple.ancestor], pair):
                 continue
             better, worse = self._ranked(pool, triple)
             common = self._validator.common(pool.scores[better], pool.scores[worse])
@@ -106,8 +106,7 @@ class Merger:
 
     def _ranked(self, pool: Pool, triple: Triple) -> tuple[int, int]:
         """Return the pair with the better one first; the elder wins a tie."""
-        first, second = pool.means[triple.first], pool.means[triple.second]
-        if first is None or (second is not None and second > first):
+        if beats(pool.scores[triple.second], pool.scores[triple.first]):
             return triple.second, triple.first
         return triple.first, triple.second
 
@@ -226,9 +225,15 @@ def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Ite
                 yield Triple(ancestor, first, second)
 
 
-def have_gained(ancestor: Score, pair: Sequence[Score]) -> bool:
-    """Return whether neither of a pair has a lower mean than their ancestor."""
-    return ancestor is None or all(mean is not None and mean >= ancestor for mean in pair)
+def have_gained(ancestor: Sequence[Score], pair: Sequence[Sequence[Score]]) -> bool:
+    """Return whether neither of a pair has a lower mean than their ancestor.
+
+    Each is compared with it on the examples that both have scores for. One that has none in common
+    with it has not shown a gain, unless the ancestor has no score at all.
+    """
+    is_scored = any(score is not None for score in ancestor)
+    common = [paired_gains(ancestor, scores) for scores in pair]
+    return not is_scored or all(gains and sum(gains) >= 0 for gains in common)
 
 
 def won_lost_tied(
