@@ -35,7 +35,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 from promptgraft.runtime.session import CallsInFlight, publishing
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.notices import NewBest, QuestionAsked, RunPlanned
+from promptgraft.search.notices import NewBest, QuestionAsked, RoundStarted, RunPlanned
 from promptgraft.targets.types import plain_changes
 
 
@@ -86,8 +86,9 @@ def test_every_rollout_is_told_once_and_counted() -> None:
 def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> None:
     session = Session()
     result = optimize(session=session)
-    step = session.select_all(object)[9 : 9 + 3 + 1 + 3 + 6 + 3]
+    step = session.select_all(object)[9 : 9 + 1 + 3 + 1 + 3 + 6 + 3]
     assert [type(event) for event in step] == [
+        RoundStarted,
         *[GepaRolloutCompleted] * 3,
         GepaMutationProposed,
         *[GepaRolloutCompleted] * 9,
@@ -96,7 +97,7 @@ def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> No
         GepaMutationAccepted,
     ]
     after = result.candidates[1].section_bodies[RULES]
-    assert step[3] == GepaMutationProposed(
+    assert step[4] == GepaMutationProposed(
         step=1, parent=0, module="section rules", before="Known words:", after=after
     )
     assert step[-1] == GepaMutationAccepted(
