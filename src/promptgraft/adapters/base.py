@@ -113,7 +113,8 @@ class ModelCalled:
 
     Attributes:
         model: the provider's name of the model.
-        requests: requests sent, including retries; 0 if the call was given up before the first.
+        requests: requests sent, including retries; 0 if the call was given up before the first,
+            or got the answer to an earlier one.
         usage: tokens that the provider counted.
         cost: US dollars; None if the price of the model is unknown.
         seconds: wall time, including waits.

@@ -81,7 +81,8 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
     calls = []
     usage = None
     for event in events:
-        if isinstance(event, ModelCalled) and event.requests:
+        # Without a request it was given up, or got the answer to an equal one.
+        if isinstance(event, ModelCalled) and (event.requests or not event.fault):
             calls.append(event)
         elif isinstance(event, PromptExecuted):
             usage = event.response.usage

@@ -18,6 +18,7 @@ from promptgraft.adapters.calling.batch_forms import FORMS
 from promptgraft.adapters.calling.caller import Caller, KeptCall
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
+from promptgraft.adapters.calling.once import Answered
 from promptgraft.adapters.calling.parts import read_text
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -192,10 +193,12 @@ class ModelAdapter(ABC):
     policy: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance(RetryPolicy))
     max_concurrency: int | None = attrs.field(default=None, validator=COUNT.or_none)
     max_tool_rounds: int = attrs.field(default=_MAX_TOOL_ROUNDS, validator=COUNT)
+    ask_once: bool = attrs.field(default=False, validator=FLAG)
     prices: Prices = attrs.field(factory=Prices, validator=instance(Prices))
     mode: str = attrs.field(default="call", validator=one_of("call", "batch"))
     batch_poll: float = attrs.field(default=60.0, validator=SECONDS)
     batch_timeout: float = attrs.field(default=90_000.0, validator=SECONDS)
+    _answered: Answered = attrs.field(factory=Answered, init=False, repr=False)
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
     _batch_line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 
@@ -220,6 +223,11 @@ class ModelAdapter(ABC):
             raise ConfigError(
                 f"{self.service.adapter}: mode: there is no batch interface; leave it out, or use "
                 "OpenAIAdapter or AnthropicAdapter"
+            )
+        if self.ask_once and (self.in_batches or getattr(self, "temperature", None) != 0):
+            raise ConfigError(
+                f"{self.service.adapter}: ask_once: needs `temperature: 0` and no `mode: batch`, "
+                "because only then a model may answer equal requests equally; leave it out"
             )
         # Checked now: the first call may come only after many paid ones of another model.
         self._access.check()
@@ -338,14 +346,22 @@ class ModelAdapter(ABC):
             caller = self._batch_line.caller(self._new_batch_caller)
             return self._call(caller, body, session=session, deadline=deadline, share=BATCH_SHARE)
         places = places_of(session)
-        recalled = None if places is None else self._kept_call(body, places)
-        if recalled is not None and (turn := recalled.recall(session)) is not None:
+        kept = None if places is None else self._kept_call(body, places)
+
+        def answered() -> Turn:
+            if kept is not None and (turn := kept.recall(session)) is not None:
+                return turn
+            caller = self._line.caller(self._new_caller)
+            turn = self._call(caller, body, session=session, deadline=deadline, kept=kept)
+            if kept is not None:
+                kept.keep(turn)
             return turn
-        caller = self._line.caller(self._new_caller)
-        turn = self._call(caller, body, session=session, deadline=deadline, kept=recalled)
-        if recalled is not None:
-            recalled.keep(turn)
-        return turn
+
+        # A search that asks the same question twice wants another proposal.
+        if not self.ask_once or session.tags.get("scope") == "reflection":
+            return answered()
+        question = digest_text(plain_json(body))
+        return self._answered.turn(question, answered, model=self.model, session=session)
 
     def _call(
         self,
