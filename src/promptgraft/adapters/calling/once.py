@@ -18,7 +18,7 @@ SHARED = ", asked once"
 
 
 @attrs.define(eq=False)
-class _Answer:
+class _OnceAsked:
     """The answer to a request; whoever needs it first asks, and the others wait."""
 
     asking: threading.Lock = attrs.field(factory=threading.Lock)
@@ -29,7 +29,7 @@ class Answered:
     """The answers of a model by request; safe to share between threads, and empty in a copy."""
 
     def __init__(self) -> None:
-        self._answers: dict[HexDigest, _Answer] = {}
+        self._answers: dict[HexDigest, _OnceAsked] = {}
 
     def __reduce__(self) -> tuple[type[Answered], tuple[()]]:
         return type(self), ()
@@ -46,7 +46,7 @@ class Answered:
             session: is told of a call without a request, at no cost, if the answer was there.
         """
         # One operation, which no other thread interrupts.
-        answer = self._answers.setdefault(question, _Answer())
+        answer = self._answers.setdefault(question, _OnceAsked())
         with answer.asking:
             if answer.turn is None:
                 answer.turn = ask()
