@@ -14,7 +14,7 @@ import pytest
 
 from promptgraft import GepaOptimizer, GepaResult, MemoryJournal, OpenAIAdapter
 from promptgraft.adapters.base import ModelCalled, evaluated
-from promptgraft.adapters.calling.once import Answered
+from promptgraft.adapters.calling.once import SharedTurns
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.evals.judges.kinds import LlmFinalResponse
@@ -122,7 +122,7 @@ def test_questions_of_a_search_are_asked_each_time(server: LoopbackServer) -> No
 
 
 def test_after_a_fault_the_next_one_asks() -> None:
-    answered, session = Answered(), Session()
+    answered, session = SharedTurns(), Session()
 
     def fails() -> Turn:
         raise TransientProviderError("gone")

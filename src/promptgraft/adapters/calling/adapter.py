@@ -18,7 +18,7 @@ from promptgraft.adapters.calling.batch_forms import FORMS
 from promptgraft.adapters.calling.caller import Caller, KeptCall
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
-from promptgraft.adapters.calling.once import Answered
+from promptgraft.adapters.calling.once import SharedTurns
 from promptgraft.adapters.calling.parts import read_text
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -198,7 +198,7 @@ class ModelAdapter(ABC):
     mode: str = attrs.field(default="call", validator=one_of("call", "batch"))
     batch_poll: float = attrs.field(default=60.0, validator=SECONDS)
     batch_timeout: float = attrs.field(default=90_000.0, validator=SECONDS)
-    _answered: Answered = attrs.field(factory=Answered, init=False, repr=False)
+    _answered: SharedTurns = attrs.field(factory=SharedTurns, init=False, repr=False)
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
     _batch_line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 

@@ -18,20 +18,20 @@ SHARED = ", asked once"
 
 
 @attrs.define(eq=False)
-class _OnceAsked:
+class _SharedTurn:
     """The answer to a request; whoever needs it first asks, and the others wait."""
 
     asking: threading.Lock = attrs.field(factory=threading.Lock)
     turn: Turn | None = None
 
 
-class Answered:
+class SharedTurns:
     """The answers of a model by request; safe to share between threads, and empty in a copy."""
 
     def __init__(self) -> None:
-        self._answers: dict[HexDigest, _OnceAsked] = {}
+        self._answers: dict[HexDigest, _SharedTurn] = {}
 
-    def __reduce__(self) -> tuple[type[Answered], tuple[()]]:
+    def __reduce__(self) -> tuple[type[SharedTurns], tuple[()]]:
         return type(self), ()
 
     def turn(
@@ -46,7 +46,7 @@ class Answered:
             session: is told of a call without a request, at no cost, if the answer was there.
         """
         # One operation, which no other thread interrupts.
-        answer = self._answers.setdefault(question, _OnceAsked())
+        answer = self._answers.setdefault(question, _SharedTurn())
         with answer.asking:
             if answer.turn is None:
                 answer.turn = ask()
