@@ -113,6 +113,24 @@ def test_the_files_use_every_key_of_the_format() -> None:
     assert written == set(properties)
 
 
+def test_a_set_may_have_several_files(folder: Path) -> None:
+    start = (RIGHT / "several_files.yaml").read_text("utf-8")
+    (folder / "files/more.jsonl").write_text('{"id": "m", "input": "More?", "expected": "login"}\n')
+    one = project_of(folder, start=start)
+    both = start.replace("[files/train.jsonl]", "[files/train.jsonl, files/more.jsonl]")
+    train = project_of(folder, start=both).splits.train
+    assert [case.id for case in train] == [*(case.id for case in one.splits.train), "m"]
+    for files, fault in (
+        ("[]", "splits.files.train: train: expected at least one case"),
+        ("[files/more.jsonl, files/none.jsonl]", "splits.files.train: expected a file, found none"),
+        ("[files/more.jsonl, files/more.jsonl]", "a second case with this id"),
+        ("[files/more.jsonl, files/validation.jsonl]", "train and validation share the id"),
+        ("[3]", "splits.files.train[0]: expected"),
+    ):
+        [first, *_] = faults_of(folder, start=start.replace("[files/train.jsonl]", files))
+        assert fault in first
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_settings_as_described_are_a_right_project_that_says_the_same(
     path: Path, folder: Path

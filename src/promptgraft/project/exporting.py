@@ -123,7 +123,7 @@ def _is_hidden(name: str) -> bool:
 
 def _inputs(project: Project) -> Iterator[Path]:
     config = project.config
-    for name in filter(None, (config.dataset.path, *(config.splits.files or {}).values())):
+    for name in filter(None, (config.dataset.path, *config.splits.all_files)):
         yield file_and_case(project.folder / name)[0]
     for part in project.parts.values():
         for file in files_in([[case.input, case.turns, case.context] for case in part]):

@@ -130,7 +130,7 @@ class ProjectConfig:
     @property
     def named_files(self) -> tuple[str, ...]:
         """The files and folders that it names: prompts, cases, metrics, teacher."""
-        names: list[str | None] = [self.dataset.path, *(self.splits.files or {}).values()]
+        names: list[str | None] = [self.dataset.path, *self.splits.all_files]
         for prompt in self.prompts.values():
             if isinstance(prompt, str):
                 names.append(prompt if prompt.endswith(".md") else None)

@@ -76,7 +76,7 @@ class SplitsConfig:
         ratio: Shares that sum to 1. The id of a case decides, not its position in the file.
         seed: Another seed gives another split by ratio.
         stratify: A field of the cases whose values are spread evenly over the sets.
-        files: A file for each set; then `dataset` has no `path`.
+        files: A file, or a list of files, for each set; then `dataset` has no `path`.
         field: The field of a case that says train, validation or test.
         only: The ids of the only cases to use, by set.
     """
@@ -84,9 +84,20 @@ class SplitsConfig:
     ratio: Mapping[str, float] | None = None
     seed: int = 0
     stratify: str | None = None
-    files: Mapping[str, str] | None = None
+    files: Mapping[str, str | tuple[str, ...]] | None = None
     field: str | None = None
     only: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    @property
+    def files_by_set(self) -> Mapping[str, tuple[str, ...]]:
+        """The files of each set; empty without `files`."""
+        files = (self.files or {}).items()
+        return {name: (given,) if isinstance(given, str) else given for name, given in files}
+
+    @property
+    def all_files(self) -> tuple[str, ...]:
+        """The files of all sets."""
+        return tuple(file for files in self.files_by_set.values() for file in files)
 
 
 def _splits(**given: object) -> SplitsConfig:
@@ -127,6 +138,11 @@ DATASET: Kind[DatasetConfig] = either(
     (str, Kind(_file_alone, PATH.schema, reach=PATH.reach)),
     (dict, _DATASET),
 )
+_FILES = either(
+    "a file of cases, or a list of files",
+    (str, PATH),
+    (list, listed(PATH, "a list of files")),
+)
 _CLASHES = (
     ("ratio", "files"),
     ("ratio", "field"),
@@ -143,7 +159,7 @@ SPLITS: Kind[SplitsConfig] = record_of(
         ),
         "seed": integer(0),
         "stratify": TEXT,
-        "files": record(dict, {name: Key(PATH, required=name != "test") for name in NAMES}),
+        "files": record(dict, {name: Key(_FILES, required=name != "test") for name in NAMES}),
         "field": TEXT,
         "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
     },

@@ -399,7 +399,7 @@ def load_files(
 ) -> Splits:
     """Load the cases of a file for each set; the error lists all faults of all files."""
     load = functools.partial(_load, around=around, parameters=parameters)
-    return _narrowed(_of_files(dataset, splits.files or {}, around, load), splits, around)
+    return _narrowed(_of_files(dataset, splits, around, load), splits, around)
 
 
 def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits:
@@ -443,7 +443,7 @@ def _placed_at(path: YamlPath, around: Surroundings) -> Iterator[None]:
 
 def _of_files(
     dataset: DatasetConfig,
-    files: Mapping[str, str],
+    splits: SplitsConfig,
     around: Surroundings,
     load: Callable[[DatasetConfig, str, YamlPath], Dataset],
 ) -> Splits:
@@ -453,15 +453,24 @@ def _of_files(
         )
     sets: dict[str, Dataset] = {}
     faults: list[str] = []
-    for name, path in files.items():
+    for name, files in splits.files_by_set.items():
+        place = ("splits", "files", name)
         try:
-            sets[name] = load(dataset, path, ("splits", "files", name))
+            parts = [load(dataset, file, place) for file in files]
+            with _placed_at(place, around):
+                # A single file stays the source of its set, which no other set may have.
+                sets[name] = parts[0] if len(parts) == 1 else _joined(parts, name)
         except DataFormatError as error:
             faults.extend(error.faults)
     raise_lines(around.file.name, faults)
     with _placed_at(("splits", "files"), around):
         dropped = sum(part.dropped for part in sets.values())
         return Splits(sets["train"], sets["validation"], sets.get("test"), dropped=dropped)
+
+
+def _joined(parts: Sequence[Dataset], name: str) -> Dataset:
+    cases = tuple(case for part in parts for case in part)
+    return Dataset(cases, name=name, dropped=sum(part.dropped for part in parts))
 
 
 def _load(
