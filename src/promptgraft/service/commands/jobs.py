@@ -365,7 +365,8 @@ def promote_command(
 ) -> None:
     """Point another tag at the winner under TAG.
 
-    Stale parts are refused. All prompts of a graph are promoted, or none.
+    Stale parts are refused. All prompts of a graph are promoted, or none. A protected tag is not
+    moved: see `jobs approvals`.
     """
     expected_ids = {}
     for pair in expected:
@@ -400,7 +401,7 @@ def apply_command(
     """Point the tag of a job at its winner, which is only a candidate before.
 
     Refused if the tag has moved since the winner was found, or if the source of a part has
-    changed.
+    changed. A protected tag is not moved: see `jobs approvals`.
     """
     with place.opened(projects) as jobs:
         tag = to or jobs.get(job).tag

@@ -19,8 +19,8 @@ from promptgraft.service.database import Database
 from promptgraft.service.jobs.types import JobConflictError, JobNotFoundError
 
 APPROVALS = 2
-"""People who have to approve, among them who asks: as in the approval of a deployment by GitHub or
-GitLab, where the one who starts it and one reviewer are enough."""
+"""People who have to approve, among them who asks: in environments of GitHub, too, who starts a
+deployment and one reviewer are enough."""
 
 _MOST_COMMENT_CHARS = 2_000
 _LARGEST_PAGE = 100

@@ -67,7 +67,7 @@ def leave_for_provider(call: ApiCall) -> ApiReply:
     """Send the browser to the provider that signs users in."""
     path = call.query.get("next", "")
     try:
-        address, secret = call.access.leave_for_provider(_inside(path), call.visit)
+        address, secret = call.access.leave_for_provider(path, call.visit)
     except ApiProblem as problem:
         return _form(call, wanted=path, problem=problem)
     cookie = call.visit.login_cookie(secret)
