@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from promptgraft.cli.main import run
+from promptgraft.service.database import Database
+from promptgraft.service.jobs.approvals import Approvals, MoveKind, TagMove
 
 SOURCES = Path(__file__).parents[2] / "src" / "promptgraft"
 JOBS = "sqlite:///jobs.db"
@@ -20,6 +23,7 @@ TABLES = {
     "cli/outcome.py": ["optimize --quiet --budget 300"],
     "cli/render.py": ["describe"],
     "service/commands/jobs.py": ["jobs list"],
+    "service/commands/approvals.py": ["jobs approvals list"],
     "service/commands/datasets.py": ["jobs datasets list"],
     "service/commands/serve.py": ["tokens list"],
 }
@@ -52,6 +56,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
         assert run(["jobs", "datasets", "save", "hard-cases-of-march", "data/reports.jsonl"]) == 0
         scopes = [part for name in ("read", "submit", "approve") for part in ("--scope", name)]
         assert run(["tokens", "create", "continuous-integration-of-march", *scopes]) == 0
+        assert run(["jobs", "approvals", "protect", "production"]) == 0
+        move = TagMove(
+            kind=MoveKind.PROMOTE,
+            project=folder.name,
+            prompt="answers-of-the-whole-support-desk",
+            tag="production",
+            before={"desk/answer": ""},
+            after={"desk/answer": "0" * 64},
+        )
+        with closing(Database(JOBS)) as database:
+            Approvals(database).ask(move, by="somebody.with.a.long.name@example.org")
     first, second = sorted(path.name for path in (folder / "runs").iterdir() if path.is_dir())
     return folder, {"first": first, "second": second}
 
