@@ -127,10 +127,15 @@ def test_scores_of_two_runs_are_a_table_by_case(whole: RunFolder) -> None:
 
 def test_a_result_is_a_table_of_candidates() -> None:
     pytest.importorskip("polars", reason="polars is not installed")
-    result = make_job().run()
+    sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
+    result = make_job(preset="lean", rollout_budget=200, **sizes).run()
+    assert any(map(result.is_estimated, range(len(result.means))))
     rows = list(result.to_frame("polars").iter_rows(named=True))
     assert [row["candidate"] for row in rows] == list(range(len(result.candidates)))
     assert [row["mean"] for row in rows] == list(result.means)
+    for row, scores in zip(rows, result.scores_matrix, strict=True):
+        seen = [score for score in scores if score is not None]
+        assert (row["cases"], row["mean_there"]) == (len(seen), sum(seen) / len(seen))
     assert [row["parents"] for row in rows] == [list(one) for one in result.parents]
     assert [row["candidate"] for row in rows if row["best"]] == [result.best_index]
     assert [row["objective score"] for row in rows] == [one["score"] for one in result.objectives]

@@ -190,11 +190,12 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     assert estimates
     for one in estimates:
         page = folder.candidate(one.candidate).read_text("utf-8")
-        tried = sum(value is not None for value in one.scores)
+        seen = [value for value in one.scores if value is not None]
+        tried, there = len(seen), sum(seen) / len(seen)
         assert (
-            f"- mean on the validation set: {one.mean:.3f} estimated from {tried} of 20 examples"
-            in page
-        )
+            f"- mean on the validation set: {one.mean:.3f} estimated from {tried} of 20 examples, "
+            f"{there:.3f} there"
+        ) in page
         assert page.count("| no score |") >= 20 - tried
     data = gather(folder)
     won = record.candidates[data.winner].mean or 0.0

@@ -406,6 +406,10 @@ def test_estimates_are_drawn_unlike_means_over_all_cases() -> None:
     assert len(re.findall(r'class="node guess', page)) == 1
     assert len(re.findall(r'<path class="guesses"', page)) == 3  # two charts and their legend
     assert "an estimate, from some of the cases" in section(page, "score")
+    (guessed,) = (one for one in run.candidates if one.estimated)
+    seen = [value for value in guessed.scores if value is not None]
+    where = f"Evaluated on {len(seen)} of {len(guessed.scores)} cases"
+    assert f"{where}: {sum(seen) / len(seen):.3f} there." in section(page, "every")
     plain = tuple(one for one in run.candidates if not one.estimated)[:1]
     without = section(render(attrs.evolve(run, candidates=plain, winner=0, frontier=())), "score")
     assert "an estimate" not in without

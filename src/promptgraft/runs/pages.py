@@ -148,7 +148,8 @@ def _mean(added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     scored, total = sum(value is not None for value in added.scores), len(added.scores)
     over = f"over {counted(scored, 'scored example')}"
     if added.estimated:
-        over = f"estimated from {scored} of {counted(total, 'example')}"
+        there = f"{score(mean_score(added.scores))} there"
+        over = f"estimated from {scored} of {counted(total, 'example')}, {there}"
     return f"{score(added.mean)} {over}{before}"
 
 

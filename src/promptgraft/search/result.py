@@ -27,7 +27,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.scores import Score, pick, weights_of
+from promptgraft.search.scores import Score, mean_score, pick, weights_of
 from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.search.verdict import HeldOut, PassingSides, RunVerdict, verdict_of
 from promptgraft.search.wear import Wear
@@ -346,8 +346,9 @@ class RunResult(Shown):
         """Return the candidates as a ``pandas``, ``polars`` or ``pyarrow`` table, one per row.
 
         A row has the ``candidate``, its ``parents``, what was ``changed``, its ``mean`` on the
-        validation set and whether that is ``estimated``, whether it is the ``best`` and in the
-        ``frontier``, and its mean in each objective as ``objective NAME``.
+        validation set and whether that is ``estimated``, on how many ``cases`` it has a score and
+        its ``mean_there``, whether it is the ``best`` and in the ``frontier``, and its mean in each
+        objective as ``objective NAME``.
 
         Raises:
             ConfigError: the library is another one, or not installed.
@@ -359,6 +360,8 @@ class RunResult(Shown):
                 "changed": candidate.changed,
                 "mean": self.means[place],
                 "estimated": self.is_estimated(place),
+                "cases": sum(score is not None for score in self.scores_matrix[place]),
+                "mean_there": mean_score(self.scores_matrix[place]),
                 "best": place == self.best_index,
                 "frontier": place in self.frontier,
                 **{f"objective {name}": mean for name, mean in self.objectives[place].items()},
