@@ -159,7 +159,6 @@ class Reflector:
         module_choice: how many of them have their turn at once.
         most_together: most modules of one proposal.
         perfect: the score at which there is nothing left to learn.
-        learns_from_perfect: whether to reflect on minibatches of perfect answers too.
         guard: refuses copied answers of training examples; None to refuse nothing.
         seen: the candidates tried so far.
     """
@@ -170,19 +169,8 @@ class Reflector:
     module_choice: ModuleChoice
     most_together: int
     perfect: float
-    learns_from_perfect: bool
     guard: AnswerGuard | None
     seen: Seen
-
-    def learn(self, attempt: Attempt) -> None:
-        """Record which modules had their turn. Call in step order."""
-        if attempt.had_failures:
-            self.turns.took(attempt.turn, attempt.modules)
-
-    def can_learn(self, attempt: Attempt) -> bool:
-        """Return whether there is anything to learn from the parent's rollouts."""
-        failures, perfect = self.parted(attempt)
-        return bool(failures or (perfect and self.learns_from_perfect))
 
     def parted(self, attempt: Attempt) -> tuple[Records, Records]:
         """Return the parent's rollouts with a score below perfect, and the other scored ones."""

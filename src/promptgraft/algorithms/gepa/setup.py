@@ -144,7 +144,9 @@ class Parts:
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Return the changes of a child: those of a reflection, or of an addition instead."""
         if attempt.is_reflection:
-            attempt.had_failures = self.reflector.can_learn(attempt)
+            failures, perfect = self.reflector.parted(attempt)
+            learns_from_perfect = self.config.strategy.learn_from_perfect
+            attempt.had_failures = bool(failures or (perfect and learns_from_perfect))
             if not attempt.had_failures:
                 return ()
         changes: Changes | None = None
@@ -160,7 +162,8 @@ class Parts:
         """Learn from an attempt that has ended. Call in the order of the steps."""
         new = [record for record in attempt.records if record.example_id not in attempt.reused]
         self.minibatches.learn(attempt.candidate, new)
-        self.reflector.learn(attempt)
+        if attempt.had_failures:
+            self.reflector.turns.took(attempt.turn, attempt.modules)
         for addition in self.additions:
             addition.learn(attempt)
         attempt.step.note(attempt)
@@ -192,7 +195,6 @@ def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
         module_choice=config.module_choice,
         most_together=config.most_together,
         perfect=config.objectives.perfect_score,
-        learns_from_perfect=strategy.learn_from_perfect,
         guard=AnswerGuard(kit.training, copied, metrics_of(config.feedback_fn)) if copied else None,
         seen=seen,
     )
