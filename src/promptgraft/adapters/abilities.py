@@ -39,38 +39,6 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
-class FreeAdapter:
-    """Base of adapters that call nothing: their answers are free and kept by no journal.
-
-    They see images, as far as captions go.
-
-    Args:
-        identity: the name in a run's fingerprint.
-    """
-
-    kept_whole = False
-    longest_answer = 0
-
-    def __init__(self, identity: str) -> None:
-        self._identity = identity
-
-    @property
-    def identity(self) -> str:
-        return self._identity
-
-    @property
-    def sees(self) -> bool:
-        return True
-
-    def tokens_of_image(self, image: Image) -> int:
-        del image
-        return 0
-
-    def price_of(self, usage: Usage) -> Decimal:
-        del usage
-        return Decimal(0)
-
-
 @runtime_checkable
 class ChoosyAdapter(Protocol):
     """An adapter that can tell before a call whether it answers a prompt."""

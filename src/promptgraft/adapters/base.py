@@ -21,6 +21,7 @@ from promptgraft.errors import (
     TransientProviderError,
     user_errors,
 )
+from promptgraft.ground.content import Image
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.under_way import doing
@@ -459,3 +460,35 @@ def answered(
     )
     session.dispatch(PromptExecuted(response=response))
     return response
+
+
+class FreeAdapter:
+    """Base of adapters that call nothing: their answers are free and kept by no journal.
+
+    They see images, as far as captions go.
+
+    Args:
+        identity: the name in a run's fingerprint.
+    """
+
+    kept_whole = False
+    longest_answer = 0
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    @property
+    def sees(self) -> bool:
+        return True
+
+    def tokens_of_image(self, image: Image) -> int:
+        del image
+        return 0
+
+    def price_of(self, usage: Usage) -> Decimal:
+        del usage
+        return Decimal(0)

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from promptgraft.adapters.abilities import FreeAdapter
-from promptgraft.adapters.base import PromptResponse, answered, free_call
+from promptgraft.adapters.base import FreeAdapter, PromptResponse, answered, free_call
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt

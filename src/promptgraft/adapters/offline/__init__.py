@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.adapters.abilities import FreeAdapter
-from promptgraft.adapters.base import PromptResponse, answered, free_call
+from promptgraft.adapters.base import FreeAdapter, PromptResponse, answered, free_call
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import QUESTIONS, Habits, nothing_learned, reflect
