@@ -25,11 +25,12 @@ Fate = Literal["answered", "errored", "expired", "canceled", "forgotten"]
 """What comes of a request of a batch."""
 
 TOKENS = Tokens(sent=100, received=10)
-PROVIDERS: Mapping[str, Provider] = {
-    "openai": OpenAIChat(),
-    "responses": OpenAIResponses(),
-    "anthropic": AnthropicMessages(),
+PROVIDERS: Mapping[str, Callable[[], Provider]] = {
+    "openai": OpenAIChat,
+    "responses": OpenAIResponses,
+    "anthropic": AnthropicMessages,
 }
+"""Made when a server starts: their documented shapes take longer to read than most modules."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -91,7 +92,7 @@ class BatchServer(ThreadedServer):
         refusals: tuple[int, ...] = (),
     ) -> None:
         self.name = name
-        self.provider = PROVIDERS[name]
+        self.provider = PROVIDERS[name]()
         self.batches: list[Batch] = []
         self.calls: list[Asked] = []
         self.lost: set[str] = set()

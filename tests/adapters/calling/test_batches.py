@@ -137,7 +137,7 @@ def test_no_batch_is_larger_than_the_provider_takes(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit, value in (("most", 3), ("longest", 1_200)):
-        monkeypatch.setattr(type(FORMS[PROVIDERS[name].name]("")), limit, value)
+        monkeypatch.setattr(type(FORMS[PROVIDERS[name]().name]("")), limit, value)
     with BatchServer(name, echo) as server, BatchExecutor() as executor:
         words = ["a", "b", "c", "d", "e" * 600, "f" * 2_000, "g"]
         futures, _ = asked(executor, adapter(server), words)
