@@ -120,7 +120,10 @@ def test_a_command_makes_the_project_file(
     ("given", "said"),
     [
         (("--test", "::A"), "--test: is for a BAML project; name it with --baml"),
-        (("--baml", "none-at-all"), "--function: no function in none-at-all has a test"),
+        (
+            ("--baml", "none-at-all"),
+            "--baml: expected a folder of BAML files, found none at none-at-all",
+        ),
         (("receipt", "--baml", "baml_src"), "--baml: names the prompt"),
         (("--baml", "none", "--function", "F"), "promptgraft.yaml is of another prompt"),
         (("--baml", "baml_src", "--function", "Extract"), "names `ExtractReceipt`"),

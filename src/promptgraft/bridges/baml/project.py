@@ -208,8 +208,10 @@ def baml_projects(
     file with its own name in front of that.
 
     Raises:
-        ConfigError: there is no such function, or an existing file is of another one.
+        ConfigError: there is no such folder or function, or an existing file is of another one.
     """
+    if not folder.is_dir():
+        raise ConfigError(f"--baml: expected a folder of BAML files, found none at {folder}")
     names = list(dict.fromkeys(given["function"])) or _with_tests(folder)
     parent = folder.resolve().parent
     folder_shown = parent.relative_to(Path.cwd()) if parent.is_relative_to(Path.cwd()) else parent

@@ -1,0 +1,59 @@
+"""From an empty database to a promoted winner with the keyboard alone, in a real browser."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, expect
+
+from jobs.job_world import work_off
+from promptgraft.service.jobs import JobManager
+from server.test_pages import Watched, browser, watched
+
+__all__ = ["browser", "watched"]  # fixtures
+
+MOST_TABS = 150
+"""A user would have given up long before."""
+
+
+def focus(control: Locator) -> None:
+    """Press Tab until a control has the focus, which must be seen."""
+    expect(control).to_be_visible()
+    for _ in range(MOST_TABS):
+        control.page.keyboard.press("Tab")
+        if control.evaluate("node => node === document.activeElement"):
+            break
+    expect(control).to_be_focused()
+    assert control.evaluate(
+        "node => getComputedStyle(node).outlineStyle !== 'none' || "
+        "getComputedStyle(node).boxShadow !== 'none'"
+    ), "the focus cannot be seen"
+
+
+def press(control: Locator, key: str = "Enter") -> None:
+    focus(control)
+    control.page.keyboard.press(key)
+
+
+def test_from_an_empty_database_to_a_promoted_winner(watched: Watched, manager: JobManager) -> None:
+    page, keyboard = watched.page, watched.page.keyboard
+    press(page.get_by_role("link", name="New job"))
+    prompt = page.get_by_label("Prompt")
+    focus(prompt)
+    keyboard.type("support/triage")
+    expect(prompt).to_have_value("support/triage")
+    focus(page.get_by_label("Tag", exact=True))
+    keyboard.press("ControlOrMeta+a")
+    keyboard.type("night")
+    press(page.get_by_role("button", name="Submit"))
+    expect(page.locator("#live .badge").first).to_have_text("queued")
+
+    work_off(manager)
+    press(page.get_by_role("button", name="Apply to night"), "Space")
+    expect(page.get_by_role("status")).to_contain_text("Applied to night by local")
+    press(page.get_by_role("link", name="Tags"))
+    focus(page.get_by_label("Promote to tag"))
+    keyboard.type("prod")
+    press(page.get_by_role("button", name="Promote"), "Space")
+    expect(page.get_by_role("heading", name="support/triage: prod")).to_be_visible()
+
+    store = manager.projects["support"].store()
+    assert store.current(ns="support", prompt_key="triage", tag="prod") is not None
