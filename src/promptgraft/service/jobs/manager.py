@@ -49,6 +49,7 @@ from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
     in_database,
     merged_changes,
+    place_of_store,
     planned,
     read_changes,
     submitted_digest,
@@ -622,10 +623,9 @@ class JobManager(Jobs):
             raise JobsFullError(
                 f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
             )
-        id_ = uuid.uuid4().hex
-        return self._rows.insert(
-            connection, self._by, id=id_, state=JobState.QUEUED, **values, **_columns(changes)
-        )
+        id_, store = uuid.uuid4().hex, place_of_store(self._project(str(values["project"])))
+        columns = {"id": id_, "state": JobState.QUEUED, **values, **_columns(changes)}
+        return self._rows.insert(connection, self._by, store, **columns)
 
     def _changed(self, job: str, what: str, change: Callable[[Connection, Job], None]) -> Job:
         """Return a job after a change under its lock, which is recorded if it has an effect."""

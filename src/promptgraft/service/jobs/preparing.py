@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.evals.dataset import cases_digest
-from promptgraft.ground.serde import Json, digest_json, shown
+from promptgraft.ground.serde import Json, digest_json, digest_text, shown
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
@@ -144,19 +144,37 @@ def in_database(project: Project, name: str, database: Database) -> Project:
     return project.storing_in(SqlPromptOverridesStore(database, project=name))
 
 
-def check_reach(project: Project, host: str) -> None:
-    """Refuse a store that the machine where a job was submitted, ``host``, does not see.
+def place_of_store(project: Project) -> str:
+    """Return a digest of where winners are; empty if all machines see them."""
+    store = project.store()
+    # A machine that has the SQLite file of the jobs has the tables in it, too.
+    is_shared = not store.is_of_machine or store is project.default_store
+    return "" if is_shared else digest_text(store.place)[:16]
+
+
+def check_reach(project: Project, submission: Mapping[str, Json]) -> None:
+    """Refuse a store that is another one where the job was submitted.
+
+    Args:
+        project: the project as this machine has it.
+        submission: the event of the submission, with its ``host`` and its ``store``.
 
     Raises:
-        MissingHereError: naming the store and both machines.
+        MissingHereError: naming the store and where it is not seen.
     """
-    store, here = project.store(), socket.gethostname()
-    # A machine that has the SQLite file of the jobs has the tables in it, too.
-    if store.is_of_machine and store is not project.default_store and host not in ("", here):
-        raise MissingHereError(
-            f"store: {store.place} is on {here}, and the job was submitted on {host}, which does "
-            "not see it; leave `store` out, so that winners are in the database of the jobs"
-        )
+    place, here, host = place_of_store(project), socket.gethostname(), submission.get("host")
+    if not place:
+        return
+    if host not in (None, here):
+        elsewhere = f"on {host}, which does not see it"
+    elif submission.get("store", place) != place:
+        elsewhere = "from another folder, which has its own"
+    else:
+        return
+    raise MissingHereError(
+        f"store: {project.store().place} is on {here}, and the job was submitted {elsewhere}; "
+        "leave `store` out, so that winners are in the database of the jobs"
+    )
 
 
 def submitted_digest(project: Project, name: str) -> str:

@@ -248,15 +248,15 @@ class JobRows(JobLines):
 
     # Submitting and deleting
 
-    def insert(self, connection: Connection, by: str, **values: object) -> Job:
-        """Insert a job that ``by`` submits, and return it."""
+    def insert(self, connection: Connection, by: str, store: str, **values: object) -> Job:
+        """Insert a job that ``by`` submits where winners are at ``store``, and return it."""
         inserted = connection.execute(
             insert(self._jobs).values(created=self._database.seconds, **values)
         )
         assert inserted.inserted_primary_key is not None  # noqa: S101 - an insert has one
         number = int(inserted.inserted_primary_key[0])
-        host = socket.gethostname()
-        self.publish(connection, number, "job_queued", by=by, host=host)
+        place = {"host": socket.gethostname(), "store": store}
+        self.publish(connection, number, "job_queued", by=by, **place)
         return self.load(connection, number)
 
     def delete(self, connection: Connection, number: int) -> None:

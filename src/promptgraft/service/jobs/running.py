@@ -79,7 +79,7 @@ def carry_out(
         try:
             with database.reading() as connection:
                 submissions = JobRows(database).submissions(connection, [claim.job.number])
-            check_reach(project, str(submissions.get(claim.job.number, {}).get("host") or ""))
+            check_reach(project, submissions.get(claim.job.number, {}))
             project = on_chosen(database, project, claim.job.project, claim.job.changes)
             attempt = attrs.evolve(attempt, project=project)
             job = prepared(project, claim.job.prompt, claim.job.changes)
