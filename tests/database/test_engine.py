@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from database.database_servers import KINDS
 from promptgraft.errors import ConfigError
 from promptgraft.service.database import Database, DatabaseError, SqlPromptOverridesStore
+from promptgraft.service.database.tables import SCHEMA_VERSION
 from promptgraft.testing.prompts import PROMPT, TONE
 
 EXPECTED = (
@@ -74,7 +75,8 @@ def test_tables_of_another_version_are_refused(url: str) -> None:
     )
     first.close()
     second = Database(url)
-    with pytest.raises(DatabaseError, match="expected tables of version 3, found version 7; use"):
+    versions = f"expected tables of version {SCHEMA_VERSION}, found version 7; use"
+    with pytest.raises(DatabaseError, match=versions):
         SqlPromptOverridesStore(second).addresses()
     second.close()
 
