@@ -14,8 +14,9 @@ from promptgraft.search.validation import Partial, PoolEntry, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _TRAINING_WEIGHT = 0.5
-_DOUBT = 4
 """Weight of a gain on a training example, relative to one on a validation example."""
+_DOUBT = 4
+"""Examples without a gain that are added to the few on which a rival was evaluated."""
 
 
 @attrs.define(kw_only=True)
