@@ -23,6 +23,7 @@ from promptgraft import (
     ScriptedAdapter,
     Splits,
 )
+from promptgraft.cli.main import run
 from promptgraft.errors import JournalLockedError, JournalMismatchError, JournalWriteError
 from promptgraft.evals import metrics
 from promptgraft.ground.clock import FakeClock
@@ -207,6 +208,26 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     assert all(f">#{one.candidate}&#160; ~{one.mean:.3f}&#160; " in shown for one in estimates)
     assert all(f'class="figs">~{one.mean:.3f} ' in shown for one in estimates)
     assert {case for number, case in data.answers if number == data.winner} == {*record.pareto_ids}
+
+
+def test_a_candidate_that_lost_a_race_is_shown_with_its_cases_and_its_mean_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
+    folder = kept_run(tmp_path, make_job(preset="lean", rollout_budget=200, **sizes))
+    estimates = [added for added in read_run(folder).candidates if added.estimated]
+    assert estimates
+    for added in estimates:
+        seen = [value for value in added.scores if value is not None]
+        there = sum(seen) / len(seen)
+        command = ["show", folder.id, "--candidate", str(added.candidate)]
+        command += ["--runs", str(folder.path.parent)]
+        assert run(command) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f", estimated from {len(seen)} of 20 validation cases, {there:.3f} there" in shown
+        assert run([*command, "--json"]) == 0
+        plain = json.loads(capsys.readouterr().out)
+        assert (plain["cases"], plain["mean_there"]) == (len(seen), there)
 
 
 def test_pages_hold_nothing_that_a_terminal_obeys_and_no_html_outside_of_fences(

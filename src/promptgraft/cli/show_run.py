@@ -23,6 +23,7 @@ from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
+from promptgraft.search.scores import mean_score
 from promptgraft.targets.part_kinds import changes_in_words
 
 _MOST_CANDIDATES = 20
@@ -144,6 +145,8 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
         more = {
             "pareto_ids": list(record.pareto_ids),
             "why": [*reasons_of(record, candidate_record)],
+            "cases": sum(value is not None for value in candidate_record.scores),
+            "mean_there": mean_score(candidate_record.scores),
         }
         print_json({**where, **more, **_plain(candidate_record)})
         return
@@ -154,7 +157,8 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
     on = f" on {counted(scored, 'validation case')}"
     if candidate_record.estimated:
         validation = counted(len(candidate_record.scores), "validation case")
-        on = f", estimated from {scored} of {validation}"
+        there = score(mean_score(candidate_record.scores))
+        on = f", estimated from {scored} of {validation}, {there} there"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),
