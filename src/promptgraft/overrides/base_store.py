@@ -85,19 +85,19 @@ class BasePromptOverridesStore(PromptOverridesStore):
         removed: Iterable[PromptOverride] | None = None,
     ) -> tuple[PromptOverride, ...]:
         changes: dict[OverrideAddress, Change] = {}
-        written = tuple(overrides)
-        read = _one_for_each(written, expected, "expected")
-        gone = _one_for_each(written, removed, "removed")
-        for place, (descriptor, override) in enumerate(written):
+        pairs = tuple(overrides)
+        befores = _one_for_each(pairs, expected, "expected")
+        removals = _one_for_each(pairs, removed, "removed")
+        for (descriptor, override), before, removal in zip(pairs, befores, removals, strict=True):
             # With `expected`, None stands for a tag that was empty.
-            revision_seen = None if expected is None else read[place] or override.holding(())
+            expected_override = None if expected is None else before or override.holding(())
             address = _address(descriptor, override)
             if address in changes:
                 raise InvalidOverrideError(
                     f"two overrides are for prompt `{address.ns}/{address.prompt_key}`, tag "
                     f"`{address.tag}`; merge them into one"
                 )
-            changes[address] = self._insertion(descriptor, override, revision_seen, gone[place])
+            changes[address] = self._insertion(descriptor, override, expected_override, removal)
         if provenance is not None:
             check_provenance(provenance)
         return tuple(self.mutate_all(changes, provenance=provenance).values())
@@ -157,19 +157,19 @@ class BasePromptOverridesStore(PromptOverridesStore):
         self,
         descriptor: PromptDescriptor,
         override: PromptOverride,
-        read: PromptOverride | None,
-        removed: PromptOverride | None,
+        expected: PromptOverride | None,
+        removal: PromptOverride | None,
     ) -> Change:
         """Return a change that checks and writes the entries of an override."""
-        gone = () if removed is None else removed.entries()
+        removed_entries = () if removal is None else removal.entries()
 
         def change(present: PromptOverride) -> PromptOverride:
             # Checked here, under the lock of the writer, against the state that is replaced.
             visible = self._visible(descriptor, override.tag, present)
-            if read is not None:
-                check_unchanged(override, gone, read, visible)
+            if expected is not None:
+                check_unchanged(override, removed_entries, expected, visible)
             written = override.holding(_written(descriptor, override, present, visible))
-            changed = present.without(*gone).merged_with(written)
+            changed = present.without(*removed_entries).merged_with(written)
             # After the merge, because the same write may free the name.
             check_names(descriptor, written, self._visible(descriptor, override.tag, changed))
             return changed
@@ -188,14 +188,14 @@ T = TypeVar("T")
 
 
 def _one_for_each(
-    written: Sequence[object], given: Iterable[T] | None, name: str
+    pairs: Sequence[object], argument: Iterable[T] | None, name: str
 ) -> tuple[T | None, ...]:
-    ids_expected = (None,) * len(written) if given is None else tuple(given)
-    if len(ids_expected) != len(written):
+    overrides = (None,) * len(pairs) if argument is None else tuple(argument)
+    if len(overrides) != len(pairs):
         raise InvalidOverrideError(
-            f"{name}: expected one for each of {len(written)} overrides, found {len(ids_expected)}"
+            f"{name}: expected one for each of {len(pairs)} overrides, found {len(overrides)}"
         )
-    return ids_expected
+    return overrides
 
 
 class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):

@@ -10,6 +10,7 @@ from operator import itemgetter
 import attrs
 
 from promptgraft.algorithms.gepa.plan import GepaSettings
+from promptgraft.ground.text import counted
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
@@ -117,22 +118,20 @@ class Merger:
         first = self._subsample(common, *parent_scores)
         rest = [position for position in common if position not in first]
         records: dict[int, RolloutRecord] = {}
-        for name, where, tried, basis in (
-            ("merge", first, first, "a first few"),
-            ("merge/rest", rest, common, "all"),
-        ):
+        for name, where, compared in (("merge", first, first), ("merge/rest", rest, common)):
             examples = [self._kit.validation[place] for place in where]
-            tried_records = yield from Rollouts(
+            rollouts = yield from Rollouts(
                 position=f"step/{step}/{name}", candidate=merged, examples=examples
             )
-            records.update(zip(where, tried_records, strict=True))
-            if not self._keeps_up([records[place] for place in tried], parent_scores, tried):
+            records.update(zip(where, rollouts, strict=True))
+            scores = self._kit.population.scores([records[place] for place in compared])
+            if fault := _fault(scores, parent_scores, compared):
                 self._kit.emit(
                     MergeRejected(
                         step=step,
                         parents=(better, worse),
                         reason=RejectionReason.NOT_BETTER,
-                        detail=f"worse than the better parent on {basis} examples",
+                        detail=fault,
                     )
                 )
                 return
@@ -167,17 +166,19 @@ class Merger:
         """Draw up to ``size`` distinct positions, in ascending order."""
         return sorted(self._random.sample(places, min(size, len(places))))
 
-    def _keeps_up(
-        self,
-        records: Sequence[RolloutRecord],
-        parents: tuple[Sequence[Score], Sequence[Score]],
-        where: Sequence[int],
-    ) -> bool:
-        """Return whether neither parent beats the merge where both have scores."""
-        child_scores = self._kit.population.scores(records)
-        return any(score is not None for score in child_scores) and not any(
-            beats([parent[index] for index in where], child_scores) for parent in parents
-        )
+
+def _fault(
+    scores: Sequence[Score],
+    parents: tuple[Sequence[Score], Sequence[Score]],
+    places: Sequence[int],
+) -> str:
+    """Return why a merge with these scores at some places is not kept; empty if it is."""
+    examples = counted(len(places), "validation example")
+    if all(score is None for score in scores):
+        return f"no score on {examples}"
+    if any(beats([parent[place] for place in places], scores) for parent in parents):
+        return f"a parent scores higher on {examples}"
+    return ""
 
 
 _MAX_PARTNERS = 20

@@ -19,7 +19,7 @@ from promptgraft.algorithms.gepa.earlier import (
     with_present_questions,
     with_present_settings,
 )
-from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_AT_ONCE
+from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
 from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
@@ -74,7 +74,7 @@ COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
 """Default of ``guards.max_copied_words``; 0 for no guard."""
 VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
 PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
-_MOST_AT_ONCE = 1_000
+_MOST_PROPOSALS = 1_000
 """Most proposals under way at a time; all of them begin before the first one ends."""
 
 _VALIDATION = check(
@@ -172,10 +172,10 @@ class Strategy(Settings):
 
     def __attrs_post_init__(self) -> None:
         at_once = self.proposals_per_step * self.steps_at_once
-        if at_once > _MOST_AT_ONCE:
+        if at_once > _MOST_PROPOSALS:
             raise ConfigError(
                 f"strategy.steps_at_once: {self.steps_at_once} steps of {self.proposals_per_step} "
-                f"proposals are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; "
+                f"proposals are {at_once} proposals at once, expected at most {_MOST_PROPOSALS}; "
                 "lower one of them"
             )
 
@@ -507,11 +507,11 @@ class GepaSettings(RunConfig):
             return 1
         # A target that is no prompt says itself what may change.
         if not self.names_targets:
-            return MOST_AT_ONCE
+            return MOST_MODULES_CHANGED
         further = self.targets.summaries, self.targets.tools, self.targets.output_fields
         named = [self.target_section_paths, *further]
         if self.module_choice == "all":
             examples = self.target_tool_examples, self.target_task_examples
             count = sum(map(len, (*named, *examples))) + bool(self.targets.visibility)
-            return max(MOST_AT_ONCE, count)
-        return min(max(1, sum(map(len, named))), MOST_AT_ONCE)
+            return max(MOST_MODULES_CHANGED, count)
+        return min(max(1, sum(map(len, named))), MOST_MODULES_CHANGED)

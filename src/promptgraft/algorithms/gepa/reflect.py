@@ -38,7 +38,7 @@ from promptgraft.targets.types import (
 ATTEMPTS = 2
 """Most questions for one text: the first, and one repair."""
 
-MOST_AT_ONCE = 4
+MOST_MODULES_CHANGED = 4
 """Most modules that one proposal changes."""
 
 _TRIED = "this text has been tried before; propose another"

@@ -24,7 +24,7 @@ _TURNS_IN_A_ROW = 2
 _CANDIDATES = 200
 """Candidates whose training rollouts are remembered; the oldest are hardly ever parents again."""
 
-Rollouts = Mapping[str, RolloutRecord]
+RolloutsById = Mapping[str, RolloutRecord]
 """Rollouts by example id."""
 
 
@@ -54,7 +54,7 @@ class TrainingRollouts:
             for name in forgotten:
                 self._chosen.pop((digest, name), None)
 
-    def of(self, candidate: Candidate) -> Rollouts:
+    def of(self, candidate: Candidate) -> RolloutsById:
         """Return the rollouts of a candidate by example."""
         return self._of.get(candidate.digest, {})
 
@@ -110,7 +110,7 @@ class Minibatches:
         most = min(self._growth * self.size, len(self._examples))
         return min(most, max(self.size, round(self.size / failing))) if scored else self.size
 
-    def draw(self, candidate: Candidate, size: int) -> tuple[tuple[GepaExample, ...], Rollouts]:
+    def draw(self, candidate: Candidate, size: int) -> tuple[tuple[GepaExample, ...], RolloutsById]:
         """Return a minibatch, and the parent's rollouts on it that are reused.
 
         The last example of a minibatch is always evaluated anew.
@@ -127,9 +127,9 @@ class Minibatches:
             self._training_rollouts.choose(candidate, minibatch)
         return minibatch, self.reusable(candidate, minibatch[:-1])
 
-    def reusable(self, candidate: Candidate, examples: Iterable[GepaExample]) -> Rollouts:
+    def reusable(self, candidate: Candidate, examples: Iterable[GepaExample]) -> RolloutsById:
         """Return the rollouts of a candidate on some examples that are reused."""
-        rollouts: Rollouts = self._training_rollouts.of(candidate) if self._reuses else {}
+        rollouts: RolloutsById = self._training_rollouts.of(candidate) if self._reuses else {}
         return {example.id: rollouts[example.id] for example in examples if example.id in rollouts}
 
     def learn(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:

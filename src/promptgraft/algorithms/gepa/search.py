@@ -26,27 +26,27 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
     def __init__(self, config: GepaSettings, kit: Kit) -> None:
         super().__init__(kit)
         self.config = config
-        self.by = Parts.of(config, kit)
-        self.pipeline: Pipeline[Step, Attempt] = self.by.pipeline(self)
+        self.parts = Parts.of(config, kit)
+        self.pipeline: Pipeline[Step, Attempt] = self.parts.pipeline(self)
         self._result: Result | None = None
         self._positions: dict[str, int] = {}
 
     def run(self) -> Asking[None]:
         """Algorithm 1: improve the target until there is a reason to stop, then raise it."""
-        self.by.seen.add(self.kit.target.baseline().digest)
+        self.parts.seen.add(self.kit.target.baseline().digest)
         # Lines 3 to 6: evaluate the baseline on the validation set.
         required = self.config.objectives_asked_for
-        yield from self.evaluate_baseline(self.by.validator.baseline, required=required)
+        yield from self.evaluate_baseline(self.parts.validator.baseline, required=required)
         # Lines 7 to 19: make steps while the budget lasts.
         yield from self.pipeline.run()
 
     def evaluate_more_of_baseline(self) -> Asking[None]:
-        return self.by.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
+        return self.parts.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
 
     def begin(self, number: int, *, ahead: int) -> Step:
         """Line 8, algorithm 2: select the parent of a step from the frontier."""
         pool, waiting = self.population.pool, self._result
-        parent = self.by.parents.choose(pool)
+        parent = self.parts.parents.choose(pool)
         is_incumbent, candidate = parent == pool.best, pool.candidates[parent]
         if is_incumbent and waiting is not None and waiting.step.is_incumbent:
             # Most accepted children become the best candidate, so this step builds on this one.
@@ -56,10 +56,10 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
             parent=parent,
             candidate=candidate,
             is_incumbent=is_incumbent,
-            entry=self.by.validator.begin(alone=not ahead and waiting is None),
+            entry=self.parts.validator.begin(alone=not ahead and waiting is None),
         )
         # Lines 9 and 10: fix whose turn it is to be changed, and draw a minibatch.
-        step.attempts = self.by.attempts(step, ahead=ahead)
+        step.attempts = self.parts.attempts(step, ahead=ahead)
         return step
 
     def work(self, attempt: Attempt) -> Asking[None]:
@@ -71,41 +71,41 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         )
         attempt.add(records)
         # Lines 12 and 13: reflect on the module and the rollouts.
-        changes = yield from self.by.propose(attempt)
+        changes = yield from self.parts.propose(attempt)
         attempt.propose(changes)
         if changes:
-            compared = yield from self.by.comparer.compare(*attempt.comparison)
+            compared = yield from self.parts.comparer.compare(*attempt.comparison)
             attempt.judge(compared)
 
     def commit(self, attempt: Attempt, ended: Asking[None]) -> Asking[None]:
         """Line 15: keep the child if it was better. Called in the order of the steps."""
-        by, step = self.by, attempt.step
+        parts, step = self.parts, attempt.step
         self.steps = step.number
         # A parent that was being validated when the step began has a position by now.
         attempt.name_parent(self._positions.get(step.candidate.digest, step.parent))
         self.rejections += attempt.rejections.all
         yield from ended
-        by.learn(attempt)
+        parts.learn(attempt)
         if attempt.compared is None:
             return
         self.proposals += attempt.is_reflection
-        if attempt.child.digest in by.seen:
+        if attempt.child.digest in parts.seen:
             self.rejections += attempt.refuse(RejectionReason.DUPLICATE, TWIN)
             return
         step.has_tried = True
-        by.seen.add(attempt.child.digest)
+        parts.seen.add(attempt.child.digest)
         if attempt.accepted:
-            by.minibatches.learn(attempt.child, attempt.compared.batches[-1])
+            parts.minibatches.learn(attempt.child, attempt.compared.batches[-1])
             step.better.append(attempt)
 
     def close(self, step: Step) -> Asking[None]:
         """Combine the accepted children of a step into its result."""
         if step.last_to_learn is None:
             # The best candidate may be perfect everywhere: find out.
-            yield from self.pipeline.or_broken(self.by.validator.deepen(self.steps))
-        step.count_idle(self.by.patience)
+            yield from self.pipeline.or_broken(self.parts.validator.deepen(self.steps))
+        step.count_idle(self.parts.patience)
         if step.better:
-            result = step.result(self.kit, self.by.seen)
+            result = step.result(self.kit, self.parts.seen)
             self.rejections += result.refuse_others()
             self._result = result if result.attempts else None
 
@@ -113,21 +113,21 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         """Lines 16 to 18: evaluate the result, add it to the pool, perhaps merge."""
         if (result := self._result) is None:
             return
-        position = yield from self.by.validate(result)
+        position = yield from self.parts.validate(result)
         self._result = None
         self._positions[result.candidate.digest] = position
         self.accepted += [attempt.child.modules for attempt in result.attempts]
         result.publish(self.kit, position)
         if self.config.enable_merge:
-            merge = self.by.merger.attempt(self.population.pool, result.step.number)
+            merge = self.parts.merger.attempt(self.population.pool, result.step.number)
             yield from self.pipeline.or_broken(merge)
 
     def finish(self) -> Asking[None]:
         """Line 20: determine the best candidate."""
-        yield from self.by.validator.finish(self.steps)
-        for addition in self.by.additions:
+        yield from self.parts.validator.finish(self.steps)
+        for addition in self.parts.additions:
             yield from addition.finish(self.steps)
-        yield from self.by.validator.complete_best(self.steps)
+        yield from self.parts.validator.complete_best(self.steps)
 
     @property
     def best(self) -> int:
@@ -141,7 +141,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
 
     @property
     def most_after(self) -> int:
-        return self.by.merger.largest
+        return self.parts.merger.largest
 
     def gives_back(self) -> bool:
-        return any(addition.gives_back() for addition in self.by.additions)
+        return any(addition.gives_back() for addition in self.parts.additions)

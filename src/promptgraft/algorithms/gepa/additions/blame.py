@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
-from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE
+from promptgraft.algorithms.gepa.reflect import MOST_MODULES_CHANGED
 from promptgraft.algorithms.gepa.select import Draws, Turn
 from promptgraft.search.asks import Asking
 from promptgraft.targets.base import Target
@@ -53,7 +53,7 @@ class Blame(Addition):
     def expected_questions(self, modules: int, otherwise: float) -> float:
         # In half of the steps the blamed parts, on average half of them, are changed together.
         del otherwise
-        return 1 + (min(modules, MOST_AT_ONCE) - 1) / 4
+        return 1 + (min(modules, MOST_MODULES_CHANGED) - 1) / 4
 
     def begin(self, attempt: Attempt) -> Proposer:
         attempt.notes[self.name] = _Note(self._draws.at(attempt.ahead))
@@ -91,7 +91,7 @@ def blamed_modules(
     """
     at_fault = [module for module in turn.first if module.name in blame and worth(module)]
     if draw < _TOGETHER_SHARE and any(not module.is_example for module in at_fault):
-        return tuple(sorted(at_fault, key=lambda one: -blame[one.name])[:MOST_AT_ONCE])
+        return tuple(sorted(at_fault, key=lambda one: -blame[one.name])[:MOST_MODULES_CHANGED])
     most = max((blame[module.name] for module in at_fault), default=0)
     heeds = draw < _BLAMED_SHARE
     preferred = [module for module in at_fault if heeds and blame[module.name] == most]
