@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from promptgraft.cli.main import run
+from promptgraft.errors import DataFormatError
+from promptgraft.project.replaying import replayed
 from promptgraft.project.running import Changes, keep, loaded, loaded_again, run_dry, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runtime import Cancellation
@@ -40,8 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def kept(project: Path, runs: str, budget: int) -> RunFolder:
-    with loaded("triage", str(project)) as found:
-        source = found.changed(Changes(budget=budget))
+    with loaded("triage", str(project), changes=Changes(budget=budget)) as source:
         folder = source.make_folder(project / runs)
         assert keep(folder, source.job).folder == folder
     return folder
@@ -63,9 +65,29 @@ def test_a_resumed_run_is_the_one_with_the_larger_budget(project: Path) -> None:
     assert folder.journal.read_bytes() == whole.journal.read_bytes()
 
 
+def test_a_budget_that_replaces_one_too_small_decides(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project / "promptgraft.yaml"
+    file.write_text(PROJECT.replace("minibatch_size", "rollout_budget: 1, minibatch_size"))
+    with (
+        pytest.raises(DataFormatError, match="rollout_budget: expected at least"),
+        loaded(None, str(project)),
+    ):
+        pass
+    folder = kept(project, "runs", 60)
+    with loaded_again(folder, Changes()) as again:
+        assert again.job.config.budget == 60
+    assert replayed(folder, may_run_code=False).difference is None
+    command = ["optimize", "--project", str(file), "--dry-run", "--quiet", "--budget"]
+    assert run([*command, "1"]) == 2
+    assert "rollout_budget: expected at least 20" in capsys.readouterr().err
+    assert run([*command, "60"]) in (0, 1)
+
+
 def test_changes_of_a_run_are_kept_but_for_its_time(project: Path) -> None:
-    with loaded(None, str(project)) as found:
-        source = found.changed(Changes(tag="canary", seed=3, max_cost="2.50", timeout=60.0))
+    changes = Changes(tag="canary", seed=3, max_cost="2.50", timeout=60.0)
+    with loaded(None, str(project), changes=changes) as source:
         folder = source.make_folder(project / "runs")
     with loaded_again(folder, Changes(seed=4)) as again:
         assert again.changes == Changes(tag="canary", seed=4, max_cost="2.50")

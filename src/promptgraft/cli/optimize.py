@@ -210,8 +210,7 @@ def optimize_command(
     files = FORMATS.load("baml").projects(Path(given["baml"]), given, auto=given["auto"])
     for file in files if len(files) > 1 else ():
         # All are checked before the first is paid for.
-        with file.written() as path, loaded(None, str(path), to_plan=True) as loaded_run:
-            loaded_run.plan()
+        _check_plan(file, changes)
     code = ExitCode.OK
     for file in files:
         with file.written() as path:
@@ -220,6 +219,14 @@ def optimize_command(
         if code > ExitCode.NOT_IMPROVED:
             break
     return code
+
+
+def _check_plan(file: ProjectFile, changes: Changes) -> None:
+    with (
+        file.written() as path,
+        loaded(None, str(path), changes=changes, to_plan=True) as source,
+    ):
+        source.plan()
 
 
 def _optimized(
@@ -237,14 +244,11 @@ def _optimized(
 ) -> ExitCode:
     """Make one run; ``on_start`` is called when nothing can refuse it any more."""
     # A dry run asks no model of the project, so that it needs no secrets.
-    with loaded(target, project, to_plan=dry) as loaded_run:
-        title = (
-            f"promptgraft optimize {loaded_run.name}{f', dry run on the {MODEL}' if dry else ''}"
-        )
+    with loaded(target, project, changes=changes, to_plan=dry) as source:
+        title = f"promptgraft optimize {source.name}{f', dry run on the {MODEL}' if dry else ''}"
         progress = progress_for(title, quiet=quiet, stream=stream)
-        source = loaded_run.changed(changes)
-        kept_in = runs_of(loaded_run.runs, runs=runs, project=project)
-        threads = workers or (loaded_run.workers if dry else None)
+        kept_in = runs_of(source.runs, runs=runs, project=project)
+        threads = workers or (source.workers if dry else None)
         with _runner(source, progress, stream, workers=threads, dask=dask) as runner:
             if dry:
                 outcome = run_dry(source.job, runner.run)
@@ -252,7 +256,7 @@ def _optimized(
                 folder = source.make_folder(kept_in.root)
                 on_start()
                 outcome = runner.run_in(folder, source.job)
-    return _concluded(outcome, kept_in, stream=stream, to_source=loaded_run.to_source)
+    return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 
 @contextlib.contextmanager

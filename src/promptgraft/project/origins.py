@@ -12,11 +12,12 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import STRING
+from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.adding import open_store
 from promptgraft.project.files import project_around, project_path, runs_folder_of
-from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import (
     ObjectKind,
@@ -31,6 +32,7 @@ from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.settings import Size
 from promptgraft.targets.prompts import address_of
 
 _JOB = ObjectKind[OptimizationJob | FunctionType](
@@ -41,12 +43,14 @@ _JOB = ObjectKind[OptimizationJob | FunctionType](
 
 
 @contextlib.contextmanager
-def loaded_project(file: str | None) -> Iterator[Project]:
+def loaded_project(file: str | None, *, budget: Size | None = None) -> Iterator[Project]:
     """Load the project of ``file``, or the nearest one, with all that it names except models.
 
-    Inside, its code can import its neighbours, and what it prints goes to standard error.
+    Inside, its code can import its neighbours, and what it prints goes to standard error. With a
+    ``budget``, that of the file may be too small.
     """
-    project = load_project(project_path(file))
+    project = open_project(project_path(file))
+    raise_lines(str(project.path), faults_of(project, budget=budget))
     with beside(project.folder):
         yield project
 

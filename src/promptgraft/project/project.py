@@ -458,8 +458,8 @@ def load_project(path: str | Path) -> Project:
     return project
 
 
-def faults_of(project: Project) -> Iterator[str]:
-    """Load everything but the models, and yield a line for each fault."""
+def faults_of(project: Project, *, budget: Size | None = None) -> Iterator[str]:
+    """Load everything but the models, and yield a line for each fault; ``budget`` as in a job."""
     around, config = project.surroundings, project.config
     parts: list[Callable[[], object]] = [
         *(partial(project.prompt, name) for name in project.names),
@@ -481,7 +481,7 @@ def faults_of(project: Project) -> Iterator[str]:
     if missing:
         yield from (around.file.line(("optimizer", *place), fault) for place, fault in missing)
         return
-    check = project.check_cases if project.unsplit else project.run_config
+    check = project.check_cases if project.unsplit else partial(project.run_config, budget=budget)
     for name in project.names:
         yield from _lines(partial(check, name))
 

@@ -191,7 +191,7 @@ def _stood_in(folder: RunFolder, place: Path) -> Iterator[OptimizationJob]:
         project = Project(source, attrs.evolve(settings, store=store, trackers={}, executor=None))
         project.stand_in()
         project = on_kept_cases(project, folder)
-        yield Runnable.of(project, origin.name, project.job(origin.name)).changed(changes).job
+        yield Runnable.of(project, origin.name, changes).job
 
 
 def _check_inside(settings: ProjectConfig, folder: RunFolder) -> None:

@@ -193,6 +193,11 @@ class Changes:
     model: str | None = None
     dry_run: bool | None = None
 
+    @property
+    def stand_in_budget(self) -> Size | None:
+        """A budget that is never too small, until a changed one replaces it; None without one."""
+        return None if self.budget is None else "light"
+
     def tuned(self, project: Project) -> Project:
         """Return the project with the changed settings of the search; raises as it does."""
         algorithm = {} if self.algorithm is None else {"algorithm": self.algorithm}
@@ -284,8 +289,19 @@ class Runnable:
     project: Project | None = None
 
     @classmethod
-    def of(cls, project: Project, name: str, job: OptimizationJob) -> Runnable:
-        """Return the runnable of ``job``, made for the prompt or graph ``name`` of the project."""
+    def of(cls, project: Project, name: str, changes: Changes) -> Runnable:
+        """Return the runnable of the prompt or graph ``name`` of a project, with ``changes``.
+
+        Raises:
+            ConfigError, DataFormatError: the project has faults, or a change does not suit it.
+        """
+        tuned = changes.tuned(project)
+        job = changes.applied(tuned.job(name, budget=changes.stand_in_budget), tuned)
+        return cls.made(project, name, job, changes)
+
+    @classmethod
+    def made(cls, project: Project, name: str, job: OptimizationJob, changes: Changes) -> Runnable:
+        """Return the runnable of a job that was made of a project with ``changes``."""
         return cls(
             job=job,
             name=name,
@@ -297,21 +313,9 @@ class Runnable:
             code=project.folder,
             to_source=project.config.apply is not None,
             trackers=project.config.trackers,
+            changes=changes,
             project=project,
         )
-
-    def changed(self, changes: Changes) -> Runnable:
-        """Return the same with ``changes`` applied to the job.
-
-        Raises:
-            ConfigError, DataFormatError: a change does not suit the job.
-        """
-        job, project = self.job, self.project
-        if project is None and changes.tuning:
-            raise ConfigError(f"--part: {self.name} is a job and says itself what may change")
-        if project is not None and (tuned := changes.tuned(project)) is not project:
-            job, project = tuned.job(self.name, budget=changes.budget), tuned
-        return attrs.evolve(self, job=changes.applied(job, project), changes=changes)
 
     @property
     def config(self) -> dict[str, Json]:
@@ -449,6 +453,7 @@ def loaded(
     target: str | None = None,
     project: str | None = None,
     *,
+    changes: Changes | None = None,
     to_plan: bool = False,
     again: RunFolder | None = None,
 ) -> Iterator[Runnable]:
@@ -457,6 +462,7 @@ def loaded(
     Args:
         target: the name of a prompt, ``file.py:NAME`` or ``module:NAME``; None for the only prompt.
         project: the project file; None for the nearest one.
+        changes: settings to change; the file's own need not suit where these replace them.
         to_plan: whether no call will be made, so that secrets need not be set.
         again: an earlier run, whose cases count if it has kept some.
 
@@ -464,27 +470,31 @@ def loaded(
         ConfigError: there is no such project, prompt or job, or it cannot be run.
         DataFormatError: something that the project names has faults.
     """
+    changes = changes or Changes()
     if target is not None and (":" in target or target.endswith(".py")):
         if project is not None:
             raise ConfigError(f"--project: {target} is a job and takes no project; leave one out")
+        if changes.tuning:
+            raise ConfigError(f"--part: {target} is a job and says itself what may change")
         with loaded_job(target) as job:
             yield Runnable(
-                job=job,
+                job=changes.applied(job),
                 name=target,
                 origin={"kind": "job", "spec": target, "folder": str(Path.cwd())},
                 settings=described_job(job),
                 runs=Path(DEFAULT_RUNS),
                 code=place_of(target, "JOB").folder,
+                changes=changes,
             )
         return
-    with loaded_project(project) as as_written:
+    with loaded_project(project, budget=changes.stand_in_budget) as as_written:
         present = as_written if again is None else on_kept_cases(as_written, again)
         name = present.prompt(target).name
         lacking = present.stand_in() if to_plan else []
         # Before the run directory is made, which would be left without a run.
         check_trackers(present.config.trackers)
         try_metrics(present)
-        yield attrs.evolve(Runnable.of(present, name, present.job(name)), lacking=tuple(lacking))
+        yield attrs.evolve(Runnable.of(present, name, changes), lacking=tuple(lacking))
 
 
 @contextlib.contextmanager
@@ -508,12 +518,12 @@ def loaded_again(
     origin = Origin(folder, config)
     if origin.is_project:
         path = str(origin.project_file(project))
-        with loaded(origin.name, path, again=folder) as runnable:
-            yield runnable.changed(changes)
+        with loaded(origin.name, path, changes=changes, again=folder) as runnable:
+            yield runnable
         return
     origin.refuse_project(project)
-    with contextlib.chdir(origin.job_folder()), loaded(origin.name) as runnable:
-        yield runnable.changed(changes)
+    with contextlib.chdir(origin.job_folder()), loaded(origin.name, changes=changes) as runnable:
+        yield runnable
 
 
 def run_job(

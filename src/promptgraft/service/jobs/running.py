@@ -165,9 +165,8 @@ class _Attempt:
 
     def store_config(self, job: OptimizationJob) -> None:
         """Store the ``config.json`` of the run directory, for mirrors."""
-        source = Runnable.of(self.project, self.claim.job.prompt, job)
         changes = attrs.evolve(run_changes_of(self.claim.job.changes), tag=self.claim.job.tag)
-        config = attrs.evolve(source, changes=changes).config
+        config = Runnable.made(self.project, self.claim.job.prompt, job, changes).config
         rows = JobRows(self.database)
 
         def put(connection: Connection) -> None:
