@@ -17,7 +17,7 @@ import sqlalchemy
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft import __version__
 from promptgraft.cli.main import run
-from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs import JobClient, JobManager, JobState, Worker
 from promptgraft.service.jobs.presence import Presence, WorkerRow
 from promptgraft.service.server import TokenStore
 from server.serving import served
@@ -261,3 +261,41 @@ def test_a_dry_run_of_the_command_needs_no_key(
     assert run([*command, "--part", "section rules"]) in (0, 1), capsys.readouterr().err
     assert run(command[:2]) == 2
     assert "PLACE_KEY is not set" in capsys.readouterr().err
+
+
+def test_a_queued_job_says_that_no_worker_has_its_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    project = write_project(tmp_path / "sound")
+    with managed(tmp_path, sound=project) as manager, served(manager, tmp_path / "m") as client:
+        job = manager.create("sound", "triage").id
+
+        def shown() -> list[str]:
+            assert run(["jobs", "show", job, "--jobs", url]) == 0
+            with (
+                JobClient(client.url, token=client.token) as far,
+                closing(client.browser()) as page,
+            ):
+                return [
+                    capsys.readouterr().out,
+                    page.get(f"/jobs/{job}").text,
+                    str(client.get(f"/jobs/{job}").at("no_worker")),
+                    far.no_worker(job),
+                ]
+
+        start = "promptgraft worker --project sound=FILE"
+        words = f"o worker takes jobs of this project; start one: {start}"
+        assert [words in text for text in shown()] == [True] * 4
+        presence = Presence(manager.database, name="w", processes=1)
+        presence.show(["other"], {})
+        assert [words in text for text in shown()] == [True] * 4
+        presence.show(["sound", "other"], {"other": "it lacks a key"})
+        assert [words in text for text in shown()] == [False] * 4
+        workers = manager.database.tables.workers
+        manager.database.write(
+            lambda connection: connection.execute(sqlalchemy.update(workers).values(seen=1.0))
+        )
+        assert [words in text for text in shown()] == [True] * 4
+        manager.cancel(job)
+        assert [words in text for text in shown()] == [False] * 4

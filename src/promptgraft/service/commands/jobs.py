@@ -183,14 +183,15 @@ def _row(job: Job) -> tuple[str, ...]:
 def show_command(job: str, *, place: JobsPlace, as_json: bool) -> None:
     """Show a job and its attempts."""
     with place.opened() as jobs:
-        job_found, attempts = jobs.get(job), jobs.attempts(job)
+        job_found, attempts, lacking = jobs.get(job), jobs.attempts(job), jobs.no_worker(job)
     if as_json:
-        print_json(
-            {**job_json(job_found), "tries": [attrs.asdict(attempt) for attempt in attempts]}
-        )
+        tries: list[Json] = [attrs.asdict(attempt) for attempt in attempts]
+        print_json({**job_json(job_found), "tries": tries, "no_worker": lacking})
         return
     _print_job(job_found)
     screen = Screen()
+    if lacking:
+        screen.line(lacking, color="yellow")
     for attempt in attempts:
         ended = "" if attempt.ended is None else f", {duration(attempt.ended - attempt.started)}"
         screen.line(f"attempt {attempt.number} by {attempt.worker}{ended}{_said(attempt.error)}")

@@ -156,6 +156,10 @@ class JobClient(Jobs):
         rows = self._ask("GET", _path(job)).json()["tries"]
         return [structure(row, Attempt, where=f"job {job}: attempt") for row in rows]
 
+    def no_worker(self, job: str) -> str:
+        # Not sent by earlier servers.
+        return str(self._ask("GET", _path(job)).json().get("no_worker", ""))
+
     def events(
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:

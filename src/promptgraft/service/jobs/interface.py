@@ -158,6 +158,13 @@ class Jobs(ABC):
         """Return the attempts of a job, the oldest first."""
 
     @abstractmethod
+    def no_worker(self, job: str) -> str:
+        """Return, in words, that no live worker has the project of a queued job; empty if one has.
+
+        A job in another state needs none.
+        """
+
+    @abstractmethod
     def events(
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:

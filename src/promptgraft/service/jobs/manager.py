@@ -186,6 +186,17 @@ class JobManager(Jobs):
         with self.database.reading() as connection:
             return self._rows.attempts(connection, self._rows.find(connection, job).number)
 
+    def no_worker(self, job: str) -> str:
+        queued = self.get(job)
+        if queued.state is not JobState.QUEUED or any(
+            worker.is_alive for worker in self.workers(projects=[queued.project])
+        ):
+            return ""
+        return (
+            "no worker takes jobs of this project; start one: "
+            f"promptgraft worker --project {queued.project}=FILE"
+        )
+
     def events(
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:

@@ -178,10 +178,11 @@ def list_workers(call: ApiCall) -> ApiReply:
 
 
 def show_job(call: ApiCall) -> ApiReply:
-    """Return a job with its attempts."""
+    """Return a job with its attempts, and whether a worker has its project."""
     job = call.job
     attempts: list[Json] = [attrs.asdict(attempt) for attempt in call.manager.attempts(job.id)]
-    return reply(_fields(call, {**job_json(job), "tries": attempts}))
+    lacking = call.manager.no_worker(job.id)
+    return reply(_fields(call, {**job_json(job), "tries": attempts, "no_worker": lacking}))
 
 
 def change_job(call: ApiCall) -> ApiReply:

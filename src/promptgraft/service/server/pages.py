@@ -237,6 +237,7 @@ def _overview(call: ApiCall) -> dict[str, object]:
         "changes": written_changes(job.changes),
         "allowed": ALLOWED[job.state],
         "attempts": call.manager.attempts(job.id),
+        "no_worker": call.manager.no_worker(job.id),
         "winner": winner,
         "charts": _charts(data),
         "data": data,

@@ -40,9 +40,11 @@ JobReply = msgspec.defstruct(
 )
 JobWithAttempts = msgspec.defstruct(
     "JobWithAttempts",
-    [("tries", list[Attempt])],
+    [("tries", list[Attempt]), ("no_worker", str)],
     bases=(JobReply,),
-    namespace={"__doc__": "A job and the periods in which workers had it."},
+    namespace={
+        "__doc__": "A job, the periods in which workers had it, and that none has its project."
+    },
 )
 
 
