@@ -303,7 +303,7 @@ def test_keys_that_the_provider_has_changed_are_looked_up_again(
     provider = server.access.provider
     assert provider is not None
     # As if they were those of some time ago, with another name.
-    provider._keys_known = (-1e9, [{"kty": "oct", "k": "AAAA", "kid": "before"}])
+    provider._cached_keys = (-1e9, [{"kty": "oct", "k": "AAAA", "kid": "before"}])
     assert come_back(server, forging).status_code == 200
 
 

@@ -68,14 +68,14 @@ def command(name: str, *shown: str) -> Callable[[Command], click.Command]:
 
 def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
     """Return a type for integers of at least ``least``, and at most ``most``."""
-    wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
 
     def n(text: str) -> int:
         # `int` also takes spaces, underscores and the digits of other scripts.
         digits = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 18
         if digits and least <= int(text) and (most is None or int(text) <= most):
             return int(text)
-        raise click.BadParameter(f"expected an integer {wanted}, found {text!r}")
+        raise click.BadParameter(f"expected an integer {bounds}, found {text!r}")
 
     return n
 

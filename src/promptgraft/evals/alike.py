@@ -42,20 +42,20 @@ def alike(cases: Iterable[Case]) -> dict[str, str]:
     }
     frequency = Counter(shingle for of_case in shingles.values() for shingle in of_case)
     most = max(_FEW, _BOILERPLATE * len(shingles))
-    telling = {
+    distinctive = {
         id_: frozenset(shingle for shingle in of_case if frequency[shingle] <= most)
         for id_, of_case in shingles.items()
     }
-    order = {id_: number for number, id_ in enumerate(telling)}
+    order = {id_: number for number, id_ in enumerate(distinctive)}
     index: dict[int, list[str]] = {}
     twins: dict[str, str] = {}
-    for id_, own in telling.items():
+    for id_, terms in distinctive.items():
         # Two sets that are alike share one of so many of their rarest shingles.
-        rarest = sorted(own, key=lambda shingle: frequency[shingle] * len(numbers) + shingle)
-        prefix = rarest[: len(own) - math.ceil(_SHARE * len(own)) + 1] if own else []
+        rarest = sorted(terms, key=lambda shingle: frequency[shingle] * len(numbers) + shingle)
+        prefix = rarest[: len(terms) - math.ceil(_SHARE * len(terms)) + 1] if terms else []
         near = {earlier for shingle in prefix for earlier in index.get(shingle, ())}
         for earlier in sorted(near, key=order.__getitem__):
-            if len(own & telling[earlier]) >= _SHARE * len(own | telling[earlier]):
+            if len(terms & distinctive[earlier]) >= _SHARE * len(terms | distinctive[earlier]):
                 twins[id_] = twins.get(earlier, earlier)
                 break
         for shingle in prefix:
@@ -71,12 +71,12 @@ def _shingles(case: Case) -> Iterator[tuple[str, ...]]:
             yield run
 
 
-def _texts(asked: Json) -> Iterator[str]:
-    if isinstance(asked, dict):
-        for value in asked.values():
+def _texts(question: Json) -> Iterator[str]:
+    if isinstance(question, dict):
+        for value in question.values():
             yield from _texts(value)
-    elif isinstance(asked, list):
-        for value in asked:
+    elif isinstance(question, list):
+        for value in question:
             yield from _texts(value)
-    elif asked is not None:
-        yield str(asked)
+    elif question is not None:
+        yield str(question)

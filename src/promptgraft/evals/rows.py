@@ -481,10 +481,10 @@ def csv_rows(
         # Spreadsheets pad rows with empty cells.
         cells = record[: len(columns)] if not any(record[len(columns) :]) else record
         if len(cells) != len(columns):
-            wanted = f"expected {counted(len(columns), 'cell')} as in the header"
+            expectation = f"expected {counted(len(columns), 'cell')} as in the header"
             mend = f"; put quotes around a cell that contains `{spelled(separator)}`"
             is_longer = len(cells) > len(columns)
-            faults.add(line, f"{wanted}, found {len(cells)}{mend if is_longer else ''}")
+            faults.add(line, f"{expectation}, found {len(cells)}{mend if is_longer else ''}")
         elif any(cell for name, cell in zip(columns, cells, strict=True) if not name):
             mend = "name it in the header, or leave it out, in pandas with `to_csv(index=False)`"
             what = f"a cell is in a column without a name, beside {named} with one"

@@ -238,8 +238,8 @@ def _played(
             turn.join()
         answer = answer_of(response, turn)
         session.dispatch(TurnAnswered(query=in_words(message), answer=answer))
-        said = Message(Speaker.USER, message), Message(Speaker.ASSISTANT, answer.text)
-        history = (*history, *said)
+        exchange = Message(Speaker.USER, message), Message(Speaker.ASSISTANT, answer.text)
+        history = (*history, *exchange)
     return response
 
 

@@ -304,27 +304,28 @@ def _alike(splits: Splits) -> Iterator[str]:
     if splits.test is None:
         return
     cases = [case for part in splits.parts().values() for case in part]
-    seen = {case.id for part in (splits.train, splits.validation) for case in part}
+    searched = {case.id for part in (splits.train, splits.validation) for case in part}
     families = {case.id: case.family for case in cases}
     twins = alike(cases)
-    known: dict[str, str] = {}
-    repeated: dict[str, str] = {}
+    like_searched: dict[str, str] = {}
+    like_tested: dict[str, str] = {}
     # The first case of a group is of the test set only if the whole group is.
     for id_ in splits.test.ids:
         twin = twins.get(id_)
         if twin is not None and not families[id_] == families[twin] != "":
-            (known if twin in seen else repeated)[id_] = twin
+            (like_searched if twin in searched else like_tested)[id_] = twin
     mend = "give cases that belong together a column `family`, and list it in `keep`"
     whole = len(splits.test)
-    if known:
+    if like_searched:
         yield (
-            f"{len(known)} of {whole} test cases ask nearly the same as a case that the search "
-            f"sees ({_example(known)}), so a gain looks larger than it is; {mend}"
+            f"{len(like_searched)} of {whole} test cases ask nearly the same as a case that "
+            f"the search sees ({_example(like_searched)}), so a gain looks larger than it is; "
+            f"{mend}"
         )
-    if repeated:
+    if like_tested:
         yield (
-            f"{len(repeated)} of {whole} test cases ask nearly the same as another test case "
-            f"({_example(repeated)}), so they prove less than their number; {mend}"
+            f"{len(like_tested)} of {whole} test cases ask nearly the same as another test case "
+            f"({_example(like_tested)}), so they prove less than their number; {mend}"
         )
 
 

@@ -92,7 +92,7 @@ class SplitsConfig:
     def files_by_set(self) -> Mapping[str, tuple[str, ...]]:
         """The files of each set; empty without `files`."""
         files = (self.files or {}).items()
-        return {name: (given,) if isinstance(given, str) else given for name, given in files}
+        return {name: (value,) if isinstance(value, str) else value for name, value in files}
 
     @property
     def all_files(self) -> tuple[str, ...]:
@@ -354,9 +354,9 @@ def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> 
     """
     # Alone, because among the settings of the project its own would be refused too.
     named: dict[str, Json] = {"algorithm": before["algorithm"]} if "algorithm" in before else {}
-    strange = Source.of({**named, **settings}, is_trusted=False)
-    OPTIMIZER.read(strange.root)
-    strange.raise_all()
+    untrusted = Source.of({**named, **settings}, is_trusted=False)
+    OPTIMIZER.read(untrusted.root)
+    untrusted.raise_all()
     if (name := settings.get("algorithm")) not in (None, before.get("algorithm", DEFAULT)):
         fields = {field.name for field in attrs.fields(algorithm(str(name)))}
         before = {key: value for key, value in before.items() if key in {"targets", *fields}}

@@ -289,9 +289,9 @@ def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provi
         if isinstance(model, str) and model in judges:
             return judges[model]
         near = did_you_mean(model, list(judges)) if isinstance(model, str) else ""
-        wanted = "found none" if model is None else f"found {shown(model)}{near}"
+        finding = "found none" if model is None else f"found {shown(model)}{near}"
         raise ConfigError(
-            f"expected a judge of `models.judges`, {wanted}; there: {listed(judges) or 'none'}"
+            f"expected a judge of `models.judges`, {finding}; there: {listed(judges) or 'none'}"
         )
 
     return judge
@@ -420,9 +420,9 @@ def is_divisible(whole: Dataset) -> bool:
     return len({question_digest(case) for case in whole}) > 1
 
 
-def _narrowed(found: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:
+def _narrowed(sets: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:
     with _placed_at(("splits", "only"), around):
-        return found.narrowed(splits.only)
+        return sets.narrowed(splits.only)
 
 
 @contextlib.contextmanager

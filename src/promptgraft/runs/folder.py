@@ -261,22 +261,22 @@ def write_texts(
     folder.mkdir(exist_ok=True)
     short = {name: name.partition(" ")[2] or name for name in texts}
     times = Counter(short.values())
-    taken = set[str]()
+    used_files = set[str]()
     for name, text in texts.items():
         # Parts of different kinds may have the same short name.
-        chosen = short[name] if times[short[name]] == 1 else name
+        file_name = short[name] if times[short[name]] == 1 else name
         ending = (endings or {}).get(short[name], ".md")
         stem, ending = (
-            _NO_FILE_NAME.sub("-", piece) for piece in (chosen.strip(".")[:100], ending)
+            _NO_FILE_NAME.sub("-", piece) for piece in (file_name.strip(".")[:100], ending)
         )
         # `a/b` and `a-b` are two parts, and some systems take `A` and `a` for one file.
         numbers = (f"-{number}" if number > 1 else "" for number in itertools.count(1))
         file = next(
             file
             for number in numbers
-            if (file := f"{stem}{number}{ending}").casefold() not in taken
+            if (file := f"{stem}{number}{ending}").casefold() not in used_files
         )
-        taken.add(file.casefold())
+        used_files.add(file.casefold())
         write_text(folder / file, text)
 
 

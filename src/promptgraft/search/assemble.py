@@ -167,12 +167,12 @@ def search(begun: BegunRun) -> RunResult:
 def _driven(driver: Driver, phases: RunPhases, answers: Answers) -> RunResult:
     try:
         try:
-            ended = driver.run(phases.run())
+            stop = driver.run(phases.run())
         finally:
             # Answers that the search has left behind are paid for.
             if answers.calls is not None:
                 answers.ledger.count(answers.calls.close())
-        return phases.result(ended)
+        return phases.result(stop)
     except PromptgraftError as error:
         # A result needs the baseline; before that there is none to save.
         if len(phases.population.pool):

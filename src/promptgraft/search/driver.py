@@ -110,8 +110,8 @@ class Driver:
             # Not for other subclasses: a damaged file is not the fault of the algorithm.
             if self._author and type(error) in (JournalError, JournalMismatchError):
                 mend = "asks for two things there: give each a position of its own"
-                told = f"{error}; in a new run, algorithm `{self._author}` {mend}"
-                raise type(error)(told) from error
+                message = f"{error}; in a new run, algorithm `{self._author}` {mend}"
+                raise type(error)(message) from error
             raise
         return main.value
 

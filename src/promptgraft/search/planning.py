@@ -375,7 +375,7 @@ class _Outlook:
         judged: Iterable[Case] = sample
         examples = config.training_examples
         # What plays turns is judged by turns.
-        if isinstance(task, PlayingAdapter) or any(_turns_of(each) > 1 for each in examples):
+        if isinstance(task, PlayingAdapter) or any(_turns_of(example) > 1 for example in examples):
             judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
         answer = Answer(text="x" * round(self.estimate.answer_chars))
         questions = defaultdict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]](list)

@@ -243,10 +243,10 @@ class Approvals:
         table = self._protections
         of_tag = (table.c.project == project, table.c.tag == tag, table.c.ended.is_(None))
         values = {"ended": self._database.seconds, "ended_by": by.encode()}
-        ended = self._database.write(
+        result = self._database.write(
             lambda connection: connection.execute(update(table).where(*of_tag).values(**values))
         )
-        if not ended.rowcount:
+        if not result.rowcount:
             tags = ", ".join(row.tag for row in self.protected([project])) or "none"
             raise ConfigError(
                 f"tag `{tag}` of project `{project}` is not protected; protected: {tags}"

@@ -354,11 +354,11 @@ def _protections(project: str, tag: str | None = None) -> str:
     return path if tag is None else f"{path}/{check_tag(tag)}"
 
 
-def _request(given: Mapping[str, Json]) -> MoveRequest:
+def _request(document: Mapping[str, Json]) -> MoveRequest:
     names = {field.name for field in attrs.fields(MoveRequest)}
     # What follows from the others is computed here.
-    fields: dict[str, Json] = {name: value for name, value in given.items() if name in names}
-    return structure(fields, MoveRequest, where=f"request {given.get('number')}")
+    fields: dict[str, Json] = {name: value for name, value in document.items() if name in names}
+    return structure(fields, MoveRequest, where=f"request {document.get('number')}")
 
 
 def _datasets(project: str, name: str | None = None) -> str:
@@ -366,8 +366,8 @@ def _datasets(project: str, name: str | None = None) -> str:
     return path if name is None else f"{path}/{check_key(name, 'name of a data set')}"
 
 
-def _dataset(given: Mapping[str, Json]) -> DatasetRevision:
-    return structure(dict(given), DatasetRevision, where=f"data set {given.get('name')}")
+def _dataset(document: Mapping[str, Json]) -> DatasetRevision:
+    return structure(dict(document), DatasetRevision, where=f"data set {document.get('name')}")
 
 
 def _plain(changes: Changes) -> dict[str, Json]:
@@ -378,11 +378,13 @@ def _plain(changes: Changes) -> dict[str, Json]:
     return written
 
 
-def _job(given: Mapping[str, Json]) -> Job:
-    where = f"job {given.get('id')}"
+def _job(document: Mapping[str, Json]) -> Job:
+    where = f"job {document.get('id')}"
     names = {field.name for field in attrs.fields(Job)}
     # A newer server may send more fields.
-    known_fields: dict[str, Json] = {name: value for name, value in given.items() if name in names}
+    known_fields: dict[str, Json] = {
+        name: value for name, value in document.items() if name in names
+    }
     changes = known_fields.get("changes")
     read = read_changes(changes if isinstance(changes, dict) else None)
     return attrs.evolve(structure({**known_fields, "changes": {}}, Job, where=where), changes=read)

@@ -274,8 +274,8 @@ class JobManager(Jobs):
     def plan(self, project: str, prompt: str | None, changes: Changes) -> RunPlan:
         """Return what a job could use, without submitting it; raises as :meth:`submit`."""
         changes_read = read_changes(changes)
-        of = on_chosen(self.database, self._project(project), project, changes_read)
-        return planned(of, of.prompt(prompt).name, changes_read)
+        chosen_project = on_chosen(self.database, self._project(project), project, changes_read)
+        return planned(chosen_project, chosen_project.prompt(prompt).name, changes_read)
 
     def pause(self, job: str) -> Job:
         def pause(connection: Connection, found: Job) -> None:
@@ -390,12 +390,12 @@ class JobManager(Jobs):
     ) -> dict[str, str]:
         project_found = self._project(project)
         with beside(project_found.folder):
-            of, store = project_found.prompt(prompt), project_found.store()
+            subject, store = project_found.prompt(prompt), project_found.store()
             if self._approvals.is_protected(project, to):
-                job = self._job_of(held(store, of, tag), project, prompt)
+                job = self._job_of(held(store, subject, tag), project, prompt)
                 move = promotion(
                     store,
-                    of,
+                    subject,
                     tag,
                     to=to,
                     expected=expected,
@@ -405,8 +405,8 @@ class JobManager(Jobs):
                 )
                 self._ask(move)
             note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
-            rows = promoted(store, of, tag, to=to, expected=expected, note=note)
-            now = held(store, of, to)
+            rows = promoted(store, subject, tag, to=to, expected=expected, note=note)
+            now = held(store, subject, to)
         self._record_move(rows, "promote", project=project, prompt=prompt, tag=to)
         return {row.name: row.revision.id for row in now}
 
@@ -421,12 +421,12 @@ class JobManager(Jobs):
         project = self._project(job_now.project)
         note = f"applied from job {job_now.id}{f' by {self._by}' if self._by else ''}"
         with beside(project.folder):
-            of, store = project.prompt(job_now.prompt), project.store()
+            subject, store = project.prompt(job_now.prompt), project.store()
             candidate = job_now.candidate_tag
             if self._approvals.is_protected(job_now.project, tag):
                 move = promotion(
                     store,
-                    of,
+                    subject,
                     candidate,
                     to=tag,
                     expected=expected,
@@ -435,8 +435,10 @@ class JobManager(Jobs):
                     job=job_now.id,
                 )
                 self._ask(move)
-            rows = promoted(store, of, candidate, to=tag, expected=expected, note=note, whole=False)
-            now = held(store, of, tag)
+            rows = promoted(
+                store, subject, candidate, to=tag, expected=expected, note=note, whole=False
+            )
+            now = held(store, subject, tag)
         self.database.write(partial(self._record, job=job_now, what="apply", tag=tag))
         moved = {row.name for row in rows}
         return {row.name: row.revision.id for row in now if row.name in moved}
@@ -456,13 +458,13 @@ class JobManager(Jobs):
     def save_dataset(
         self, project: str, name: str, cases: str | Path, *, expected: str | None = None
     ) -> DatasetRevision:
-        of, text = self._project(project), tidy(text_of(cases))
+        project_found, text = self._project(project), tidy(text_of(cases))
         check_key(name, "name of a data set")
         if (size := len(encoded(text, name))) > MOST_DATASET_BYTES:
             most = f"at most {MOST_DATASET_BYTES:,} bytes"
             raise ConfigError(f"data set {name}: expected {most}, found {size:,}")
-        with beside(of.folder):
-            count = len(cases_for(of, rows_in(text, name), f"data set {name}"))
+        with beside(project_found.folder):
+            count = len(cases_for(project_found, rows_in(text, name), f"data set {name}"))
         return self._datasets.save(
             project, name, text, cases=count, author=self._by, expected=expected
         )
@@ -481,13 +483,13 @@ class JobManager(Jobs):
         """
         project_found = self._project(project)
         with beside(project_found.folder):
-            of, store = project_found.prompt(prompt), project_found.store()
-            move = rollback(store, of, tag, revisions, project=project)
-            rows = [row for row in held(store, of, tag) if row.name in move.after]
+            subject, store = project_found.prompt(prompt), project_found.store()
+            move = rollback(store, subject, tag, revisions, project=project)
+            rows = [row for row in held(store, subject, tag) if row.name in move.after]
             if self._approvals.is_protected(project, tag):
                 job = self._job_of(rows, project, prompt)
                 self._ask(attrs.evolve(move, job=job.id if job else ""))
-            carry_out(store, of, move, note="")
+            carry_out(store, subject, move, note="")
         self._record_move(rows, "rollback", project=project, prompt=prompt, tag=tag)
 
     def _record_move(
@@ -528,7 +530,7 @@ class JobManager(Jobs):
         return self._compared(self._approvals.find(number))
 
     def requests(self, *projects: str, limit: int = LARGEST_PAGE) -> Sequence[MoveRequest]:
-        return [self._compared(one) for one in self._approvals.page(projects, limit=limit)]
+        return [self._compared(request) for request in self._approvals.page(projects, limit=limit)]
 
     def approve(self, number: int, *, comment: str = "") -> MoveRequest:
         request = self._waiting(number, "approve")

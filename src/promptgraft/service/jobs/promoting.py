@@ -53,15 +53,15 @@ def address(prompt: Prompt[object], tag: str) -> OverrideAddress:
     return OverrideAddress(prompt.descriptor.ns, prompt.descriptor.key, tag)
 
 
-def tags_of(store: RevisionedStore, found: ProjectPrompt) -> list[str]:
+def tags_of(store: RevisionedStore, subject: ProjectPrompt) -> list[str]:
     """Return the tags that hold something for a prompt or a graph, sorted."""
-    keys = {(prompt.descriptor.ns, prompt.descriptor.key) for prompt in found.prompts}
+    keys = {(prompt.descriptor.ns, prompt.descriptor.key) for prompt in subject.prompts}
     return sorted(
         {address.tag for address in store.addresses() if (address.ns, address.prompt_key) in keys}
     )
 
 
-def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedRevision]:
+def held(store: RevisionedStore, subject: ProjectPrompt, tag: str) -> list[TaggedRevision]:
     """Return what a tag holds for a prompt, or for each prompt of a graph.
 
     Raises:
@@ -69,12 +69,12 @@ def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedR
     """
     rows = [
         TaggedRevision(prompt=prompt, revision=revision)
-        for prompt in found.prompts
+        for prompt in subject.prompts
         if (revision := store.current_at(address(prompt, tag))) is not None
     ]
     if not rows:
         raise RevisionNotFoundError(
-            f"tag `{tag}` of `{found.address}` holds nothing; "
+            f"tag `{tag}` of `{subject.address}` holds nothing; "
             "`promptgraft show` lists what is stored, `promptgraft jobs apply` stores a winner"
         )
     return rows
@@ -82,7 +82,7 @@ def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedR
 
 def promotable(
     store: RevisionedStore,
-    found: ProjectPrompt,
+    subject: ProjectPrompt,
     tag: str,
     *,
     to: str,
@@ -95,12 +95,12 @@ def promotable(
             what ``to`` points at.
     """
     check_tag(to)
-    names = [address_of(prompt) for prompt in found.prompts]
+    names = [address_of(prompt) for prompt in subject.prompts]
     for name in expected or {}:
         if name not in names:
             near = did_you_mean(name, names)
             raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
-    rows = held(store, found, tag)
+    rows = held(store, subject, tag)
     # The target tag would claim a change that no prompt applies.
     if stale := [part for row in rows for part in row.stale]:
         raise OverrideConflictError(
@@ -111,7 +111,7 @@ def promotable(
 
 def promoted(
     store: RevisionedStore,
-    found: ProjectPrompt,
+    subject: ProjectPrompt,
     tag: str,
     *,
     to: str,
@@ -130,10 +130,10 @@ def promoted(
         OverrideConflictError: ``to`` does not point at ``expected``, or the source of a part has
             changed since.
     """
-    rows = promotable(store, found, tag, to=to, expected=expected)
+    rows = promotable(store, subject, tag, to=to, expected=expected)
     overrides = {row.name: attrs.evolve(row.revision.override, tag=to) for row in rows}
     changes: dict[OverrideAddress, Change] = {}
-    for prompt in found.prompts:
+    for prompt in subject.prompts:
         name, target = address_of(prompt), address(prompt, to)
         present = store.current_at(target)
         expected_id = None if expected is None else expected.get(name)
@@ -150,7 +150,7 @@ def promoted(
     return rows
 
 
-def check_present(present: Revision | None, wanted: str, where: str) -> None:
+def check_present(present: Revision | None, expected_id: str, where: str) -> None:
     """Check that a tag points at a revision, by its id or its beginning; empty for none.
 
     Raises:
@@ -158,18 +158,20 @@ def check_present(present: Revision | None, wanted: str, where: str) -> None:
     """
     present_id = present.id if present else ""
     # A prefix, as people copy it from a list; an empty one would match everything.
-    if not (wanted == present_id or (len(wanted) >= 4 and present_id.startswith(wanted))):
+    is_prefix = len(expected_id) >= 4 and present_id.startswith(expected_id)
+    if not (is_prefix or expected_id == present_id):
         raise OverrideConflictError(
-            f"{where}: expected revision {wanted[:12] or 'none'}, found {present_id[:12] or 'none'}"
+            f"{where}: expected revision {expected_id[:12] or 'none'}, "
+            f"found {present_id[:12] or 'none'}"
         )
 
 
-def _replacing(override: PromptOverride, seen: PromptOverride | None) -> Change:
-    """Return a change that replaces ``seen``, or anything if that is None, by ``override``."""
+def _replacing(override: PromptOverride, expected: PromptOverride | None) -> Change:
+    """Return a change that replaces ``expected``, or anything if that is None, by ``override``."""
 
-    def replace(there: PromptOverride) -> PromptOverride:
-        if seen is not None and there != seen:
-            where = f"tag `{there.tag}` of `{there.ns}/{there.prompt_key}`"
+    def replace(present: PromptOverride) -> PromptOverride:
+        if expected is not None and present != expected:
+            where = f"tag `{present.tag}` of `{present.ns}/{present.prompt_key}`"
             raise OverrideConflictError(f"{where} was changed meanwhile; check it and try again")
         return override
 

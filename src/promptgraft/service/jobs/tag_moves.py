@@ -25,9 +25,9 @@ from promptgraft.targets.part import named_in
 from promptgraft.targets.prompts import address_of
 
 
-def pointed(store: RevisionedStore, found: ProjectPrompt, tag: str) -> dict[str, str]:
+def revision_ids(store: RevisionedStore, subject: ProjectPrompt, tag: str) -> dict[str, str]:
     """Return the ids of the revisions that a tag points at, by prompt; empty ones for none."""
-    present = {prompt: store.current_at(address(prompt, tag)) for prompt in found.prompts}
+    present = {prompt: store.current_at(address(prompt, tag)) for prompt in subject.prompts}
     return {
         address_of(prompt): revision.id if revision else "" for prompt, revision in present.items()
     }
@@ -35,7 +35,7 @@ def pointed(store: RevisionedStore, found: ProjectPrompt, tag: str) -> dict[str,
 
 def promotion(
     store: RevisionedStore,
-    found: ProjectPrompt,
+    subject: ProjectPrompt,
     source: str,
     *,
     to: str,
@@ -45,20 +45,22 @@ def promotion(
     job: str,
 ) -> TagMove:
     """Return the move of the tag ``to`` to what ``source`` holds; raises as `promoted` does."""
-    promotable(store, found, source, to=to, expected=expected)
-    for prompt in found.prompts:
-        if (wanted := (expected or {}).get(name := address_of(prompt))) is not None:
-            check_present(store.current_at(address(prompt, to)), wanted, f"tag `{to}` of `{name}`")
-    before, there = pointed(store, found, to), pointed(store, found, source)
+    promotable(store, subject, source, to=to, expected=expected)
+    for prompt in subject.prompts:
+        if (expected_id := (expected or {}).get(name := address_of(prompt))) is not None:
+            check_present(
+                store.current_at(address(prompt, to)), expected_id, f"tag `{to}` of `{name}`"
+            )
+    before, there = revision_ids(store, subject, to), revision_ids(store, subject, source)
     is_whole = kind is MoveKind.PROMOTE
     after = {name: id_ for name, id_ in there.items() if id_ or (is_whole and before[name])}
-    names = {"project": project, "prompt": found.name, "tag": to, "source": source, "job": job}
+    names = {"project": project, "prompt": subject.name, "tag": to, "source": source, "job": job}
     return TagMove(kind=kind, before=before, after=after, **names)
 
 
 def rollback(
     store: RevisionedStore,
-    found: ProjectPrompt,
+    subject: ProjectPrompt,
     tag: str,
     revisions: Mapping[str, str] | None,
     *,
@@ -70,23 +72,25 @@ def rollback(
         ConfigError: ``revisions`` names a prompt that the tag does not hold.
         RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
     """
-    rows = {row.name: row for row in held(store, found, tag)}
+    rows = {row.name: row for row in held(store, subject, tag)}
     for name in revisions or {}:
         if name not in rows:
             near = did_you_mean(name, list(rows))
             raise ConfigError(f"revisions: no prompt `{name}`{near}; there: {', '.join(rows)}")
     after = {}
     for name in rows if revisions is None else revisions:
-        row, wanted = rows[name], (revisions or {}).get(name)
-        known = {str(revision.id): revision for revision in history(store, row.prompt, tag)}
+        row, revision_id = rows[name], (revisions or {}).get(name)
+        by_id = {str(revision.id): revision for revision in history(store, row.prompt, tag)}
         where = f"tag `{tag}` of prompt `{name}`"
-        after[name] = one_id(known, wanted, where) if wanted else row.revision.parent or ""
+        after[name] = (
+            one_id(by_id, revision_id, where) if revision_id else row.revision.parent or ""
+        )
     return TagMove(
         kind=MoveKind.ROLLBACK,
         project=project,
-        prompt=found.name,
+        prompt=subject.name,
         tag=tag,
-        before=pointed(store, found, tag),
+        before=revision_ids(store, subject, tag),
         after=after,
     )
 
@@ -97,16 +101,16 @@ def history(store: RevisionedStore, prompt: Prompt[object], tag: str) -> Sequenc
     return store.history(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
 
 
-def stale_reason(store: RevisionedStore, found: ProjectPrompt, move: TagMove) -> str:
+def stale_reason(store: RevisionedStore, subject: ProjectPrompt, move: TagMove) -> str:
     """Return what has changed since a move was planned; empty for nothing."""
-    now = pointed(store, found, move.tag)
+    now = revision_ids(store, subject, move.tag)
     for name, id_ in move.before.items():
         if now.get(name) != id_:
             return (
                 f"tag `{move.tag}` of `{name}` was at {_short(id_)} and is at "
                 f"{_short(now.get(name, ''))} now"
             )
-    there = pointed(store, found, move.source) if move.source else dict(move.after)
+    there = revision_ids(store, subject, move.source) if move.source else dict(move.after)
     for name, id_ in move.after.items():
         if there.get(name) != id_:
             return (
@@ -120,20 +124,20 @@ def _short(id_: str) -> str:
     return id_[:12] or "the source"
 
 
-def carry_out(store: RevisionedStore, found: ProjectPrompt, move: TagMove, *, note: str) -> None:
+def carry_out(store: RevisionedStore, subject: ProjectPrompt, move: TagMove, *, note: str) -> None:
     """Move a tag.
 
     Raises:
         OverrideConflictError: something has changed since the move was planned, or the source of
             a part.
     """
-    if reason := stale_reason(store, found, move):
+    if reason := stale_reason(store, subject, move):
         raise OverrideConflictError(f"{reason}; ask again")
     if move.kind is not MoveKind.ROLLBACK:
         is_whole = move.kind is MoveKind.PROMOTE
         promoted(
             store,
-            found,
+            subject,
             move.source,
             to=move.tag,
             expected=move.before,
@@ -144,18 +148,18 @@ def carry_out(store: RevisionedStore, found: ProjectPrompt, move: TagMove, *, no
     addresses: dict[OverrideAddress, str | None] = {
         # Without an id, to the parent: there is none, or the move would name it.
         address(prompt, move.tag): move.after[name] or None
-        for prompt in found.prompts
+        for prompt in subject.prompts
         if (name := address_of(prompt)) in move.after
     }
     store.rollback_all(addresses)
 
 
 def moved_texts(
-    store: RevisionedStore, found: ProjectPrompt, move: TagMove
+    store: RevisionedStore, subject: ProjectPrompt, move: TagMove
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts before and after a move, by part; those of revisions that are kept."""
     prompts = {
-        name: prompt for prompt in found.prompts if (name := address_of(prompt)) in move.after
+        name: prompt for prompt in subject.prompts if (name := address_of(prompt)) in move.after
     }
 
     def revisions(ids: Mapping[str, str], tag: str) -> dict[str, Revision | None]:

@@ -137,8 +137,8 @@ class OidcProvider:
         self.settings, self._now = settings, now
         # A provider that hangs must not hold all threads of the server.
         self._turns = threading.BoundedSemaphore(_MOST_AT_ONCE)
-        self._metadata_known: tuple[float, _Metadata] | None = None
-        self._keys_known: tuple[float, Sequence[_Key]] | None = None
+        self._cached_metadata: tuple[float, _Metadata] | None = None
+        self._cached_keys: tuple[float, Sequence[_Key]] | None = None
 
     def address(self, login: Login, back: str) -> str:
         """Return the address of the provider that signs a user in and sends them ``back``.
@@ -284,8 +284,8 @@ class OidcProvider:
             return decoded(self._keys(_SECONDS_BETWEEN_KEYS))
 
     def _keys(self, most_seconds: float) -> Sequence[_Key]:
-        known = self._keys_known
-        if known is None or self._now() - known[0] >= most_seconds:
+        cached = self._cached_keys
+        if cached is None or self._now() - cached[0] >= most_seconds:
             status, answer = self._ask("GET", self._metadata().jwks_uri)
             listed = answer.get("keys")
             keys: list[_Key] = [
@@ -298,12 +298,12 @@ class OidcProvider:
             ]
             if status != 200 or not keys:
                 raise self._failed("the provider shows no keys")
-            self._keys_known = known = (self._now(), keys)
-        return known[1]
+            self._cached_keys = cached = (self._now(), keys)
+        return cached[1]
 
     def _metadata(self) -> _Metadata:
-        known = self._metadata_known
-        if known is None or self._now() - known[0] >= _SECONDS_BETWEEN_LOOKS:
+        cached = self._cached_metadata
+        if cached is None or self._now() - cached[0] >= _SECONDS_BETWEEN_LOOKS:
             address = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
             status, answer = self._ask("GET", address)
             if status != 200:
@@ -313,8 +313,8 @@ class OidcProvider:
                     f"the provider calls itself {shown(answer.get('issuer'))}, and the settings "
                     f"{shown(self.settings.issuer)}"
                 )
-            self._metadata_known = known = (self._now(), self._read(answer))
-        return known[1]
+            self._cached_metadata = cached = (self._now(), self._read(answer))
+        return cached[1]
 
     def _read(self, document: Mapping[str, Json]) -> _Metadata:
         names = ("authorization_endpoint", "token_endpoint", "jwks_uri")

@@ -73,20 +73,19 @@ class OidcSettings:
             memberships: the groups of the user.
             digest: SHA-256 of the user, by which their sessions are found.
         """
-        own = [
+        groups = [
             group
             for group_name, group in self.groups.items()
             if group_name == EVERYBODY or group_name in memberships
         ]
-        if not own:
+        if not groups:
             return None
-        roles = own[0].roles
-        seen = [group.projects for group in own if group.roles >= roles]
+        roles = groups[0].roles
         projects = frozenset[str]()
-        for group_projects in seen:
-            if group_projects is None:
+        for group in (group for group in groups if group.roles >= roles):
+            if group.projects is None:
                 return ApiCaller(name=name, scopes=roles, token=digest)
-            projects |= group_projects
+            projects |= group.projects
         return ApiCaller(name=name, scopes=roles, projects=projects, token=digest)
 
 

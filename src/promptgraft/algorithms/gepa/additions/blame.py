@@ -91,7 +91,8 @@ def blamed_modules(
     """
     at_fault = [module for module in turn.first if module.name in blame and worth(module)]
     if draw < _TOGETHER_SHARE and any(not module.is_example for module in at_fault):
-        return tuple(sorted(at_fault, key=lambda one: -blame[one.name])[:MOST_MODULES_CHANGED])
+        most_blamed = sorted(at_fault, key=lambda module: -blame[module.name])
+        return tuple(most_blamed[:MOST_MODULES_CHANGED])
     most = max((blame[module.name] for module in at_fault), default=0)
     heeds = draw < _BLAMED_SHARE
     preferred = [module for module in at_fault if heeds and blame[module.name] == most]
