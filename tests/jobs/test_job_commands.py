@@ -297,6 +297,57 @@ def test_without_a_database_the_option_is_named(
     assert told == "promptgraft: --jobs: name the database, such as sqlite:///jobs.db\n"
 
 
+def test_a_change_is_refused_with_the_line_of_a_submission(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = submitted(capsys)
+    refused = said(capsys, "jobs", "submit", "triage", "--budget", "1", code=2)
+    assert said(capsys, "jobs", "change", job, "--budget", "1", code=2) == refused
+    here = ("--project", "support=promptgraft.yaml")
+    assert said(capsys, "jobs", "change", job, "--budget", "1", *here, code=2) == refused
+    assert json.loads(said(capsys, "jobs", "show", job, "--json"))["changes"] == {}
+    # A note changes even where the project is at fault.
+    (in_a_project / "promptgraft.yaml").write_text(FILE.replace("rollout_budget: 150", "x: 1"))
+    assert "is queued" in said(capsys, "jobs", "change", job, "--note", "nightly")
+
+
+def test_names_that_no_job_has_are_told_from_empty_lists(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said(capsys, "jobs", "submit", "triage")
+    for option, typo, name in (("prompt", "triag", "triage"), ("project", "suport", "support")):
+        mend = f"(did you mean `{name}`?); {option}s: `{name}`"
+        line = f"no job has the {option} `{typo}` {mend}"
+        assert said(capsys, "jobs", "list", f"--{option}", typo).splitlines() == ["0 jobs", line]
+        assert json.loads(said(capsys, "jobs", "list", f"--{option}", typo, "--json")) == {
+            "jobs": []
+        }
+        assert said(capsys, "jobs", "list", f"--{option}", name).startswith("1 job\n")
+        paused = ("jobs", "list", f"--{option}", name, "--state", "paused")
+        assert said(capsys, *paused) == "0 jobs\n"
+
+
+def test_a_token_for_an_unknown_project_is_made_with_a_warning(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warning(name: str, project: str) -> str:
+        capsys.readouterr()
+        assert run(["tokens", "create", name, "--scope", "read", "--for", project]) == 0
+        told = capsys.readouterr()
+        assert told.out.strip()
+        return told.err.removeprefix("new database sqlite:///jobs.db\n")
+
+    mend = "(did you mean `support`?); there: `support`"
+    line = f"warning: --for: no project `suport` yet {mend}\n"
+    assert warning("a", "suport") == line
+    assert warning("b", "support") == ""
+    said(capsys, "jobs", "submit", "triage")
+    (in_a_project / "promptgraft.yaml").unlink()
+    assert warning("c", "suport") == line  # known by its job
+    monkeypatch.setenv("PROMPTGRAFT_JOBS", "sqlite:///others.db")
+    assert "warning" not in warning("d", "suport")  # no project is known
+
+
 WRITING = (["submit", "triage"], ["datasets", "save", "hard", "hard.jsonl"])
 READING = (
     ["list"],

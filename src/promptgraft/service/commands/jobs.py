@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, echo, print_json, relative
 from promptgraft.cli.summary import exit_code_for
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import change, counted, duration
-from promptgraft.project.files import runs_folder_of
+from promptgraft.project.files import project_around, runs_folder_of
 from promptgraft.service.commands.approvals import approvals_command
 from promptgraft.service.commands.datasets import datasets_command
 from promptgraft.service.commands.options import (
@@ -132,16 +132,30 @@ def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
 
 @jobs_command.command("list", epilog=options.examples("jobs list --state running"))
 @click.option("--state", help="Only jobs in this state.")
+@click.option("--project", metavar="NAME", help="Only jobs of this project.")
 @click.option("--prompt", help="Only jobs of this prompt.")
 @click.option("--limit", type=options.at_least(1), default="20", help="The number of jobs to list.")
 @place_options
 @options.json_option
 def list_command(
-    *, state: str | None, prompt: str | None, limit: int, place: JobsPlace, as_json: bool
+    *,
+    state: str | None,
+    project: str | None,
+    prompt: str | None,
+    limit: int,
+    place: JobsPlace,
+    as_json: bool,
 ) -> None:
     """List jobs, the newest first."""
     with place.opened() as jobs:
-        jobs_listed = _listed(jobs, state=state, prompt=prompt, limit=limit)
+        jobs_listed = _listed(jobs, state=state, project=project, prompt=prompt, limit=limit)
+        # Only a list without jobs is worth reading all of them for.
+        is_unexplained = not (jobs_listed or as_json) and (project or prompt)
+        all_jobs = _listed(jobs) if is_unexplained else []
+    unknown_names = [
+        *_unknown("project", project, [job.project for job in all_jobs]),
+        *_unknown("prompt", prompt, [job.prompt for job in all_jobs]),
+    ]
     if as_json:
         print_json({"jobs": [job_json(job) for job in jobs_listed]})
         return
@@ -149,15 +163,30 @@ def list_command(
     screen.line(counted(len(jobs_listed), "job"), bold=True)
     if jobs_listed:
         screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, jobs_listed)])
+    for line in unknown_names:
+        screen.line(line)
+
+
+def _unknown(what: str, name: str | None, names: Sequence[str]) -> Iterator[str]:
+    """Yield a line if no job has a name; ``names`` are those of all jobs."""
+    known = list(dict.fromkeys(names))
+    if name and known and name not in known:
+        there = ", ".join(f"`{known_name}`" for known_name in known)
+        yield f"no job has the {what} `{name}`{did_you_mean(name, known)}; {what}s: {there}"
 
 
 def _listed(
-    jobs: Jobs, *, state: str | None, prompt: str | None = None, limit: int | None = None
+    jobs: Jobs,
+    *,
+    state: str | None = None,
+    project: str | None = None,
+    prompt: str | None = None,
+    limit: int | None = None,
 ) -> list[Job]:
     """Return jobs, the newest first; all of them without a limit."""
     from promptgraft.service.jobs import interface, types  # needs the extra `server`
 
-    where = types.JobFilter(state=state, prompt=prompt)
+    where = types.JobFilter(state=state, project=project, prompt=prompt)
     listed: list[Job] = []
     while limit is None or len(listed) < limit:
         size = min(interface.LARGEST_PAGE, limit - len(listed) if limit else interface.LARGEST_PAGE)
@@ -293,13 +322,21 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @jobs_command.command("change", epilog=options.examples("jobs change 3f2a --budget 2000"))
 @job_argument
 @_limits
+@projects_option
 @place_options
 @options.json_option
-def change_command(job: str, *, place: JobsPlace, as_json: bool, **given: object) -> None:
-    """Change the limits of a job. A running job uses them once it is resumed."""
+def change_command(
+    job: str, *, projects: tuple[str, ...], place: JobsPlace, as_json: bool, **given: object
+) -> None:
+    """Change the limits of a job. A running job uses them once it is resumed.
+
+    They are checked like those of `submit` if the project of the job is here.
+    """
     if not (changes := _changes_of(given)):
         raise ConfigError("change: give what changes, such as --budget, --max-cost or --note")
-    with place.opened() as jobs:
+    # A note or a priority changes even where the project is at fault.
+    is_planned = bool(changes.keys() - {"note", "priority"}) and project_around() is not None
+    with place.opened(projects if projects or is_planned else None) as jobs:
         job_changed = jobs.change(job, changes)
     _print_state(job_changed, as_json=as_json)
 

@@ -19,6 +19,8 @@ from promptgraft.cli.main import run
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import temporary_folder
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.project.files import project_around
 from promptgraft.service.commands.door import Door, door_options
 from promptgraft.service.commands.options import (
     EXTRA,
@@ -225,6 +227,25 @@ def create_command(
     with _opened_tokens(url, creates=True) as tokens:
         token = tokens.create(name, scopes, only)
     echo(token)
+    if only:
+        _warn_of_unknown(only, url)
+
+
+def _warn_of_unknown(names: Sequence[str], url: str | None) -> None:
+    """Warn of names of projects that are not known here, if any projects are."""
+    with managed(url) as manager:
+        of_workers = (name for worker in manager.workers() for name in worker.projects)
+        of_jobs = (total.project for total in manager.totals())
+        here = named_projects(()) if project_around() else ()
+        known = sorted({*of_workers, *of_jobs, *here})
+    for name in names if known else ():
+        if name not in known:
+            there = ", ".join(f"`{project}`" for project in known)
+            echo(
+                f"warning: --for: no project `{name}` yet{did_you_mean(name, known)}; there: "
+                f"{there}",
+                error=True,
+            )
 
 
 @tokens_command.command(
