@@ -274,3 +274,84 @@ def test_cells_go_through_csv_unchanged(
     path.write_bytes(out.getvalue().encode("utf-8-sig" if bom else "utf-8"))
     found = [(c.id, c.input, c.expected or "") for c in Dataset.load(path)]
     assert found == rows
+
+
+NESTED: dict[str, Json] = {
+    "run": {"id": "r1"},
+    "inputs": {"question": "Why?"},
+    "outputs": {"answer": "So."},
+}
+PATHS = {"id": "run.id", "input": "inputs.question", "expected": "outputs.answer"}
+
+
+def nested_file(folder: Path, suffix: str, rows: list[Json]) -> Path:
+    texts = {
+        ".json": json.dumps(rows),
+        ".jsonl": "".join(f"{json.dumps(row)}\n" for row in rows),
+        ".yaml": yaml.safe_dump(rows),
+    }
+    path = folder / f"cases{suffix}"
+    path.write_text(texts[suffix])
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".yaml"])
+@given(texts=st.lists(st.text("abc é", min_size=1), min_size=3, max_size=3))
+@settings(max_examples=20)
+def test_cases_that_nest_are_read_by_paths(
+    suffix: str, texts: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    case_id, question, answer = (f"x{text}x" for text in texts)
+    row: Json = {
+        "run": {"id": case_id, "seconds": 3},
+        "inputs": {"question": question, "more": {"deep": 1}},
+        "outputs": {"answer": answer},
+        "meta": {"part": "train"},
+    }
+    path = nested_file(tmp_path_factory.mktemp("nested"), suffix, [row])
+    [case] = Dataset.load(path, fields=PATHS, keep=["meta.part"])
+    assert (case.id, case.input, case.expected) == (case_id, question, answer)
+    assert case.fields == {"meta.part": "train"}
+
+
+def test_a_column_of_the_very_name_of_a_path_comes_first(tmp_path: Path) -> None:
+    row: Json = {**NESTED, "outputs.answer": "The column."}
+    path = nested_file(tmp_path, ".jsonl", [row])
+    [case] = Dataset.load(path, fields=PATHS, keep=["outputs"])
+    assert (case.expected, case.fields) == ("The column.", {"outputs": {"answer": "So."}})
+
+
+def test_several_paths_are_parameters(tmp_path: Path) -> None:
+    row: dict[str, Json] = {"inputs": {"question": "Why?", "tone": "kind"}}
+    path = nested_file(tmp_path, ".jsonl", [row])
+    [case] = Dataset.load(path, fields={"input": ["inputs.question", "inputs.tone"]})
+    assert case.input == {"question": "Why?", "tone": "kind"}
+    path = nested_file(tmp_path, ".jsonl", [{**row, "meta": {"tone": "calm"}}])
+    with pytest.raises(DataFormatError, match="another column of `input` is called 'tone', too"):
+        Dataset.load(path, fields={"input": ["inputs.tone", "meta.tone"]})
+
+
+@pytest.mark.parametrize(
+    ("field", "typo", "what"),
+    [
+        ("input", "inputs.qestion", "expected the path `inputs.qestion` (did you mean `inputs."),
+        ("expected", "outputs.anser", "no case has the path `outputs.anser` (did you mean `out"),
+    ],
+)
+def test_a_missing_path_is_answered_with_those_that_exist(
+    tmp_path: Path, field: str, typo: str, what: str
+) -> None:
+    path = nested_file(tmp_path, ".jsonl", [NESTED])
+    with pytest.raises(DataFormatError) as error:
+        Dataset.load(path, fields={**PATHS, field: typo})
+    [fault] = error.value.faults
+    assert what in fault
+    assert fault.endswith("?); paths: `run.id`, `inputs.question`, `outputs.answer`")
+
+
+def test_a_path_that_only_some_cases_have_is_absent_in_the_others(tmp_path: Path) -> None:
+    rows: list[Json] = [{"inputs": {"question": "a"}}, NESTED]
+    path = nested_file(tmp_path, ".jsonl", rows)
+    fields = {"input": "inputs.question", "expected": "outputs.answer"}
+    cases = Dataset.load(path, fields=fields, keep=["run"])
+    assert [case.expected for case in cases] == [None, "So."]

@@ -285,6 +285,8 @@ class CaseReader:
         cases = tuple(case for case in read if case is not None)
         for line, fault, case_id in self._plain.mixed():
             self.faults.add(line, fault, case_id)
+        for fault in () if self._is_table else self._plain.absent_paths():
+            self.faults.add(1, fault)
         # The columns of a table are checked with its first row.
         for name in () if self._is_table or not cases else sorted(self._absent):
             near = did_you_mean(name, list(self._keys))
@@ -354,8 +356,11 @@ class CaseReader:
             case_id = self._id(eval_case_id(value), node, line)
             case = read_eval_case(node, case_id=case_id, origin=origin)
         else:
-            case_id = self._id(self._plain.id_of(value), node, line)
-            case = self._plain.read(node, case_id=case_id, origin=origin, line=line)
+            row_value = value if self._is_table else self._plain.flattened(value)
+            # A case without an id is told by all of its row, not by what is read of it.
+            case_id = self._id(self._plain.id_of(row_value), node, line)
+            row_read = attrs.evolve(node, value=row_value)
+            case = self._plain.read(row_read, case_id=case_id, origin=origin, line=line)
         self._note_faults(line, case_id)
         return case
 

@@ -6,6 +6,7 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -265,6 +266,11 @@ class PlainReader:
         self._input_may_be_value = bool("input" in self._read and may_be_value)
         self._cells = cells
         self._whole = "input" in names
+        self._dotted = tuple(sorted(name for name in self._named if "." in name))
+        # The paths that no row has had so far, and those that rows have.
+        self._absent = set(self._dotted)
+        self._nested: set[str] = set()
+        self._paths: dict[str, None] = {}
         # What is said of keys that are no field, by key: as faults, and as parameters.
         self._unknown: dict[str, str] = {}
         self._similar: dict[str, str] = {}
@@ -279,7 +285,36 @@ class PlainReader:
     def data_columns(self) -> frozenset[str]:
         """The columns in which no part of a message stands for a file."""
         fields = {"input", "turns", "context"}
-        return self._keep | {name for name, field in self._columns.items() if field not in fields}
+        data = self._keep | {name for name, field in self._columns.items() if field not in fields}
+        talk = {_root(name) for name, field in self._columns.items() if field in fields}
+        return data | ({_root(name) for name in data} - talk - {*map(_root, self._parameters)})
+
+    def flattened(self, value: dict[str, Json]) -> dict[str, Json]:
+        """Return a row with a column for each path, such as ``inputs.question``, that it has.
+
+        A column of that very name comes first. An object that is read by paths is no column any
+        more, unless it is named itself.
+        """
+        if not self._dotted:
+            return value
+        paths = {
+            name: member
+            for name in self._dotted
+            if name not in value and (member := _member_at(value, name)) is not None
+        }
+        self._absent -= {*paths, *value}
+        self._nested.update(paths)
+        if self._absent and len(self._paths) < _MOST_COMPARED:
+            self._paths |= dict.fromkeys(_paths_in(value))
+        roots = {_root(name) for name in self._dotted if name not in value}
+        hidden = roots - self._named - self._read
+        return {key: value[key] for key in value if key not in hidden} | paths
+
+    def absent_paths(self) -> Iterator[str]:
+        """Yield a fault for each path that no row has; a row without its input has one already."""
+        inputs = {self._input_column, *self._parameters}
+        for name in sorted(self._absent - inputs):
+            yield f"no case has the path {_with_paths(name, self._paths)}"
 
     def settle_input(self, value: Mapping[str, Json]) -> None:
         """Read ``input`` as a parameter where the prompt does, unless it holds all of them."""
@@ -437,19 +472,37 @@ class PlainReader:
         if len(rest) > _MOST_KEYS and not self._parameters:
             node.fault(f"{len(rest) - _MOST_KEYS:,} more unknown keys")
         if self._parameters:
-            for key in self._parameters:
-                if key not in value and not self._cells:
-                    near = did_you_mean(key, list(value)[:_MOST_KEYS])
-                    node.fault(f"expected the key `{key}`{near}, found {listed_keys(value)}")
-            return {key: value[key] for key in self._parameters if key in value}
+            return self._chosen(node, value)
         if "input" not in found:
-            column = self._input_column
-            if column in value:
-                node.member(column).fault("expected a text, found nothing")
-            elif not self._cells:
-                node.fault(f"expected the key `{column}`, found {listed_keys(value)}")
+            self._note_absent(node, self._input_column, value)
             return None
         return _INPUT.read(found["input"])
+
+    def _chosen(self, node: Node, value: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the parameters; one that lies at a path is called like the end of the path."""
+        for key in self._parameters:
+            if key not in value:
+                self._note_absent(node, key, value)
+        names = {
+            key: _leaf(key) if key in self._nested else key
+            for key in self._parameters
+            if key in value
+        }
+        taken = Counter(names.values())
+        for key, name in names.items():
+            if taken[name] > 1:
+                node.member(key).fault(f"another column of `input` is called {shown(name)}, too")
+        return {name: value[key] for key, name in names.items()}
+
+    def _note_absent(self, node: Node, column: str, value: Mapping[str, Json]) -> None:
+        """Note that a row has no value in a column of its input."""
+        if column in value:
+            node.member(column).fault("expected a text, found nothing")
+        elif column in self._absent:
+            node.fault(f"expected the path {_with_paths(column, self._paths)}")
+        elif not self._cells:
+            near = did_you_mean(column, list(value)[:_MOST_KEYS]) if self._parameters else ""
+            node.fault(f"expected the key `{column}`{near}, found {listed_keys(value)}")
 
     def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:
         for key in rest:
@@ -471,6 +524,35 @@ def listed_keys(value: Collection[str]) -> str:
     names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
     more = len(value) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "") or "none"
+
+
+def _root(path: str) -> str:
+    return path.partition(".")[0]
+
+
+def _leaf(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _member_at(value: Json, path: str) -> Json:
+    """Return what lies at a path of keys; None for nothing."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _paths_in(value: Mapping[str, Json], before: str = "") -> Iterator[str]:
+    """Yield the paths to the members of an object that are no objects themselves."""
+    for key, member in value.items():
+        if isinstance(member, dict) and member:
+            yield from _paths_in(member, f"{before}{key}.")
+        else:
+            yield f"{before}{key}"
+
+
+def _with_paths(path: str, paths: Collection[str]) -> str:
+    """Return a path for messages, with the nearest and all of those that exist."""
+    return f"`{path}`{did_you_mean(path, paths)}; paths: {listed_keys(paths)}"
 
 
 def _are_texts(names: object) -> bool:
