@@ -30,8 +30,8 @@ os.chdir("demo")
 from pathlib import Path
 project = Path("promptgraft.yaml")
 settings = project.read_text()
-assert "store: {{path: ., tag: latest}}" in settings
-project.write_text(settings.replace("path: .,", "url: 'sqlite:///winners.db',"))
+assert "store: {{tag: latest}}" in settings
+project.write_text(settings.replace("{{tag: latest", "{{url: 'sqlite:///winners.db', tag: latest"))
 assert run(["jobs", "submit", "triage", "--jobs", "sqlite:///jobs.db", "--budget", "300"]) == 0
 assert run(["worker", "--until-idle", "--jobs", "sqlite:///jobs.db"]) == 0
 assert run(["tokens", "create", "reader", "--scope", "read", "--jobs", "sqlite:///jobs.db"]) == 0

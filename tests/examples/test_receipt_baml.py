@@ -125,7 +125,10 @@ def test_a_command_makes_the_project_file(
             "--baml: expected a folder of BAML files, found none at none-at-all",
         ),
         (("receipt", "--baml", "baml_src"), "--baml: names the prompt"),
-        (("--baml", "none", "--function", "F"), "promptgraft.yaml is of another prompt"),
+        (
+            ("--baml", "elsewhere", "--function", "ExtractReceipt"),
+            "promptgraft.yaml is of another prompt",
+        ),
         (("--baml", "baml_src", "--function", "Extract"), "names `ExtractReceipt`"),
         (
             ("--baml", "baml_src", "--function", "ExtractReceipt", "--test", "::A"),
@@ -141,6 +144,7 @@ def test_what_does_not_go_together_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(project)
+    shutil.copytree("baml_src", "elsewhere", dirs_exist_ok=True)
     ended = Console(capsys)("optimize", *given)
     assert ended.code == 2
     assert said in ended.err
