@@ -35,13 +35,16 @@ TEXT = (Path(__file__).parents[1] / "docs" / "contributing.md").read_text("utf-8
 
 
 def _page() -> dict[str, Any]:
-    """Run the blocks of the page and return what they define."""
-    module = ModuleType("contributing_page")
-    sys.modules[module.__name__] = module  # attrs looks up annotations there
-    for block in python_blocks(TEXT):
-        if block.runs:
-            exec(block.compiled(Path("contributing.md")), module.__dict__)
-    return module.__dict__
+    """Run each section of the page alone, and return what they define together."""
+    names: dict[str, Any] = {}
+    for number, section in enumerate(re.split(r"(?m)^(?=## )", TEXT)):
+        module = ModuleType(f"contributing_page_{number}")
+        sys.modules[module.__name__] = module  # attrs looks up annotations there
+        for block in python_blocks(section):
+            if block.runs:
+                exec(block.compiled(Path("contributing.md")), module.__dict__)
+        names |= module.__dict__
+    return names
 
 
 PAGE = _page()
@@ -85,8 +88,8 @@ def test_the_target_is_improved_in_a_run_that_resumes(tmp_path: Path) -> None:
 
     def run() -> Any:
         with FileJournal(tmp_path / "journal.jsonl") as journal:
-            context = OptimizationContext(PAGE["Echo"](), journal=journal)
-            return OptimizationJob(target, context, PAGE["settings_without"]).run()
+            context = attrs.evolve(PAGE["context"], journal=journal)
+            return OptimizationJob(target, context, PAGE["settings_of_letter"]).run()
 
     first = run()
     assert first.stop_reason is StopReason.PERFECT
