@@ -171,9 +171,9 @@ def test_who_asks_withdraws_and_others_decline_with_a_reason(manager: JobManager
     write(manager, "night", "Be kind.")
     ana.protect("support", TAG)
     number = asked(lambda: ana.promote("support", "triage", "night", to=TAG))
-    with pytest.raises(ConfigError, match="say why"):
+    with pytest.raises(ConfigError, match="give the reason"):
         ben.decline(number, comment=" ")
-    with pytest.raises(JobConflictError, match="is of ana, who alone can withdraw it"):
+    with pytest.raises(JobConflictError, match="only ana, who made request"):
         ben.withdraw(number)
     with pytest.raises(ConfigError, match="expected at most 2,000 characters, found 2,001"):
         ben.approve(number, comment="x" * 2_001)
@@ -196,7 +196,7 @@ def test_who_has_no_name_asks_and_does_not_approve(manager: JobManager) -> None:
     manager.protect("support", TAG)
     number = asked(lambda: manager.promote("support", "triage", "night", to=TAG))
     assert manager.request(number).missing == 2
-    with pytest.raises(ConfigError, match="records need a name"):
+    with pytest.raises(ConfigError, match="records need your name"):
         manager.approve(number)
     assert ana.approve(number).missing == 1
     assert body(manager) is None

@@ -173,7 +173,7 @@ def test_the_page_of_a_request_says_whom_it_waits_for(
     path = moved.headers["location"]
     assert re.fullmatch(r"/approvals/\d+", path)
     own = ana.get(path).text
-    assert "Waiting for a second approval of ben or tests." in own
+    assert "Waiting for a second approval, by ben or tests." in own
     assert re.findall(r'name="what" value="(\w+)"', own) == ["withdraw"]
     page = ben.get(path).text
     assert re.findall(r'name="what" value="(\w+)"', page) == ["approve", "decline"]
@@ -205,7 +205,7 @@ def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
         each.get_by_role("button", name="Sign in").click()
     page.goto(f"{client.url}/jobs/{job.id}")
     page.get_by_role("button", name="Ask to apply to production").click()
-    expect(page.get_by_text("Waiting for a second approval of ben or tests.")).to_be_visible()
+    expect(page.get_by_text("Waiting for a second approval, by ben or tests.")).to_be_visible()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     verdict = page.get_by_role("link", name=f"Job {job.id[:8]}")
     expect(verdict).to_be_visible()
@@ -221,7 +221,7 @@ def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
         "button", name="Roll back"
     ).click()
     other.get_by_role("button", name="Roll back").click()
-    expect(other.get_by_text("Waiting for a second approval of ana or tests.")).to_be_visible()
+    expect(other.get_by_text("Waiting for a second approval, by ana or tests.")).to_be_visible()
     page.goto(other.url)
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("The tag was moved.")).to_be_visible()
@@ -260,7 +260,7 @@ def test_commands_hold_protected_tags_too(
     assert "request 1 waits for 2 approvals" in capsys.readouterr().err
     assert held(world) == 0
     assert run(["jobs", "approvals", "approve", "1", *here]) == 2
-    assert "records need a name" in capsys.readouterr().err
+    assert "records need your name" in capsys.readouterr().err
     assert run(["jobs", "approvals", "list", *here]) == 0
     listed = capsys.readouterr().out
     assert "protected tags of support: production" in listed

@@ -287,8 +287,8 @@ class AnthropicAdapter(ModelAdapter):
         policy: attempts and waits of a call.
         max_concurrency: most requests in flight; None to adapt to the provider's limits only.
         max_tool_rounds: rounds of tool calls before the model must answer.
-        ask_once: answer requests that equal an earlier one of this process, byte for byte, with
-            its answer, except those of the search. Needs ``temperature=0``.
+        ask_once: send equal requests once per process, except those of the search: a request
+            that equals an earlier one byte for byte gets its answer. Needs ``temperature=0``.
         prices: prices of tokens.
         mode: ``batch`` to evaluate whole sets in batches, at half the price and within a day;
             ``call`` to send every request by itself.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptgraft.service.jobs import Jobs
 
 _number_argument = click.argument("number", metavar="NUMBER", type=options.at_least(1))
-_comment_option = click.option("--comment", default="", help="What to say.")
+_comment_option = click.option("--comment", default="", help="A comment on the request.")
 
 
 @click.group(
@@ -31,8 +31,8 @@ _comment_option = click.option("--comment", default="", help="What to say.")
 def approvals_command() -> None:
     """Protect tags of a project, and decide on requests to move them.
 
-    `jobs apply` and `jobs promote` do not move a protected tag. They make a request, which two
-    people have to approve, one of whom may be who asks.
+    For a protected tag, `jobs apply` and `jobs promote` make a request, which two people have to
+    approve; making it is the first approval.
     """
 
 
@@ -83,7 +83,7 @@ def protect_command(tag: str, *, projects: tuple[str, ...], place: JobsPlace) ->
 def unprotect_command(tag: str, *, projects: tuple[str, ...], place: JobsPlace) -> None:
     """End the protection of TAG."""
     _change(projects, place, lambda jobs, project: jobs.unprotect(project, tag))
-    echo(f"tag {tag} is not protected any more")
+    echo(f"tag {tag} is no longer protected")
 
 
 def _change(
@@ -114,12 +114,12 @@ def _add_decision(what: str, about: str, example: str) -> None:
 
 _add_decision(
     "approve",
-    "Approve a request, which moves its tag if that was the last approval.",
+    "Approve a request; the last approval moves its tag.",
     "jobs approvals approve 7",
 )
 _add_decision(
     "decline",
-    "Decline a request, and say why with --comment.",
+    "Decline a request; --comment gives the reason.",
     'jobs approvals decline 7 --comment "the test set is worn"',
 )
-_add_decision("withdraw", "Withdraw a request of your own.", "jobs approvals withdraw 7")
+_add_decision("withdraw", "Withdraw your own request.", "jobs approvals withdraw 7")

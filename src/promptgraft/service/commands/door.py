@@ -146,8 +146,8 @@ _options = options.together(
         "--oidc",
         metavar="FILE",
         envvar="PROMPTGRAFT_OIDC",
-        help="A file about the OpenID Connect provider that signs users in; by default the "
-        "variable PROMPTGRAFT_OIDC, or none. Needs the extra `oidc`.",
+        help="The settings of an OpenID Connect provider that signs users in; by default the file "
+        "in the variable PROMPTGRAFT_OIDC, if it is set. Needs the extra `oidc`.",
     ),
     click.option(
         "--base-path",

@@ -19,15 +19,14 @@ from promptgraft.service.database import Database
 from promptgraft.service.jobs.types import JobConflictError, JobNotFoundError
 
 APPROVALS = 2
-"""People who have to approve, among them who asks: in environments of GitHub, too, who starts a
-deployment and one reviewer are enough."""
+"""People who have to approve, the one who asks included."""
 
 _MOST_COMMENT_CHARS = 2_000
 _LARGEST_PAGE = 100
 
 
 class MoveKind(StrEnum):
-    """How a tag is moved."""
+    """What moves a tag."""
 
     APPLY = "apply"
     PROMOTE = "promote"
@@ -35,7 +34,7 @@ class MoveKind(StrEnum):
 
 
 class RequestState(StrEnum):
-    """What became of a request."""
+    """The state of a request."""
 
     WAITING = "waiting"
     """It waits for approvals."""
@@ -44,9 +43,9 @@ class RequestState(StrEnum):
     DONE = "done"
     """It was approved, and the tag was moved."""
     DECLINED = "declined"
-    """Somebody who could approve it did not want it."""
+    """Somebody who could have approved it refused it."""
     WITHDRAWN = "withdrawn"
-    """Who asked did not want it any more."""
+    """The person who asked took it back."""
 
 
 class RequestStep(StrEnum):

@@ -519,7 +519,7 @@ class JobManager(Jobs):
         self._project(project)
         check_tag(tag)
         if tag.startswith(CANDIDATE_PREFIX):
-            raise ConfigError(f"tag `{tag}` is that of a candidate, which nobody uses")
+            raise ConfigError(f"tag `{tag}` holds a candidate of a job, which nobody uses")
         self._approvals.protect(project, tag, by=self._by)
 
     def unprotect(self, project: str, tag: str) -> None:
@@ -539,7 +539,7 @@ class JobManager(Jobs):
             request = self._approvals.enter(number, entry, by=self._by, comment=comment)
         elif request.missing:
             raise JobConflictError(
-                f"{self._by} has approved request {number} already; somebody else has to"
+                f"{self._by} has approved request {number} already; somebody else has to approve it"
             )
         if not request.missing:
             self._carry_out(request)
@@ -548,7 +548,7 @@ class JobManager(Jobs):
     def decline(self, number: int, *, comment: str = "") -> MoveRequest:
         self._waiting(number, "decline", is_stale_too=True)
         if not comment.strip():
-            raise ConfigError("comment: say why it is declined")
+            raise ConfigError("comment: give the reason for declining")
         return self._approvals.enter(number, RequestStep.DECLINED, by=self._by, comment=comment)
 
     def withdraw(self, number: int, *, comment: str = "") -> MoveRequest:
@@ -556,7 +556,7 @@ class JobManager(Jobs):
         if request.by != self._by:
             asker = request.by or "somebody at the database"
             raise JobConflictError(
-                f"request {number} is of {asker}, who alone can withdraw it; decline it instead"
+                f"only {asker}, who made request {number}, can withdraw it; decline it instead"
             )
         return self._approvals.enter(number, RequestStep.WITHDRAWN, by=self._by, comment=comment)
 
@@ -589,7 +589,7 @@ class JobManager(Jobs):
         """Return a request that somebody with a name may decide on."""
         if not self._by:
             raise ConfigError(
-                f"{what}: records need a name; use the page, or --server with a token"
+                f"{what}: the records need your name; use the page, or --server with a token"
             )
         request = self.request(number)
         if request.state is RequestState.STALE and not is_stale_too:
