@@ -382,3 +382,24 @@ def test_machines_are_told_the_files(console: Console, folder: Path) -> None:
         "promptgraft.schema.json",
     ]
     assert document["notes"] == []
+
+
+def test_offline_free_text_names_the_model_with_which_the_project_is_valid(
+    console: Console, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    tests = [
+        {"vars": {"text": f"hello {word}"}, "assert": [{"type": "contains", "value": "hello"}]}
+        for word in ("one", "two", "three")
+    ]
+    config = {"prompts": ["Summarize: {{text}}"], "providers": ["openai:gpt"], "tests": tests}
+    Path("promptfooconfig.yaml").write_text(json.dumps(config))
+    [note] = re.findall("note: .*", console("import", "promptfooconfig.yaml", "--offline").out)
+    [model] = re.findall("--offline: .* set `task: (.*?)` under `models`", note)
+    project = Path("promptgraft.yaml")
+    settings = project.read_text()
+    project.write_text(settings.replace("task:\n    provider: offline", f"task: {model}"))
+    assert settings != project.read_text()
+    assert "promptgraft.yaml is valid" in console("check").out
+    assert "your prompt: 2 of the 2 cases right" in console("optimize", "--dry-run").err

@@ -423,7 +423,9 @@ def splits_of(
 OFFLINE: Json = {"provider": "offline"}
 USUAL: Json = {"provider": "openai", "model": "gpt-6-luna"}
 """The model of a project whose source names none."""
-NO_MODEL = "no model is named: `openai/gpt-6-luna` answers; name yours in `models.task`"
+USUAL_NAME = "openai/gpt-6-luna"
+"""The same as the short form of project files."""
+NO_MODEL = f"no model is named: `{USUAL_NAME}` answers; name yours in `models.task`"
 """The note on a source that names no model, whose project has ``USUAL``."""
 GENERATION = {
     "max_tokens": "max_output_tokens",

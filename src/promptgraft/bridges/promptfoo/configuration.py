@@ -32,8 +32,10 @@ from promptgraft.project.imported import (
     CASES_FILE,
     DATA,
     NO_MODEL,
+    OFFLINE,
     TABLES,
     USUAL,
+    USUAL_NAME,
     Foreign,
     ImportedProject,
     Importer,
@@ -316,6 +318,12 @@ def _resolved(whole: Json, files: Foreign, source: Source) -> Json:
     return resolved(whole, 0)
 
 
+_FREE_TEXT = (
+    "--offline: the embedded model serves free text in dry runs only: set `task: "
+    f"{USUAL_NAME}` under `models`, and `promptgraft optimize --dry-run` needs no key"
+)
+
+
 class _PromptfooReader:
     """Reads one configuration and collects notes."""
 
@@ -354,10 +362,7 @@ class _PromptfooReader:
             place=place,
             asserting=self._asserting,
         )
-        choices = choices_of(tests)
-        if choices:
-            why = f"the answer is one of {listed(choices)}, as tests with `equals` say"
-            self._notes.add(place, f"{why}: `output` of the prompt")
+        choices = self._choices(tests, place, task)
         few = questions_in(cases) < 2
         splits = dict(splits_of(cases, place, self._notes))
         if task == USUAL and root.member(named).value is None:
@@ -387,6 +392,16 @@ class _PromptfooReader:
                 *((self._cases,) if few else ()),
             ),
         )
+
+    def _choices(self, tests: Sequence[Test], place: Node, task: Json) -> list[str]:
+        """Return the answers to choose from, with a note; without any, the answer is free text."""
+        choices = choices_of(tests)
+        if choices:
+            why = f"the answer is one of {listed(choices)}, as tests with `equals` say"
+            self._notes.add(place, f"{why}: `output` of the prompt")
+        elif task == OFFLINE:
+            self._notes.add(self._root.member("prompts"), _FREE_TEXT)
+        return choices
 
     def _note_keys(self, node: Node, read: str) -> None:
         """Note every key that is not read."""
