@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,21 @@ def document_of(ended: Ended) -> dict[str, Any]:
     assert last["event"] == "result"
     document: dict[str, Any] = last
     return document
+
+
+def test_a_run_that_accepts_nothing_loads_no_model_but_its_own(project: Path) -> None:
+    command = ["optimize", f"{FILE}:hopeless", "--quiet"]
+    code = (
+        "import sys\nfrom promptgraft.cli.main import run\n"
+        f"assert run({command!r}) == 1\n"
+        "print('promptgraft.adapters.offline' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, env=environment
+    )
+    assert ended.stdout.splitlines()[-1] == "False"
+    assert re.search(r"(?m)^rewrites +0 kept", ended.stdout)
 
 
 def test_a_job_in_python_says_itself_what_may_change(console: Console, project: Path) -> None:

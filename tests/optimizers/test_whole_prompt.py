@@ -17,7 +17,6 @@ from optimizers.several_world import NAMES, Rendered, search
 from optimizers.test_meta_prompts import HOSTILE, MODULE, RECORD, blocks
 from optimizers.worlds import answers, bound, hostile_text
 from promptgraft import OfflineAdapter
-from promptgraft.adapters.offline import nothing_learned
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaMutationRejected
 from promptgraft.algorithms.gepa.additions.whole_prompt import question_on_all
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, WHOLE
@@ -266,4 +265,4 @@ def test_the_embedded_offline_model_says_why_it_edits_nothing() -> None:
     tone = attrs.evolve(MODULE, name="section tone", text="Be kind.", output="Text.")
     said, [edit] = offline([tone, MODULE], attrs.evolve(FAILED, feedback=RECORD.feedback))
     assert edit == {"part": "P1", "text": "Be kind."}
-    assert nothing_learned([said])
+    assert OfflineAdapter().nothing_learned([said])

@@ -200,7 +200,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         result,
         outcome.parts,
         noun="ticket",
-        config=outcome.job.config,
+        job=outcome.job,
     )
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
 import attrs
 
@@ -29,7 +29,6 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
-from promptgraft.search.config import RunConfig
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
 from promptgraft.search.result import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
@@ -42,6 +41,13 @@ _MOST_LINES = 25
 
 FIELD = len("validation")
 """Columns that the names of fields take in summaries."""
+
+
+@runtime_checkable
+class ExplainingAdapter(Protocol):
+    """An adapter that can say why its replies, of which a search kept none, taught nothing."""
+
+    def nothing_learned(self, replies: Iterable[str]) -> str: ...
 
 
 @attrs.frozen(kw_only=True)
@@ -166,7 +172,7 @@ def print_found(
     parts: Sequence[PartDiff],
     *,
     noun: str,
-    config: RunConfig,
+    job: OptimizationJob,
     more: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
@@ -174,6 +180,7 @@ def print_found(
 
     ``noun`` is the word for a case.
     """
+    config, adapter = job.config, job.context.reflection_adapter or job.context.adapter
     held_out = result.held_out.gain if result.held_out else None
     longer, wear = result.held_out.answer_length if result.held_out else "", result.wear
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
@@ -209,12 +216,14 @@ def print_found(
         width=FIELD,
     )
     _print_changes(screen, parts)
-    if not result.ended.accepted:
-        # The embedded model takes long to import, and few runs with a real one come here.
-        from promptgraft.adapters.offline import nothing_learned
+    if not result.ended.accepted and (why := _nothing_learned(adapter, result)):
+        screen.line(why, color="yellow")
 
-        if why := nothing_learned(rejection.text for rejection in result.rejections):
-            screen.line(why, color="yellow")
+
+def _nothing_learned(adapter: object, result: RunResult) -> str:
+    if not isinstance(adapter, ExplainingAdapter):
+        return ""
+    return adapter.nothing_learned(rejection.text for rejection in result.rejections)
 
 
 def _hidden_rows(held_out: HeldOut | None) -> Iterator[tuple[str, str, str, str, str]]:
@@ -295,7 +304,7 @@ def print_outcome(screen: Screen, outcome: RunOutcome, runs: Runs) -> None:
         result,
         outcome.parts,
         noun="case",
-        config=outcome.job.config,
+        job=outcome.job,
         more=[("held out", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,
     )

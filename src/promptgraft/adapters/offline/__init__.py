@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TypeVar
 
 import attrs
@@ -9,7 +11,7 @@ import attrs
 from promptgraft.adapters.base import FreeAdapter, PromptResponse, answered, free_call
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
-from promptgraft.adapters.offline.reflector import QUESTIONS, Habits, nothing_learned, reflect
+from promptgraft.adapters.offline.reflector import NOTHING_LEARNED, QUESTIONS, Habits, reflect
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE, WORDS_PER_RULE
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Image
@@ -24,8 +26,7 @@ from promptgraft.runtime.session import SessionProtocol
 OutputT = TypeVar("OutputT")
 
 _META_NS, _GRADIENT_NS = "promptgraft/gepa", "promptgraft/gradient"
-
-__all__ = ["OfflineAdapter", "nothing_learned"]
+__all__ = ["OfflineAdapter"]
 
 
 class OfflineAdapter(FreeAdapter):
@@ -88,6 +89,11 @@ class OfflineAdapter(FreeAdapter):
     def answer_freely(self, rendered: RenderedPrompt[object]) -> str:
         """Refuse a prompt for an answer without a form, with a ``ConfigError``."""
         raise unserved(rendered)
+
+    def nothing_learned(self, replies: Iterable[str]) -> str:
+        """Return the most frequent reason of replies for learning nothing; empty for none."""
+        lines = (reply.partition("\n")[0] for reply in replies if reply.startswith(NOTHING_LEARNED))
+        return next((line for line, _ in Counter(lines).most_common(1)), "")
 
     def evaluate(
         self,

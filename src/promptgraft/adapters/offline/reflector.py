@@ -461,9 +461,3 @@ def _why_nothing(question: Question) -> str:
     elif not any(case.wanted or case.right for case in scored if case.failed):
         why = "no feedback names an expected answer; it only learns labels and short fields"
     return f"{NOTHING_LEARNED}{why}\n\n"
-
-
-def nothing_learned(replies: Iterable[str]) -> str:
-    """Return the most frequent reason that replies give for learning nothing; empty for none."""
-    lines = (reply.partition("\n")[0] for reply in replies if reply.startswith(NOTHING_LEARNED))
-    return next((line for line, _ in Counter(lines).most_common(1)), "")
