@@ -121,7 +121,8 @@ def _keep(file: ProjectFile) -> None:
     "--dry-run",
     "dry",
     is_flag=True,
-    help="Use the embedded offline model for everything, and keep nothing.",
+    help="Use the embedded offline model in place of models, and keep nothing. Code of yours, such "
+    "as an agent, a tool or a BAML function, is called.",
 )
 @limit_options
 @click.option(

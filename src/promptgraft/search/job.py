@@ -286,9 +286,9 @@ class OptimizationJob:
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.
 
-        Where free text is wanted, the answer is the input.
-        Stored overrides are applied as in the job. Tools, the function of ``Texts``, agents and
-        the feedback function are really called, including any judge that the latter asks.
+        Where free text is wanted, the answer is the input. Stored overrides are applied as in the
+        job. Tools, the function of ``Texts``, agents, BAML functions and the feedback function are
+        really called, including any judge that the latter asks.
         """
         from promptgraft.adapters.offline.dry import DryAdapter
 

@@ -78,7 +78,8 @@ def jobs_command() -> None:
     "--dry-run",
     is_flag=True,
     default=None,
-    help="Use the embedded offline model, and store nothing.",
+    help="Use the embedded offline model in place of models, and store nothing. Code of the "
+    "project, such as an agent, is called.",
 )
 @options.part_option
 @click.option("--key", help="An idempotency key: the same key returns the same job.")
