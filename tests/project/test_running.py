@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from promptgraft.cli.main import run
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import DataFormatError, JournalCorruptError
 from promptgraft.project.replaying import replayed
 from promptgraft.project.running import Changes, keep, loaded, loaded_again, run_dry, run_job
 from promptgraft.runs import RunFolder
@@ -83,6 +84,24 @@ def test_a_budget_that_replaces_one_too_small_decides(
     assert run([*command, "1"]) == 2
     assert "rollout_budget: expected at least 20" in capsys.readouterr().err
     assert run([*command, "60"]) in (0, 1)
+
+
+def test_a_plan_reads_the_answers_of_the_last_runs_only(project: Path) -> None:
+    folder = kept(project, "runs", 36)
+    for number in range(2, 5):
+        shutil.copytree(folder.path, folder.path.with_name(f"{folder.id}-{number}"))
+
+    def damage(name: str) -> None:
+        journal = folder.path.with_name(name) / folder.journal.name
+        header, *_ = journal.read_bytes().splitlines(keepends=True)
+        journal.write_bytes(header + b"damaged\n")
+
+    with loaded(None, str(project)) as source:
+        damage(folder.id)  # the oldest of the four
+        assert source.plan().rollouts
+        damage(f"{folder.id}-2")
+        with pytest.raises(JournalCorruptError):
+            source.plan()
 
 
 def test_changes_of_a_run_are_kept_but_for_its_time(project: Path) -> None:

@@ -135,6 +135,8 @@ class RunOutcome:
 
 _MOST_LOOKED_AT = 500
 """The most rollouts of an earlier run that a plan counts steps in."""
+_MOST_RUNS = 3
+"""The most earlier runs whose answers a plan reads."""
 
 
 def _is_given(_: object, value: object) -> bool:
@@ -382,12 +384,12 @@ class Runnable:
 
 
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
-    """Return what answers used in the newest completed run of a prompt."""
-    for run in list_runs(runs):
-        if run.state is State.ENDED and run.prompt == prompt:
-            usage_seen = _seen_answers(run.folder, f"as in run {run.id}")
-            if usage_seen is not None:
-                return usage_seen
+    """Return what answers used in the newest of the last completed runs of a prompt that tells."""
+    ended = (run for run in list_runs(runs) if run.state is State.ENDED and run.prompt == prompt)
+    # Runs on the embedded model tell nothing, however many there are.
+    for run in islice(ended, _MOST_RUNS):
+        if usage_seen := _seen_answers(run.folder, f"as in run {run.id}"):
+            return usage_seen
     return None
 
 
