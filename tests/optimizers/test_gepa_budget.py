@@ -28,6 +28,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import StopReason
+from promptgraft.search.acceptance import most_rollouts
 
 SCORES = (0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 1.0, -3.5, -1e300)
 REPLIES = (
@@ -197,8 +198,22 @@ FAULT_IN_THE_FINALS = World(
 )
 
 
+GROWN_MINIBATCHES = attrs.evolve(
+    FAULT_IN_THE_FINALS,
+    salt=0,
+    trouble=0.0,
+    spare=148,
+    pareto=3,
+    learning=3,
+    patience=2,
+    proposals=8,
+    at_once=3,
+)
+
+
 @given(worlds)
 @example(FAULT_IN_THE_FINALS)
+@example(GROWN_MINIBATCHES)
 @settings(max_examples=80, deadline=None)
 def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
     if not can_run(world):
@@ -218,7 +233,9 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
     if result.stop_reason is StopReason.BUDGET:
         # The best one may lack as much as a race takes.
         raced = world.pareto * (2 if world.preset == "lean" else 1)
-        deepest = world.proposals * settings.trial_size + raced
+        # Minibatches grow as the parent gets better, and a step begins only if all of it is paid.
+        trial = most_rollouts(settings.acceptance, settings.largest_batch)
+        deepest = world.proposals * trial + raced
         assert world.budget - result.total_rollouts < deepest + settings.reserved_size
     if result.stop_reason not in ENDED_BY_FAULTS and not result.unscored_rollouts:
         # What is kept for the end pays for both in full.
