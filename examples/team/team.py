@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 from promptgraft.service.jobs import Job, JobClient, JobState
@@ -41,7 +41,7 @@ def done(*words: str, folder: Path, variables: Mapping[str, str]) -> str:
 @contextlib.contextmanager
 def started(
     *words: str, folder: Path, variables: Mapping[str, str]
-) -> Iterator[subprocess.Popen[str]]:
+) -> Generator[subprocess.Popen[str]]:
     """Give a command that runs until the block ends."""
     process = subprocess.Popen(  # noqa: S603 - this Python
         command(*words), cwd=folder, env=variables, stdout=subprocess.PIPE, text=True
@@ -94,7 +94,7 @@ def until_one_runs(door: JobClient, jobs: list[Job]) -> Job:
 
 def main() -> None:
     """Run the servers, the workers and the jobs, and print what became of them."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options = argparse.ArgumentParser(description="Two servers and three workers.")
     options.add_argument("--jobs", default="sqlite:///jobs.db", help="the database of the jobs")
     options.add_argument("--folder", type=Path, help="where to work; by default for this run only")
     options.add_argument("--count", type=int, default=4, help="how many jobs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from programs import Programs
 EXAMPLE = Path(__file__).parents[2] / "examples" / "team"
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+# The other one takes as long, and a longer test looks at both.
+@pytest.mark.parametrize(
+    "kind", ["postgresql", "mariadb"] if "PROMPTGRAFT_KILLS" in os.environ else ["postgresql"]
+)
 def test_a_team_shares_a_database(kind: str, tmp_path: Path, programs: Programs) -> None:
     if why_not := missing(kind):
         pytest.skip(why_not)
