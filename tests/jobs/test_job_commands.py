@@ -116,6 +116,22 @@ def test_a_winner_is_promoted_from_the_shell(
     assert revision[:8] in said(capsys, *history, "--tag", "prod")
 
 
+def test_a_budget_of_a_job_replaces_one_that_is_too_small(
+    capsys: pytest.CaptureFixture[str], programs: Programs
+) -> None:
+    file = Path("promptgraft.yaml")
+    file.write_text(FILE.replace("rollout_budget: 150", "rollout_budget: 1"))
+    refused = said(capsys, "jobs", "submit", "triage", code=2)
+    assert "promptgraft.yaml:9: optimizer.rollout_budget: expected at least" in refused
+    assert "rollout_budget: expected" in said(
+        capsys, "jobs", "submit", "triage", "--budget", "2", code=2
+    )
+    job = submitted(capsys, "--budget", "60")
+    worked_off(programs)
+    told = json.loads(said(capsys, "jobs", "show", job, "--json"))
+    assert (told["state"], told["changes"]) == ("completed", {"budget": 60})
+
+
 def test_values_that_are_nothing_are_values(capsys: pytest.CaptureFixture[str]) -> None:
     job = submitted(capsys, "--seed", "0", "--priority", "0", "--set", "store=false")
     told = json.loads(said(capsys, "jobs", "show", job, "--json"))

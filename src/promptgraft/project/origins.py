@@ -12,12 +12,11 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import STRING
-from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.adding import open_store
 from promptgraft.project.files import project_around, project_path, runs_folder_of
-from promptgraft.project.project import Project, faults_of, open_project
+from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import (
     ObjectKind,
@@ -49,8 +48,7 @@ def loaded_project(file: str | None, *, budget: Size | None = None) -> Iterator[
     Inside, its code can import its neighbours, and what it prints goes to standard error. With a
     ``budget``, that of the file may be too small.
     """
-    project = open_project(project_path(file))
-    raise_lines(str(project.path), faults_of(project, budget=budget))
+    project = load_project(project_path(file), budget=budget)
     with beside(project.folder):
         yield project
 

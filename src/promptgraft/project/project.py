@@ -447,14 +447,18 @@ def open_project(path: str | Path) -> Project:
     return Project(*read_project(as_path(path)))
 
 
-def load_project(path: str | Path) -> Project:
+def load_project(path: str | Path, *, budget: Size | None = None) -> Project:
     """Read a project file and load all it names except models, so no secrets are needed.
+
+    Args:
+        path: the file.
+        budget: a rollout budget in place of that of the file, which may be too small.
 
     Raises:
         DataFormatError: the first 20 faults, one line each, and the number of the others.
     """
     project = open_project(path)
-    raise_lines(str(project.path), faults_of(project))
+    raise_lines(str(project.path), faults_of(project, budget=budget))
     return project
 
 

@@ -205,6 +205,15 @@ class Changes:
         algorithm = {} if self.algorithm is None else {"algorithm": self.algorithm}
         return project.tuned({**(self.tuning or {}), **algorithm})
 
+    def job_of(self, project: Project, name: str) -> OptimizationJob:
+        """Return the changed job of the prompt or graph ``name`` of a project.
+
+        Raises:
+            ConfigError, DataFormatError: the project has faults, or a change does not suit it.
+        """
+        tuned = self.tuned(project)
+        return self.applied(tuned.job(name, budget=self.stand_in_budget), tuned)
+
     def applied(self, job: OptimizationJob, project: Project | None = None) -> OptimizationJob:
         """Return the changed job of a project, which is tuned already, or of Python.
 
@@ -297,9 +306,7 @@ class Runnable:
         Raises:
             ConfigError, DataFormatError: the project has faults, or a change does not suit it.
         """
-        tuned = changes.tuned(project)
-        job = changes.applied(tuned.job(name, budget=changes.stand_in_budget), tuned)
-        return cls.made(project, name, job, changes)
+        return cls.made(project, name, changes.job_of(project, name), changes)
 
     @classmethod
     def made(cls, project: Project, name: str, job: OptimizationJob, changes: Changes) -> Runnable:

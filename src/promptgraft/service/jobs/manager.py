@@ -120,11 +120,7 @@ class JobManager(Jobs):
             check_key(name, "name of a project")
         self.database = database if isinstance(database, Database) else Database(database)
         self.projects: Mapping[str, Project] = {
-            name: in_database(
-                project if isinstance(project, Project) else load_project(project),
-                name,
-                self.database,
-            )
+            name: in_database(_loaded(project), name, self.database)
             for name, project in (projects or {}).items()
         }
         self._by, self._most_queued = by, most_queued
@@ -671,6 +667,11 @@ class JobManager(Jobs):
         if changes.dataset is None:
             return changes
         return attrs.evolve(changes, dataset=self._datasets.find(project, changes.dataset).id)
+
+
+def _loaded(project: Project | str | Path) -> Project:
+    # A job may bring a budget in place of one that is too small; without one it is refused.
+    return project if isinstance(project, Project) else load_project(project, budget="light")
 
 
 def _check_same(found: Job, seen: Job) -> None:

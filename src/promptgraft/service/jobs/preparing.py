@@ -211,9 +211,7 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
         )
     if changes.dry_run:
         project.stand_in()  # it asks no model of the project, so that it needs no secrets
-    run_changes = run_changes_of(changes)
-    tuned = run_changes.tuned(project)
-    job = run_changes.applied(tuned.job(name, budget=changes.budget), tuned)
+    job = run_changes_of(changes).job_of(project, name)
     stores = changes.store and not changes.dry_run
     return OptimizationJob(job.subject, job.context, attrs.evolve(job.config, persist=stores))
 

@@ -111,7 +111,7 @@ def _is_fault_of_place(
     # can be planned lacks only secrets; what cannot be planned without the changes of the job
     # either lacks code or files.
     return _can_be_planned(project, job, job.changes) or not _can_be_planned(
-        project, job, JobChanges(dry_run=True)
+        project, job, JobChanges(dry_run=True, budget=job.changes.budget)
     )
 
 
