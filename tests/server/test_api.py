@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 from openapi_spec_validator import validate
+from sqlalchemy import update
 
 from jobs.job_world import work_off
+from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
@@ -361,6 +363,26 @@ def test_a_token_sees_only_its_projects(client: Client, manager: JobManager) -> 
     assert client.ask("GET", "/api/v1/projects", token=token).document == {"projects": []}
     body = {"project": "support", "prompt": "triage"}
     assert client.ask("POST", "/api/v1/jobs", body, token=token).status == 422
+
+
+def test_a_token_for_an_empty_list_of_projects_is_not_made(manager: JobManager) -> None:
+    tokens = TokenStore(manager.database)
+    with pytest.raises(ConfigError, match="name at least one"):
+        tokens.create("nothing", [Scope.READ], [])
+    assert tokens.named("nothing") is None
+
+
+def test_a_row_that_an_earlier_version_wrote_for_all_projects_stays_for_all(
+    client: Client, manager: JobManager
+) -> None:
+    job, tokens = submitted(client), TokenStore(manager.database)
+    token, table = tokens.create("old", [Scope.READ], ["elsewhere"]), manager.database.tables.tokens
+    assert client.ask("GET", f"/api/v1/jobs/{job}", token=token).status == 404
+    row = update(table).where(table.c.name == "old").values(projects=b"[]")
+    manager.database.write(lambda connection: connection.execute(row))
+    assert client.ask("GET", f"/api/v1/jobs/{job}", token=token).status == 200
+    new = tokens.create("new", [Scope.READ])
+    assert client.ask("GET", f"/api/v1/jobs/{job}", token=new).status == 200
 
 
 def test_a_revoked_token_is_worth_nothing(client: Client, manager: JobManager) -> None:

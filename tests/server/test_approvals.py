@@ -43,7 +43,7 @@ def world(client: Client) -> Client:
 
 def token(client: Client, name: str, scopes: str, *projects: str) -> str:
     scopes_named = [Scope(scope) for scope in scopes.split()]
-    return TokenStore(client.manager.database).create(name, scopes_named, projects)
+    return TokenStore(client.manager.database).create(name, scopes_named, projects or None)
 
 
 def held(client: Client, tag: str = "production") -> int:

@@ -385,7 +385,7 @@ def test_nobody_changes_jobs_of_others_in_the_list(client: Client, manager: JobM
     job = manager.create("support", "triage")
     tokens = TokenStore(manager.database)
     for name, scopes, projects, status in (
-        ("reader", ["read"], [], 403),
+        ("reader", ["read"], None, 403),
         ("stranger", ["read", "submit"], ["other"], 409),
     ):
         token = tokens.create(name, scopes, projects)

@@ -225,7 +225,7 @@ def create_command(
 ) -> None:
     """Create a token and print it; it is never shown again."""
     with _opened_tokens(url, creates=True) as tokens:
-        token = tokens.create(name, scopes, only)
+        token = tokens.create(name, scopes, only or None)
     echo(token)
     if only:
         _warn_of_unknown(only, url)
@@ -237,12 +237,12 @@ def _warn_of_unknown(names: Sequence[str], url: str | None) -> None:
         of_workers = (name for worker in manager.workers() for name in worker.projects)
         of_jobs = (total.project for total in manager.totals())
         here = named_projects(()) if project_around() else ()
-        known = sorted({*of_workers, *of_jobs, *here})
-    for name in names if known else ():
-        if name not in known:
-            there = ", ".join(f"`{project}`" for project in known)
+        projects = sorted({*of_workers, *of_jobs, *here})
+    for name in names if projects else ():
+        if name not in projects:
+            there = ", ".join(f"`{project}`" for project in projects)
             echo(
-                f"warning: --for: no project `{name}` yet{did_you_mean(name, known)}; there: "
+                f"warning: --for: no project `{name}` yet{did_you_mean(name, projects)}; there: "
                 f"{there}",
                 error=True,
             )
@@ -280,7 +280,7 @@ def list_command(*, url: str | None, as_json: bool) -> None:
         (
             token.name,
             ", ".join(sorted(token.scopes)),
-            ", ".join(sorted(token.projects or ())) or "all",
+            "all" if token.projects is None else ", ".join(sorted(token.projects)),
         )
         for token in callers
     ]

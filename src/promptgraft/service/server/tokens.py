@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import attrs
@@ -20,6 +20,10 @@ from promptgraft.service.server.problems import ApiProblem
 
 # Addresses of people too, so that a token can belong to a user of a proxy.
 NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+
+
+_ALL: Sequence[str] = []
+"""What rows hold for all projects; no row means none, which `create` refuses."""
 
 
 class Scope(StrEnum):
@@ -87,16 +91,18 @@ class TokenStore:
         self.database = database
         self._table = database.tables.tokens
 
-    def create(self, name: str, scopes: Iterable[Scope | str], projects: Iterable[str] = ()) -> str:
+    def create(
+        self, name: str, scopes: Iterable[Scope | str], projects: Iterable[str] | None = None
+    ) -> str:
         """Create a token and return it; it cannot be read again later.
 
         Args:
             name: a unique name, which the events of jobs record.
             scopes: its permissions.
-            projects: the projects that it can see; all if empty.
+            projects: the projects that it can see; None for all.
 
         Raises:
-            ConfigError: a name or a scope is invalid, or the name is taken.
+            ConfigError: a name or a scope is invalid, the name is taken, or no project is named.
         """
         if not NAME.fullmatch(name):
             raise ConfigError(
@@ -106,6 +112,9 @@ class TokenStore:
         scopes_read = scopes_of(scopes)
         if not scopes_read:
             raise ConfigError(f"scopes: name at least one of {', '.join(Scope)}")
+        project_names = None if projects is None else sorted(set(projects))
+        if project_names == []:
+            raise ConfigError("projects: name at least one; without `projects` a token sees all")
         token = secrets.token_urlsafe(32)
 
         def put(connection: Connection) -> None:
@@ -119,7 +128,7 @@ class TokenStore:
                     digest=secret_digest(token),
                     name=name,
                     scopes=",".join(sorted(scopes_read)),
-                    projects=json.dumps(sorted(set(projects))).encode(),
+                    projects=json.dumps(project_names or _ALL).encode(),
                     created=self.database.seconds,
                 )
             )
@@ -229,9 +238,10 @@ def secret_digest(secret: str) -> str:
 
 def caller_of(row: Row[object]) -> ApiCaller:
     """Return the caller of a row of the table of tokens."""
+    projects = json.loads(row.projects)
     return ApiCaller(
         name=row.name,
         scopes=frozenset(Scope(scope) for scope in row.scopes.split(",")),
-        projects=frozenset(json.loads(row.projects)) or None,
+        projects=None if projects == _ALL else frozenset(projects),
         token=row.digest,
     )
