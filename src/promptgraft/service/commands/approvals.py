@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +10,6 @@ from promptgraft.cli import options
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.ground.serde import unstructure
 from promptgraft.service.commands.options import JobsPlace, place_options, projects_option
-
-if TYPE_CHECKING:
-    from promptgraft.service.jobs import Jobs
 
 _number_argument = click.argument("number", metavar="NUMBER", type=options.at_least(1))
 _comment_option = click.option("--comment", default="", help="A comment on the request.")
@@ -64,34 +59,24 @@ def list_command(*, projects: tuple[str, ...], place: JobsPlace, as_json: bool) 
         screen.table([("request", "state", "move", "asked", "approved by"), *rows])
 
 
-@approvals_command.command("protect", epilog=options.examples("jobs approvals protect production"))
-@click.argument("tag", type=options.tag)
-@projects_option
-@place_options
-def protect_command(tag: str, *, projects: tuple[str, ...], place: JobsPlace) -> None:
-    """Protect TAG of a project."""
-    _change(projects, place, lambda jobs, project: jobs.protect(project, tag))
-    echo(f"tag {tag} is protected")
+def _add_change(what: str, about: str, state: str) -> None:
+    """Add a command that changes whether a tag is protected."""
+
+    @approvals_command.command(
+        what, help=about, epilog=options.examples(f"jobs approvals {what} production")
+    )
+    @click.argument("tag", type=options.tag)
+    @projects_option
+    @place_options
+    def change_command(tag: str, *, projects: tuple[str, ...], place: JobsPlace) -> None:
+        project = place.project(projects)
+        with place.opened(projects) as jobs:
+            {"protect": jobs.protect, "unprotect": jobs.unprotect}[what](project, tag)
+        echo(f"tag {tag} is {state}")
 
 
-@approvals_command.command(
-    "unprotect", epilog=options.examples("jobs approvals unprotect production")
-)
-@click.argument("tag", type=options.tag)
-@projects_option
-@place_options
-def unprotect_command(tag: str, *, projects: tuple[str, ...], place: JobsPlace) -> None:
-    """End the protection of TAG."""
-    _change(projects, place, lambda jobs, project: jobs.unprotect(project, tag))
-    echo(f"tag {tag} is no longer protected")
-
-
-def _change(
-    projects: tuple[str, ...], place: JobsPlace, change: Callable[[Jobs, str], None]
-) -> None:
-    project = place.project(projects)
-    with place.opened(projects) as jobs:
-        change(jobs, project)
+_add_change("protect", "Protect TAG of a project.", "protected")
+_add_change("unprotect", "End the protection of TAG.", "no longer protected")
 
 
 def _add_decision(what: str, about: str, example: str) -> None:

@@ -170,10 +170,10 @@ def list_command(
 
 def _unknown(what: str, name: str | None, names: Sequence[str]) -> Iterator[str]:
     """Yield a line if no job has a name; ``names`` are those of all jobs."""
-    known = list(dict.fromkeys(names))
-    if name and known and name not in known:
-        there = ", ".join(f"`{known_name}`" for known_name in known)
-        yield f"no job has the {what} `{name}`{did_you_mean(name, known)}; {what}s: {there}"
+    different = list(dict.fromkeys(names))
+    if name and different and name not in different:
+        there = ", ".join(f"`{other}`" for other in different)
+        yield f"no job has the {what} `{name}`{did_you_mean(name, different)}; {what}s: {there}"
 
 
 def _listed(

@@ -19,7 +19,7 @@ from promptgraft.service.database import Database
 from promptgraft.service.jobs.types import JobConflictError, JobNotFoundError
 
 APPROVALS = 2
-"""People who have to approve, the one who asks included."""
+"""How many people have to approve a move, the one who asks for it included."""
 
 _MOST_COMMENT_CHARS = 2_000
 _LARGEST_PAGE = 100
