@@ -11,12 +11,13 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AgentAdapter, simulated_user
+from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import FileSource, Source, Sources, read_sources
+from promptgraft.agents.user import simulated_user
 from promptgraft.agents.writing import CallbackSource, WrittenText, difference
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride

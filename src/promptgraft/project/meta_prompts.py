@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.agents.adapter import simulated_user
+from promptgraft.agents.user import simulated_user
 from promptgraft.algorithms import shipped_questions
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.serde import HexDigest, did_you_mean
