@@ -11,7 +11,7 @@ import pytest
 from integrations.words import AGENT, WORDS, calls, case, write_project
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.gate import Answered, Baseline, write_baseline
-from promptgraft.evals.gate.decision import parse_baseline
+from promptgraft.evals.gate.baseline import parse_baseline
 from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride, SectionOverride
 from promptgraft.project import load_project
 from promptgraft.project.gate import Choice, subject_of

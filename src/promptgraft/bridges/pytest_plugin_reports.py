@@ -15,7 +15,7 @@ import pytest
 from promptgraft.errors import ConfigError, PermanentProviderError, PromptgraftError
 from promptgraft.evals import gate
 from promptgraft.evals.aggregate import CaseStatus
-from promptgraft.evals.gate.decision import check_comparable
+from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import did_you_mean, digest
 from promptgraft.ground.text import visible, visible_line

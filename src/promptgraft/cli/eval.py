@@ -22,7 +22,7 @@ from promptgraft.cli.output import Screen, is_plain_terminal, make_room, print_j
 from promptgraft.cli.progress import EvalProgress
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import CaseAttempt
-from promptgraft.evals.gate.decision import check_comparable
+from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.files import write_atomically

@@ -21,7 +21,7 @@ from promptgraft.evals.gate import (
     read_baseline,
     write_baseline,
 )
-from promptgraft.evals.gate.decision import parse_baseline
+from promptgraft.evals.gate.baseline import parse_baseline
 from promptgraft.evals.metrics import Exact, Length
 from promptgraft.evals.types import Answer, Case
 from promptgraft.ground.serde import digest

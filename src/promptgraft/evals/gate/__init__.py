@@ -2,21 +2,23 @@
 
 from promptgraft.evals.aggregate import metrics_identity
 from promptgraft.evals.dataset import cases_digest
-from promptgraft.evals.gate.decision import (
+from promptgraft.evals.gate.baseline import (
     Baseline,
     Change,
     Comparison,
+    Standing,
+    compare,
+    confirm,
+    read_baseline,
+    write_baseline,
+)
+from promptgraft.evals.gate.decision import (
     GateDecision,
     GateOutcome,
     GateRules,
     Ruling,
-    Standing,
-    compare,
-    confirm,
     decide,
     junit_xml,
-    read_baseline,
-    write_baseline,
 )
 from promptgraft.evals.gate.report import Answered, CaseResult, GateReport, Subject, case_results
 
