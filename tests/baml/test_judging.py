@@ -14,9 +14,10 @@ import pytest
 
 from baml.answering import Answering
 from baml.test_scanner import CLI
-from promptgraft.bridges.baml.functions import BamlRule, load_function
+from promptgraft.bridges.baml.functions import load_function
 from promptgraft.bridges.baml.judging import check_rules, judged
 from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError
+from promptgraft.bridges.baml.tests import BamlRule
 from promptgraft.ground.serde import Json
 
 pytest.importorskip("baml_py")

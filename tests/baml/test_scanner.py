@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.bridges.baml.functions import BamlFunction
-from promptgraft.bridges.baml.functions import tests_in as found_in
 from promptgraft.bridges.baml.scanner import BamlFile, tokens_of
+from promptgraft.bridges.baml.tests import tests_in as found_in
 
 pytest.importorskip("baml_py")
 

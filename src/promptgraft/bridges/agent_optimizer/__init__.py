@@ -13,9 +13,9 @@ if TYPE_CHECKING:
         OPTIMIZER_REGISTRY,
         AgentOptimizer,
         BaseOptimizer,
-        TargetPrompt,
     )
     from promptgraft.bridges.agent_optimizer.result import OptimizeResult, RoundRecord
+    from promptgraft.bridges.agent_optimizer.target import TargetPrompt
 
 __all__ = [
     "OPTIMIZER_REGISTRY",

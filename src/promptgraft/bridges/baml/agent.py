@@ -36,9 +36,10 @@ from promptgraft.bridges.baml.calls import (
     messages_of,
     told_of,
 )
-from promptgraft.bridges.baml.functions import PASSED, PASSED_TO, BamlFunction, BamlTest
+from promptgraft.bridges.baml.functions import PASSED, PASSED_TO, BamlFunction
 from promptgraft.bridges.baml.judging import check_rules
 from promptgraft.bridges.baml.runtime import CompiledProject, error_text, reasons_of
+from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.types import ToolUse
 from promptgraft.ground.serde import Json, canonical_json, digest, parse_json

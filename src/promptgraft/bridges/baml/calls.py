@@ -23,10 +23,11 @@ from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Received, Turn, read_as
 from promptgraft.adapters.responses import ResponsesWire
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.bridges.baml.functions import ASK, KEYS_OF, BamlFunction, BamlTest
+from promptgraft.bridges.baml.functions import ASK, KEYS_OF, BamlFunction
 from promptgraft.bridges.baml.judging import Judged, judged
 from promptgraft.bridges.baml.runtime import CompiledProject, UnreadableAnswerError, error_text
 from promptgraft.bridges.baml.scanner import Declaration, words_of
+from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
 from promptgraft.ground.content import File, Image, Input, from_base64
 from promptgraft.ground.environment import SENSITIVE

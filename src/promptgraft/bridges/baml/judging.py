@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import attrs
 
-from promptgraft.bridges.baml.functions import BamlRule, BamlTest
 from promptgraft.bridges.baml.parts import between
 from promptgraft.bridges.baml.runtime import CompiledProject
+from promptgraft.bridges.baml.tests import BamlRule, BamlTest
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.reading import UnusableAnswerError, brief

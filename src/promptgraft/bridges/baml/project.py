@@ -13,9 +13,10 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.bridges.baml.agent import BamlAgent
 from promptgraft.bridges.baml.calls import inputs_of
-from promptgraft.bridges.baml.functions import BamlFunction, BamlTest, chosen_tests, load_function
+from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
+from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.evals.aggregate import Aggregation, WeightedMean
 from promptgraft.evals.dataset import Dataset

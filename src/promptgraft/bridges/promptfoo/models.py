@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from promptgraft.adapters.named import NO_KEY, hosted
-from promptgraft.bridges.promptfoo.prompts import Stubs
+from promptgraft.bridges.promptfoo.code import Stubs
 from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import Check
 from promptgraft.ground.strict.kinds import snake_case
