@@ -83,6 +83,17 @@ def both(**changes: Any) -> tuple[GepaResult, GepaResult]:
     return found[0], found[1]
 
 
+def test_a_flow_may_take_no_input() -> None:
+    examples = tuple(attrs.evolve(example, params=()) for example in settings().training_examples)
+    graph = Graph(
+        "support/tickets", flow=lambda _run: "done", nodes=[Node("writer", template("writer"))]
+    )
+    plan = GepaOptimizer(context(), settings(training_examples=examples)).plan(graph)
+    assert plan.rollouts == settings().rollout_budget
+    with pytest.raises(ConfigError, match="graph `support/tickets`: flow: "):
+        GepaOptimizer(context(), settings(training_examples=examples)).plan(GRAPH)
+
+
 @pytest.mark.parametrize("seed", [0, 3])
 def test_a_graph_of_one_node_takes_the_path_of_its_prompt(seed: int) -> None:
     on_prompt, on_graph = both(seed=seed, enable_merge=True)

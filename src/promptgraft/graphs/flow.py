@@ -129,8 +129,9 @@ class GraphRunner:
 
     def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
         """Raise a ``ConfigError`` as :meth:`check_nodes`, or if the flow takes no ``params``."""
-        if isinstance(params[0], Conversation):
-            params = params[0].messages[:1]
+        match params:
+            case (Conversation() as conversation,):
+                params = conversation.messages[:1]
         function, param_types = self.function, tuple(type(param).__name__ for param in params)
         # A plain function behind the flow is called without the run.
         plain = getattr(function, "plain", None)
