@@ -19,7 +19,7 @@ from promptgraft import (
     MemoryJournal,
     OverlayPromptOverridesStore,
 )
-from promptgraft.errors import JournalWriteError, WinnerNotStoredError
+from promptgraft.errors import JournalWriteError
 from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.journal import Journal
 from promptgraft.overrides.look_file import FILE, LookFile
@@ -194,7 +194,7 @@ def test_a_look_that_cannot_be_kept_does_not_lose_the_result(tmp_path: Path) -> 
     bus = EventBus()
     bus.subscribe(RunEnded, ended.append)
     settings = config(held_out=unseen(), rollout_budget=200, seed=1, persist=False)
-    with pytest.raises(WinnerNotStoredError, match="no space left on device") as raised:
+    with pytest.raises(JournalWriteError, match=r"^the journal cannot be written") as raised:
         optimize(settings, overrides_store=store, journal=journal, event_bus=bus)
     result = raised.value.result
     assert isinstance(result, GepaResult)

@@ -53,7 +53,7 @@ def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
     How worn they are is kept in the journal like an answer, so that a resumed run has the same.
 
     Raises:
-        WinnerNotStoredError: the look cannot be kept; the error has the result.
+        JournalError, StoreError: the look cannot be kept; the error has the result.
     """
     checked, held_out = begun.checked, result.held_out
     if held_out is None or held_out.why_not:
@@ -70,8 +70,9 @@ def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
         )
         try:
             wear = _looked(begun, look, checked.wear_of(judged))
-        except (PromptgraftError, OSError) as error:  # the result must not be lost
-            raise WinnerNotStoredError(f"the winner is not stored: {error}", result) from error
+        except PromptgraftError as error:
+            error.result = result
+            raise
     else:
         wear = wear_from_json(recorded)
     worn = (wear.line,) if wear is not None and wear.is_worn else ()
