@@ -14,7 +14,7 @@ import pytest
 
 from promptgraft import GepaOptimizer, GepaResult, MemoryJournal, OpenAIAdapter
 from promptgraft.adapters.base import ModelCalled, evaluated
-from promptgraft.adapters.calling.once import SharedTurns
+from promptgraft.adapters.calling.once import MOST_SHARED, SharedTurns
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.evals.judges.kinds import LlmFinalResponse
@@ -134,6 +134,25 @@ def test_after_a_fault_the_next_one_asks() -> None:
         assert answered.turn(QUESTION, lambda: turn, model="m", session=session) is turn
     [call] = session.select_all(ModelCalled)
     assert (call.model, call.requests, call.cost) == (f"m{ONCE}", 0, Decimal(0))
+
+
+def test_of_many_answers_those_needed_longest_ago_are_asked_for_again() -> None:
+    answers, requests = SharedTurns(), list[int]()
+
+    def ask(number: int) -> None:
+        def sent() -> Turn:
+            requests.append(number)
+            return object.__new__(Turn)
+
+        answers.turn(digest_text(str(number)), sent, model="m", session=Session())
+
+    for number in range(MOST_SHARED):
+        ask(number)
+    ask(0)
+    ask(MOST_SHARED)  # in place of 1
+    for number in (0, 2, 1):
+        ask(number)
+    assert requests == [*range(MOST_SHARED + 1), 1]
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"temperature": 0, "mode": "batch"}])

@@ -198,7 +198,7 @@ class ModelAdapter(ABC):
     mode: str = attrs.field(default="call", validator=one_of("call", "batch"))
     batch_poll: float = attrs.field(default=60.0, validator=SECONDS)
     batch_timeout: float = attrs.field(default=90_000.0, validator=SECONDS)
-    _answered: SharedTurns = attrs.field(factory=SharedTurns, init=False, repr=False)
+    _shared: SharedTurns = attrs.field(factory=SharedTurns, init=False, repr=False)
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
     _batch_line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 
@@ -346,22 +346,22 @@ class ModelAdapter(ABC):
             caller = self._batch_line.caller(self._new_batch_caller)
             return self._call(caller, body, session=session, deadline=deadline, share=BATCH_SHARE)
         places = places_of(session)
-        kept = None if places is None else self._kept_call(body, places)
+        call = None if places is None else self._kept_call(body, places)
 
-        def answered() -> Turn:
-            if kept is not None and (turn := kept.recall(session)) is not None:
+        def recall_or_call() -> Turn:
+            if call is not None and (turn := call.recall(session)) is not None:
                 return turn
             caller = self._line.caller(self._new_caller)
-            turn = self._call(caller, body, session=session, deadline=deadline, kept=kept)
-            if kept is not None:
-                kept.keep(turn)
+            turn = self._call(caller, body, session=session, deadline=deadline, kept=call)
+            if call is not None:
+                call.keep(turn)
             return turn
 
         # A search that asks the same question twice wants another proposal.
         if not self.ask_once or session.tags.get("scope") == "reflection":
-            return answered()
+            return recall_or_call()
         question = digest_text(plain_json(body))
-        return self._answered.turn(question, answered, model=self.model, session=session)
+        return self._shared.turn(question, recall_or_call, model=self.model, session=session)
 
     def _call(
         self,

@@ -15,6 +15,8 @@ from promptgraft.runtime.session import SessionProtocol
 
 SHARED = ", asked once"
 """What follows the name of a model in the ledger for calls that got an earlier answer."""
+MOST_SHARED = 10_000
+"""Answers that are remembered: with 4,000 characters each, about 40 MB of a long-lived process."""
 
 
 @attrs.define(eq=False)
@@ -26,10 +28,11 @@ class _SharedTurn:
 
 
 class SharedTurns:
-    """The answers of a model by request; safe to share between threads, and empty in a copy."""
+    """The latest answers of a model by request; safe to share between threads, empty in a copy."""
 
     def __init__(self) -> None:
         self._answers: dict[HexDigest, _SharedTurn] = {}
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[SharedTurns], tuple[()]]:
         return type(self), ()
@@ -45,8 +48,11 @@ class SharedTurns:
             model: the name of the model.
             session: is told of a call without a request, at no cost, if the answer was there.
         """
-        # One operation, which no other thread interrupts.
-        answer = self._answers.setdefault(question, _SharedTurn())
+        with self._lock:
+            answer = self._answers.pop(question, None) or _SharedTurn()
+            self._answers[question] = answer
+            if len(self._answers) > MOST_SHARED:
+                del self._answers[next(iter(self._answers))]  # needed longest ago
         with answer.asking:
             if answer.turn is None:
                 answer.turn = ask()
