@@ -534,7 +534,7 @@ def test_the_drawing_against_length_shows_what_more_text_brings() -> None:
     )
     chart = length_chart(small_run(candidates=pool, winner=1))
     assert chart is not None
-    assert chart.axis == "characters of text"
+    assert chart.what == "characters of text"
     assert len(chart.guesses) == 1
     at = {x: number for number, (x, _) in enumerate(chart.dots)}
     # Candidate 2 is better than the winner and shorter; 3 is longer than 0 and worse.

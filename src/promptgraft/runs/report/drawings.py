@@ -40,8 +40,7 @@ class Chart:
     """Means on the validation set against an amount, such as test calls used until then.
 
     Attributes:
-        what: the unit of the horizontal axis; distinguishes the drawings of a page.
-        axis: the label of that axis.
+        what: the label of the horizontal axis; distinguishes the drawings of a page.
         summary: the drawing in words.
         x_ticks: positions and labels of the horizontal axis; ``y_ticks`` of the vertical one.
         dots: positions of the means; ``guesses`` of those that are estimates.
@@ -53,7 +52,6 @@ class Chart:
     """
 
     what: str
-    axis: str
     summary: str
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
@@ -72,7 +70,8 @@ class Chart:
 def rollouts_chart(data: ReportData) -> Chart | None:
     """Return the chart of means against rollouts; None while nothing is scored."""
     used = [float(candidate_record.rollouts) for candidate_record in data.candidates]
-    return _chart(data, "test calls", used, total=float(data.rollouts), label=_count)
+    steps = steps_of(data.candidates, data.winner)
+    return _chart(data, "test calls", used, steps, total=float(data.rollouts), label=_count)
 
 
 def length_chart(data: ReportData) -> Chart | None:
@@ -86,25 +85,17 @@ def length_chart(data: ReportData) -> Chart | None:
     ]
     if len({*lengths}) < _COMPARABLE:
         return None
-    best, shortest_first = -math.inf, sorted(range(len(lengths)), key=lengths.__getitem__)
-    steps = []
-    for number in shortest_first:
-        candidate_record = data.candidates[number]
+    best, steps = -math.inf, []
+    for _, candidate_record in sorted(
+        zip(lengths, data.candidates, strict=True), key=lambda pair: pair[0]
+    ):
         # An estimate on a few cases would hide what is known.
         if candidate_record.mean is None or candidate_record.estimated:
             continue
         if candidate_record.mean > best:
             best = candidate_record.mean
             steps.append(candidate_record)
-    return _chart(
-        data,
-        "characters",
-        lengths,
-        total=max(lengths),
-        label=_count,
-        axis="characters of text",
-        steps=steps,
-    )
+    return _chart(data, "characters of text", lengths, steps, total=max(lengths), label=_count)
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
@@ -114,12 +105,13 @@ def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
     )
     money = [float(candidate_record.cost or 0) for candidate_record in data.candidates]
     spent = max([float(data.cost or Decimal(0)), *money])
+    steps = list(steps_of(data.candidates, data.winner))
     if priced and spent:
-        return _chart(data, "dollars", money, total=spent, label=_dollars), ""
+        return _chart(data, "dollars", money, steps, total=spent, label=_dollars), ""
     why = "This run cost nothing" if priced else "The price of a model is not known"
     tokens = [float(candidate_record.tokens) for candidate_record in data.candidates]
     if most := max([float(data.tokens), *tokens]):
-        drawn = _chart(data, "tokens", tokens, total=most, label=_count)
+        drawn = _chart(data, "tokens", tokens, steps, total=most, label=_count)
         return drawn, f"{why}, so the drawing is against tokens."
     return None, f"{why}, so there is no drawing against money."
 
@@ -192,11 +184,10 @@ def _chart(
     data: ReportData,
     what: str,
     used: Sequence[float],
+    steps: Iterable[CandidateAdded],
     *,
     total: float,
     label: Callable[[float, float], str],
-    axis: str = "",
-    steps: Iterable[CandidateAdded] | None = None,
 ) -> Chart | None:
     scored = [
         (x, candidate_record.mean, candidate_record.estimated)
@@ -228,13 +219,12 @@ def _chart(
             summary += f"; baseline {first:.3f}, winner #{data.winner} {last:.3f}"
     points = [
         (across(used[candidate_record.candidate]), up(candidate_record.mean or 0.0))
-        for candidate_record in (steps_of(data.candidates, data.winner) if steps is None else steps)
+        for candidate_record in steps
     ]
     start = f"M{points[0][0]:g} {points[0][1]:g}" if points else ""
     path = "".join(f"H{x:g}V{y:g}" for x, y in points)
     return Chart(
         what=what,
-        axis=axis or f"{what} used",
         summary=f"{summary}.",
         x_ticks=tuple((across(mark), label(mark, most)) for mark in x_marks),
         y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),

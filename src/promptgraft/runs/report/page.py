@@ -49,7 +49,7 @@ from promptgraft.runs.report.tables import (
     reach_of,
     whole_prompts,
 )
-from promptgraft.search.scores import Score
+from promptgraft.search.scores import Score, mean_score
 from promptgraft.search.verdict import RunVerdict
 
 if TYPE_CHECKING:
@@ -271,6 +271,7 @@ def make_environment(*folders: Path) -> Environment:
     )
     environment.filters |= {
         "score": score,
+        "average": mean_score,
         "mean": shown_mean,
         "minus": lambda one, other: None if None in (one, other) else one - other,
         "signed": lambda value: f"{value:+.3f}",
