@@ -176,7 +176,7 @@ class Project:
             self.surroundings,
             metrics=self.metrics,
             params=self.params,
-            taught=self.config.teacher is not None,
+            has_teacher=self.config.teacher is not None,
         )
 
     @cached_property
@@ -306,7 +306,7 @@ class Project:
                 metrics=self.metrics,
                 aggregation=self.aggregation,
                 params=self.params,
-                taught=self.config.teacher is not None,
+                has_teacher=self.config.teacher is not None,
             )
             optimizer = self.config.optimizer
             if budget is not None:

@@ -85,7 +85,7 @@ def run_config(
             around,
             metrics=judging.metrics,
             params=judging.params,
-            taught=judging.taught,
+            has_teacher=judging.has_teacher,
         )
         raise around.refusal(prompt.place, error) from error
     try:
@@ -130,9 +130,9 @@ def check_fit(
     *,
     metrics: Sequence[Metric],
     params: ParamsOf | None,
-    taught: bool,
+    has_teacher: bool,
 ) -> None:
-    """Check that cases suit the metrics and the prompt; ``taught`` ones need no ``expected``.
+    """Check that cases suit the metrics and the prompt; a teacher makes up for ``expected``.
 
     Raises:
         DataFormatError: a line for each case that does not.
@@ -143,7 +143,7 @@ def check_fit(
     source = prompt.prompt
     check_cases(
         metrics,
-        known(cases) if taught else cases,
+        known(cases) if has_teacher else cases,
         source.template.output_type,
         by_turn=plays_turns(source),
         noted=unjudged,

@@ -20,14 +20,14 @@ class Judging:
     Attributes:
         aggregation: combines several scores; None for their mean.
         params: turns a case into the parameters of a prompt; None to match them by name.
-        taught: whether a teacher answers cases without ``expected``.
+        has_teacher: whether a teacher answers cases without ``expected``.
     """
 
     splits: Splits
     metrics: tuple[Metric, ...]
     aggregation: Aggregation | None = None
     params: ParamsOf | None = None
-    taught: bool = False
+    has_teacher: bool = False
 
 
 def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]:
@@ -40,7 +40,9 @@ def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]
     """
     metrics, parts = judging.metrics, judging.splits.parts()
     examples = {
-        name: examples_from(prompt, part, metrics, params=judging.params, taught=judging.taught)
+        name: examples_from(
+            prompt, part, metrics, params=judging.params, taught=judging.has_teacher
+        )
         for name, part in parts.items()
     }
     # A run takes its validation set from the front of the examples.

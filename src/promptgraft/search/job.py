@@ -131,12 +131,12 @@ def store_winner(begun: BegunRun, result: RunResult) -> RunResult:
         persisted = begun.checked.target.persist(result.best, provenance, pool=result.candidates)
         return attrs.evolve(result, persisted=persisted)
     except OverrideConflictError as error:
-        is_one = len(result.best_overrides) == 1
-        held = "best_override" if is_one else "best_overrides[address]"
+        is_single = len(result.best_overrides) == 1
+        winner = "best_override" if is_single else "best_overrides[address]"
         raise WinnerNotStoredError(
             f"the winner is not stored: {error} since the run began; look at both, then roll "
             "the tag back and resume the run, or write the winner over it: "
-            f"`store.upsert(prompt.descriptor, error.result.{held})`",
+            f"`store.upsert(prompt.descriptor, error.result.{winner})`",
             result,
         ) from error
     except user_errors() as error:  # the result must not be lost

@@ -301,6 +301,6 @@ class RacingValidator(Validator):
             return sum(gains) / (len(gains) + _DOUBT)
 
         # Positions decide ties, so that a resumed run tries the same rivals.
-        rivals = sorted(self._untried, key=lambda one: (-gain(one), one))
+        rivals = sorted(self._untried, key=lambda member: (-gain(member), member))
         # The verdict needs exact means of the baseline and the best candidate, so they come first.
-        return sorted(rivals, key=lambda one: (one != 0, one != pool.best))
+        return sorted(rivals, key=lambda member: (member != 0, member != pool.best))
