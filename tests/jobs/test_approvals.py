@@ -10,8 +10,10 @@ import pytest
 
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft.errors import ConfigError, OverrideConflictError
+from promptgraft.overrides import OverrideAddress
 from promptgraft.project.python_source import beside
-from promptgraft.service.database import Database
+from promptgraft.service.database import Database, SqlPromptOverridesStore
+from promptgraft.service.database.store import ProtectedTagError
 from promptgraft.service.jobs import (
     ApprovalNeededError,
     Job,
@@ -150,20 +152,50 @@ def test_a_request_whose_tag_or_winner_changed_meanwhile_is_stale(manager: JobMa
     write(manager, "night", "Be kind.")
     ana.protect("support", TAG)
     first = asked(lambda: ana.promote("support", "triage", "night", to=TAG))
-    write(manager, TAG, "Somebody at the database.")
+    ana.unprotect("support", TAG)
+    write(manager, TAG, "Somebody in between.")
+    ana.protect("support", TAG)
     stale = manager.request(first)
     assert stale.state is RequestState.STALE
     assert "was at the source and is at" in stale.reason
     with pytest.raises(OverrideConflictError, match=f"request {first} is stale: tag `{TAG}`"):
         ben.approve(first)
-    assert body(manager) == "Somebody at the database."
+    assert body(manager) == "Somebody in between."
     second = asked(lambda: ana.promote("support", "triage", "night", to=TAG))
     assert second != first
     write(manager, "night", "Be cruel.")
     with pytest.raises(OverrideConflictError, match="tag `night` of"):
         ben.approve(second)
-    assert body(manager) == "Somebody at the database."
+    assert body(manager) == "Somebody in between."
     assert ben.decline(second, comment="It has changed.").state is RequestState.DECLINED
+
+
+def test_who_writes_to_the_store_directly_moves_no_protected_tag(manager: JobManager) -> None:
+    ana, ben, _ = people(manager)
+    write(manager, TAG, "Be kind.")
+    write(manager, "night", "Be brief.")
+    ana.protect("support", TAG)
+    store = SqlPromptOverridesStore(manager.database, project="support")
+    address = OverrideAddress("support", "triage", TAG)
+    for move in (
+        lambda: write(manager, TAG, "Be cruel."),
+        lambda: store.rollback(ns="support", prompt_key="triage", tag=TAG),
+        lambda: store.delete(ns="support", prompt_key="triage", tag=TAG),
+        lambda: store.mutate_all({address: lambda _: address.empty()}),
+    ):
+        with pytest.raises(ProtectedTagError, match="project `support` is protected and was"):
+            move()
+    assert body(manager) == "Be kind."
+    # Other tags, and the same tag of other projects, are as free as before.
+    write(manager, "night", "Be short.")
+    for other in ("other", ""):
+        elsewhere = SqlPromptOverridesStore(manager.database, project=other)
+        elsewhere.mutate_all({address: lambda _: address.empty()})
+        elsewhere.delete(ns="support", prompt_key="triage", tag=TAG)
+    ben.approve(asked(lambda: ana.promote("support", "triage", "night", to=TAG)))
+    assert body(manager) == "Be short."
+    with pytest.raises(ProtectedTagError, match="is protected"):
+        write(manager, TAG, "Be cruel.")
 
 
 def test_who_asks_withdraws_and_others_decline_with_a_reason(manager: JobManager) -> None:

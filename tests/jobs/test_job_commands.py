@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import sqlalchemy
 from jobs.job_world import FILE, work_off, write_project
 from programs import Programs
 from promptgraft.cli.main import run
-from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs import ApprovalNeededError, JobManager
 from server.serving import served
 
 
@@ -114,6 +115,36 @@ def test_a_winner_is_promoted_from_the_shell(
     (revision,) = json.loads(told)["revisions"].values()
     assert f"points at {revision[:12]}" in said(capsys, *promote)
     assert revision[:8] in said(capsys, *history, "--tag", "prod")
+
+
+def test_commands_on_the_store_of_the_jobs_move_no_protected_tag(
+    capsys: pytest.CaptureFixture[str], in_a_project: Path
+) -> None:
+    url = "sqlite:///jobs.db#support"
+    file = in_a_project / "promptgraft.yaml"
+    file.write_text(f"{FILE}store: {{url: '{url}'}}\n")
+    with closing(JobManager("sqlite:///jobs.db", projects={"support": file})) as manager:
+        store = manager.projects["support"].store()
+        prompt = manager.projects["support"].prompt("triage").prompt
+        for tag in ("night", "production"):
+            store.set_section_override(prompt, path=("rules",), body=f"By {tag}.", tag=tag)
+        assert said(capsys, "jobs", "approvals", "protect", "production") == (
+            "tag production is protected\n"
+        )
+        for command in (
+            ["tag", "triage", "production", "--of", "night"],
+            ["rollback", "triage", "--tag", "production"],
+        ):
+            assert "tag `production` of project `support` is protected" in said(
+                capsys, *command, code=2
+            )
+        with pytest.raises(ApprovalNeededError) as needed:
+            manager.acting_for("ana").promote("support", "triage", "night", to="production")
+        assert manager.acting_for("ben").approve(needed.value.request).state == "done"
+    assert said(capsys, "jobs", "approvals", "unprotect", "production") == (
+        "tag production is no longer protected\n"
+    )
+    said(capsys, "rollback", "triage", "--tag", "production")
 
 
 def test_a_budget_of_a_job_replaces_one_that_is_too_small(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, select, update
 
-from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError
+from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError, StoreError
 from promptgraft.overrides.base_store import (
     Changes,
     RevisionedStore,
@@ -23,11 +25,31 @@ from promptgraft.service.database.engine import Database
 from promptgraft.service.database.tables import MOST_NS_CHARS
 
 
+class ProtectedTagError(StoreError):
+    """A protected tag was to move without a request that people have approved."""
+
+
+_IS_APPROVED: ContextVar[bool] = ContextVar("is_approved", default=False)
+
+
+@contextmanager
+def approved_move() -> Iterator[None]:
+    """Let stores move protected tags while the context is open, in this thread."""
+    before = _IS_APPROVED.set(True)
+    try:
+        yield
+    finally:
+        _IS_APPROVED.reset(before)
+
+
 class SqlPromptOverridesStore(RevisionedStore):
     """Store of overrides with revisions in a database; a write of several prompts is atomic.
 
     It holds the documents of :class:`LocalPromptOverridesStore`. Writers lock the rows of the
     tags that they write; readers lock nothing. Times are the database's.
+
+    A write that moves a protected tag of the project is refused with a ``ProtectedTagError``,
+    except inside of :func:`approved_move`.
 
     Args:
         database: the database, or its URL.
@@ -229,9 +251,21 @@ class SqlPromptOverridesStore(RevisionedStore):
     def _point(
         self, connection: Connection, address: OverrideAddress, revision: Revision | None
     ) -> None:
+        self._check_movable(connection, address.tag)
         at = None if revision is None else revision.id
         tags = self._database.tables.tags
         connection.execute(update(tags).where(self._at(tags, address)).values(revision=at))
+
+    def _check_movable(self, connection: Connection, tag: str) -> None:
+        if not self._project or _IS_APPROVED.get():
+            return
+        table = self._database.tables.protections
+        of_tag = (table.c.project == self._project, table.c.tag == tag, table.c.ended.is_(None))
+        if connection.scalar(select(table.c.tag).where(*of_tag)) is not None:
+            raise ProtectedTagError(
+                f"tag `{tag}` of project `{self._project}` is protected and was not moved; ask for "
+                "it on the page of the server, or with `promptgraft jobs`"
+            )
 
     def _where(self, address: OverrideAddress) -> str:
         at = f"{address.ns}/{address.prompt_key}/{address.tag}"

@@ -22,6 +22,7 @@ from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
 from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
+from promptgraft.service.database.store import approved_move
 from promptgraft.service.jobs.approvals import (
     ApprovalNeededError,
     Approvals,
@@ -615,7 +616,7 @@ class JobManager(Jobs):
         project = self._project(move.project)
         origin = f" from job {move.job}" if move.job else ""
         note = f"{move.kind}{origin}: request {request.number}, approved by {people}"
-        with beside(project.folder):
+        with beside(project.folder), approved_move():
             carry_out(project.store(), project.prompt(move.prompt), move, note=note)
         self._approvals.enter(request.number, RequestStep.DONE, by=self._by)
         with contextlib.suppress(JobNotFoundError):  # jobs may be removed meanwhile

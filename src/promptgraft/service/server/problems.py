@@ -14,6 +14,7 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.serde import Json
 from promptgraft.service.database import DatabaseError
+from promptgraft.service.database.store import ProtectedTagError
 from promptgraft.service.jobs import JobConflictError, JobNotFoundError, JobsFullError
 from promptgraft.service.jobs.types import PROBLEM_TYPES
 
@@ -86,7 +87,12 @@ def problem_of(error: PromptgraftError) -> ApiProblem:
             return ApiProblem(404, message, type=kind)
         case JobsFullError():
             return ApiProblem(429, message, headers={"Retry-After": "60"}, type=kind)
-        case JobConflictError() | OverrideConflictError() | JournalLockedError():
+        case (
+            JobConflictError()
+            | OverrideConflictError()
+            | ProtectedTagError()
+            | JournalLockedError()
+        ):
             return ApiProblem(409, message, type=kind)
         case DatabaseError():
             return ApiProblem(503, message, headers={"Retry-After": "5"})
