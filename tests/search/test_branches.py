@@ -112,10 +112,10 @@ def test_what_a_branch_did_is_seen_when_it_is_joined_and_in_that_order() -> None
         assert (world.told, world.answers.ledger.rollouts) == ([], 0)
         found = [(yield from Join(first))]
         assert (world.told, world.answers.ledger.rollouts) == (["a/0", "end of a"], 1)
-        return [*found, (yield from Join(second, amend=lambda event: f"{event}!"))]
+        return [*found, (yield from Join(second))]
 
     assert world.driver.run(search()) == ["a", "b"]
-    assert world.told == ["a/0", "end of a", "b/0", "b/1", "end of b!"]
+    assert world.told == ["a/0", "end of a", "b/0", "b/1", "end of b"]
     assert world.answers.ledger.rollouts == 3
 
 

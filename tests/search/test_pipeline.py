@@ -50,9 +50,6 @@ class Guess:
     def score(self) -> float:
         return sum(record.score or 0.0 for record in self.records)
 
-    def amended(self, event: object) -> object:
-        return event
-
 
 class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
     """Adds the next words, several at once, and keeps the best of a step."""

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Protocol
 
 import attrs
-from msgspec.structs import replace
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.gains import check_installed, paired_test
@@ -321,8 +320,3 @@ class Rejections:
                 final=change is changes[-1],
             )
         return self.all[before:]
-
-    def name_parent(self, position: int) -> None:
-        """Set the position of the parent, which was not known when the step began."""
-        self.parent = position
-        self.all[:] = [replace(rejection, parent=position) for rejection in self.all]

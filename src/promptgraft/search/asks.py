@@ -8,7 +8,7 @@ tested by sending it answers. :class:`promptgraft.search.driver.Driver` finds th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -188,12 +188,9 @@ class Join(Ask[T]):
 
     Attributes:
         branch: the branch.
-        amend: changes each event of the branch before it is published; None leaves them as they
-            are.
     """
 
     branch: Branch[T]
-    amend: Callable[[object], object] | None = None
 
 
 class AnyEnded(Ask[None]):

@@ -249,10 +249,7 @@ class Driver:
         yield lambda: strand.has_ended
         self._branches.remove(strand)
         for event in strand.emitted:
-            if ask.amend is None or isinstance(event, Made):
-                self.emit(event, parent)
-            else:
-                self.emit(ask.amend(event), parent)
+            self.emit(event, parent)
         parent.answers.ledger.take(strand.answers.ledger)
         faults, joined = parent.answers.held, strand.answers.held
         faults += [fault for fault in joined if fault not in faults and not fault.is_recorded]

@@ -64,8 +64,8 @@ class RoundStarted(Event, frozen=True, kw_only=True, tag="round_started"):
 
     Attributes:
         step: its number, from 1.
-        current: position of the candidate that it begins with; of the best one while that is not
-            validated yet.
+        current: position of the candidate that it begins with; the next free one for a candidate
+            that is being validated.
     """
 
     step: int

@@ -49,10 +49,6 @@ class StepAttempt(Protocol):
         """Most rollouts that it can use."""
         ...
 
-    def amended(self, event: object) -> object:
-        """Return an event of its own as it is to be published."""
-        ...
-
 
 AttemptT = TypeVar("AttemptT", bound=StepAttempt)
 
@@ -63,16 +59,25 @@ class Step(Generic[AttemptT]):
 
     Attributes:
         number: counts the steps from 1.
-        parent: position of the candidate that it begins with; of the best candidate while that one
-            is not validated yet.
+        parent: position of the candidate that it begins with; the next free one for a candidate
+            that is being validated.
         entry: how its result is to be validated.
         attempts: its parts, in the order in which they are committed; at least one.
+        waiting: those that are not committed yet, each in a branch.
+        has_started: whether the budget covers it, so that its branches run.
     """
 
     number: int
     parent: int = 0
     entry: PoolEntry
     attempts: Sequence[AttemptT] = ()
+    waiting: deque[tuple[AttemptT, Branch[None]]] = attrs.field(factory=deque, init=False)
+    has_started: bool = attrs.field(default=False, init=False)
+
+    @property
+    def largest(self) -> int:
+        """Most rollouts that its attempts can use, those that are committed included."""
+        return sum(attempt.largest for attempt in self.attempts)
 
 
 StepT = TypeVar("StepT", bound=Step[Any])
@@ -129,20 +134,6 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
         return False
 
 
-@attrs.define(eq=False)
-class _RunningStep(Generic[StepT, AttemptT]):
-    """A step, with its attempts that are not committed yet, each in a branch."""
-
-    step: StepT
-    waiting: deque[tuple[AttemptT, Branch[None]]] = attrs.field(factory=deque)
-    has_started: bool = False
-
-    @property
-    def largest(self) -> int:
-        """Most rollouts that its attempts can use, those that are committed included."""
-        return sum(attempt.largest for attempt in self.step.attempts)
-
-
 @attrs.define(kw_only=True)
 class Pipeline(Generic[StepT, AttemptT]):
     """Runs the steps of a search.
@@ -160,7 +151,7 @@ class Pipeline(Generic[StepT, AttemptT]):
     validator: Validator
     at_once: int = 1
     most_questions: int
-    _steps: deque[_RunningStep[StepT, AttemptT]] = attrs.field(factory=deque, init=False)
+    _steps: deque[StepT] = attrs.field(factory=deque, init=False)
     _begun: int = attrs.field(default=0, init=False)
     _is_broken: bool = attrs.field(default=False, init=False)
 
@@ -202,12 +193,12 @@ class Pipeline(Generic[StepT, AttemptT]):
         while len(self._steps) < max(1, self.at_once - 1):
             self._begun += 1
             ahead = sum(len(step.waiting) for step in self._steps)
-            running = _RunningStep[StepT, AttemptT](self.search.begin(self._begun, ahead=ahead))
-            self._steps.append(running)
-            for attempt in running.step.attempts:
+            step = self.search.begin(self._begun, ahead=ahead)
+            self._steps.append(step)
+            for attempt in step.attempts:
                 work = self.search.work(attempt)
                 branch = yield from Start(work, most_questions=self.most_questions, held=True)
-                running.waiting.append((attempt, branch))
+                step.waiting.append((attempt, branch))
 
     def _fill_beside_validation(self) -> Asking[None]:
         """Begin the steps that may run beside the validation of a result."""
@@ -215,7 +206,7 @@ class Pipeline(Generic[StepT, AttemptT]):
         yield from self._start()
         self._reserve_whole()
 
-    def _first_ended(self) -> Asking[_RunningStep[StepT, AttemptT] | None]:
+    def _first_ended(self) -> Asking[StepT | None]:
         """Wait for the first attempt; None if the budget does not cover the next step."""
         while True:
             yield from self._start()
@@ -227,48 +218,46 @@ class Pipeline(Generic[StepT, AttemptT]):
                 return first
             yield from AnyEnded()
 
-    def _commit(self, running: _RunningStep[StepT, AttemptT]) -> Asking[None]:
+    def _commit(self, step: StepT) -> Asking[None]:
         """Commit the first attempt of the first step, and close the step after its last one."""
-        attempt, branch = running.waiting.popleft()
-        if not running.waiting:
+        attempt, branch = step.waiting.popleft()
+        if not step.waiting:
             self._steps.popleft()
         self._reserve_whole()
         # If one attempt of a step failed, the result of the step is unknown.
-        ended = self.or_broken(Join(branch, attempt.amended))
-        yield from self.search.commit(attempt, ended)
-        if not running.waiting and not self._is_broken:
-            yield from self.search.close(running.step)
+        yield from self.search.commit(attempt, self.or_broken(Join(branch)))
+        if not step.waiting and not self._is_broken:
+            yield from self.search.close(step)
 
     def _start(self) -> Asking[None]:
         """Start the steps in order, as far as the budget covers each of them completely."""
         validation, entries = self._entries()
         most_kept = validation and validation + self.search.most_after
-        for running, entry in zip(tuple(self._steps), entries, strict=True):
-            if not running.has_started:
+        for step, entry in zip(tuple(self._steps), entries, strict=True):
+            if not step.has_started:
                 self.kit.budget.in_flight = most_kept
                 # A small step must not overtake a large one: with a larger budget the large one
                 # would have come first.
-                if running.largest + entry > self.kit.budget.left:
+                if step.largest + entry > self.kit.budget.left:
                     return
-                running.has_started = True
-                step = running.step
+                step.has_started = True
                 self.kit.emit(RoundStarted(step=step.number, current=step.parent))
-                for _, branch in running.waiting:
+                for _, branch in step.waiting:
                     if self._has_fault():
                         return  # an error that ends the run: further work would be wasted
                     yield from Release(branch)
             most_kept += entry + self.search.most_after
-            for attempt, branch in running.waiting:
+            for attempt, branch in step.waiting:
                 most_kept += branch.rollouts if branch.has_ended else attempt.largest
 
     def _has_fault(self) -> bool:
         """Return whether an attempt under way has failed, so that the run will end."""
-        branches = (branch for running in self._steps for _, branch in running.waiting)
+        branches = (branch for step in self._steps for _, branch in step.waiting)
         return any(branch.error is not None and not is_orderly(branch.error) for branch in branches)
 
     def _entries(self) -> tuple[int, list[int]]:
         """Return most rollouts of the pending validation, and of those of steps under way."""
-        entries = [running.step.entry for running in self._steps]
+        entries = [step.entry for step in self._steps]
         pending = self.search.pending
         if pending is None:
             return 0, self.validator.needs(entries)
@@ -281,7 +270,7 @@ class Pipeline(Generic[StepT, AttemptT]):
         Otherwise what the budget allows beside them would depend on timing.
         """
         _, entries = self._entries()
-        largest = sum(running.largest for running in self._steps) + sum(entries)
+        largest = sum(step.largest for step in self._steps) + sum(entries)
         self.kit.budget.in_flight = largest + len(self._steps) * self.search.most_after
 
     def _out_of_budget(self) -> RunStoppedError:

@@ -11,7 +11,6 @@ from itertools import compress
 from typing import Any, TypeAlias
 
 import attrs
-from msgspec.structs import replace
 
 from promptgraft.algorithms.gepa.select import Turn
 from promptgraft.search.acceptance import Change, Compared, Rejections
@@ -42,13 +41,13 @@ class Attempt:
 
     Attributes:
         step: its step.
-        parent: position of the parent, as it was known when the attempt began.
         number: counts the attempts of all steps from 1.
         position: position in the run, a prefix of the keys of its answers.
         ahead: how many earlier attempts are under way when it begins.
         tried: how many candidates had been tried by then.
         rejections: refused texts.
-        minibatch: the examples that parent and child are evaluated on.
+        minibatch: the examples that parent and child are evaluated on; what proposes a child may
+            leave out some of the parent's.
         reused: the parent's rollouts that are not made again, by example id.
         largest: most rollouts that it can use.
         earlier: answers of earlier candidates with their scores, by example id, of which a
@@ -61,13 +60,10 @@ class Attempt:
         had_failures: whether there was anything to learn from them.
         modules: the modules that it has chosen to change; empty if there is nothing to change.
         changes: the usable changes.
-        compared_on: the examples that parent and child are compared on; None for the minibatch.
         compared: the comparison; None without a child.
-        child: the parent with all changes; the parent itself if there are none.
     """
 
     step: Step
-    parent: int
     number: int
     position: str
     ahead: int
@@ -85,11 +81,7 @@ class Attempt:
     had_failures: bool = False
     modules: tuple[Module, ...] = ()
     changes: Changes = ()
-    compared_on: tuple[GepaExample, ...] | None = None
     compared: Compared | None = None
-    child: Candidate = attrs.field(
-        default=attrs.Factory(lambda self: self.step.candidate, takes_self=True)
-    )
 
     @property
     def candidate(self) -> Candidate:
@@ -97,9 +89,27 @@ class Attempt:
         return self.step.candidate
 
     @property
+    def parent(self) -> int:
+        """Position of the parent."""
+        return self.step.parent
+
+    @property
+    def child(self) -> Candidate:
+        """The parent with all changes; the parent itself if there are none."""
+        if not self.changes:
+            return self.candidate
+        modules = tuple(change.module for change in self.changes)
+        return attrs.evolve(self.changes[-1].candidate, modules=modules)
+
+    @property
     def accepted(self) -> bool:
         """Whether there is a child that was better than its parent."""
         return self.compared is not None and self.compared.refusal is None
+
+    @property
+    def gain(self) -> float:
+        """The child's mean minus the parent's; 0 without a child."""
+        return 0.0 if self.compared is None else self.compared.gain
 
     def add(self, records: Records) -> None:
         """Add the parent's rollouts to those that are reused."""
@@ -111,10 +121,9 @@ class Attempt:
         self,
     ) -> tuple[str, tuple[Candidate, Candidate], tuple[GepaExample, ...], Records]:
         """What the child is compared with: position, pair, examples and the parent's rollouts."""
-        about = self.minibatch if self.compared_on is None else self.compared_on
         by_id = {record.example_id: record for record in self.records}
-        before = tuple(by_id[example.id] for example in about)
-        return self.position, (self.candidate, self.child), about, before
+        before = tuple(by_id[example.id] for example in self.minibatch)
+        return self.position, (self.candidate, self.child), self.minibatch, before
 
     def propose(self, changes: Changes) -> None:
         """Set the changes of the child, and publish them."""
@@ -130,9 +139,6 @@ class Attempt:
                     reason=change.reason,
                 )
             )
-        if changes:
-            modules = tuple(change.module for change in changes)
-            self.child = attrs.evolve(changes[-1].candidate, modules=modules)
 
     def judge(self, compared: Compared) -> None:
         """Set the comparison of the child with its parent, and publish a refusal."""
@@ -145,18 +151,6 @@ class Attempt:
         if self.compared is None or not self.accepted:
             return []
         return self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
-
-    def name_parent(self, position: int) -> None:
-        """Set the position of the parent, which may not have been known when the step began."""
-        self.step.parent = position
-        if self.rejections.parent != position:
-            self.rejections.name_parent(position)
-
-    def amended(self, event: object) -> object:
-        """Return an event with the position that the parent has been given meanwhile."""
-        if isinstance(event, (Proposed, MutationRejected)):
-            return replace(event, parent=self.step.parent)
-        return event
 
 
 Proposer: TypeAlias = Callable[[Attempt], Asking[Changes | None]]
@@ -171,23 +165,23 @@ class Step(PipelineStep[Attempt]):
         candidate: the parent of all its attempts.
         is_incumbent: whether the parent was the best candidate when the step began, or was
             expected to become it.
-        better: the committed attempts whose children were better than their parent.
-        last_to_learn: the last committed attempt that could learn something; None without one.
-        has_tried: whether it evaluated a child that no earlier attempt had tried.
+        new: the committed attempts whose children no earlier attempt had tried.
     """
 
     candidate: Candidate
     is_incumbent: bool
-    better: list[Attempt] = attrs.field(factory=list)
-    last_to_learn: Attempt | None = None
-    has_tried: bool = False
+    new: list[Attempt] = attrs.field(factory=list)
 
-    def note(self, attempt: Attempt) -> None:
-        """Note that an attempt has ended, for :meth:`count_idle`."""
-        if not attempt.is_reflection:
-            self.has_tried = True
-        if attempt.had_failures or not attempt.is_reflection:
-            self.last_to_learn = attempt
+    @property
+    def learned(self) -> list[Attempt]:
+        """The attempts that could learn something."""
+        return [one for one in self.attempts if one.had_failures or not one.is_reflection]
+
+    @property
+    def better(self) -> list[Attempt]:
+        """The new children that were better than their parent, best first."""
+        accepted = [attempt for attempt in self.new if attempt.accepted]
+        return sorted(accepted, key=lambda attempt: -attempt.gain)  # stable: the earlier first
 
     def count_idle(self, patience: Patience) -> None:
         """Count whether it has tried anything new.
@@ -195,15 +189,16 @@ class Step(PipelineStep[Attempt]):
         Raises:
             RunStoppedError: there were too many steps without anything new.
         """
-        taught = self.last_to_learn
-        if taught is None:
+        if not self.learned:
             patience.idle("in the last minibatches every answer with a score was perfect")
-        elif self.has_tried:
+            return
+        last = self.learned[-1]
+        if self.new or not all(attempt.is_reflection for attempt in self.attempts):
             patience.renew()
-        elif not taught.modules:
+        elif not last.modules:
             patience.idle("no part that may change was shown to the model")
-        elif taught.compared is None:
-            refusal = taught.rejections.all[-1]
+        elif last.compared is None:
+            refusal = last.rejections.all[-1]
             patience.refused(refusal.reason, refusal.detail)
         else:
             patience.refused(RejectionReason.DUPLICATE, TWIN)
@@ -214,22 +209,19 @@ class Step(PipelineStep[Attempt]):
         If their parent was expected to become the best candidate and did not, their changes are
         applied to the best candidate instead.
         """
-        pool = kit.population.pool
-        attempts = sorted(self.better, key=lambda one: -_gain(one))  # stable: the earlier first
+        pool, better = kit.population.pool, self.better
         parent = pool.best if self.is_incumbent else self.parent
-        is_parent = pool.candidates[parent].digest == self.candidate.digest
-        first, *children = [attempt.child for attempt in attempts]
-        # The best child is the base while its parent still leads; otherwise all are applied anew.
-        onto = pool.candidates[parent]
+        candidate, applied, others = pool.candidates[parent], list[Attempt](), better
+        is_parent = candidate.digest == self.candidate.digest
         if is_parent:
-            onto = attrs.evolve(first, parents=(parent,))
-        else:
-            children = [first, *children]
-        candidate, contributes = onto, (False,) * len(children)
-        if children:
+            # The best child is the base while its parent still leads; else all are applied anew.
+            applied, others = better[:1], better[1:]
+            candidate = attrs.evolve(better[0].child, parents=(parent,))
+        if others:
+            children = [attempt.child for attempt in others]
             combination = combined(
                 kit.target,
-                onto,
+                candidate,
                 children,
                 base=self.candidate,
                 parents=(parent,),
@@ -239,17 +231,11 @@ class Step(PipelineStep[Attempt]):
             # It may equal one of the children, none of which has been validated yet.
             alike = {child.digest for child in children}
             if combination.candidate.digest not in seen or combination.candidate.digest in alike:
-                candidate, contributes = combination.candidate, combination.contributes
+                candidate = combination.candidate
+                applied += compress(others, combination.contributes)
         seen.add(candidate.digest)
-        if is_parent:
-            contributes = (True, *contributes)
-        contributing = list(compress(attempts, contributes))
-        left_out = [attempt for attempt in attempts if attempt not in contributing]
-        return Result(self, candidate, contributing, left_out)
-
-
-def _gain(attempt: Attempt) -> float:
-    return attempt.compared.gain if attempt.compared is not None else 0.0
+        left_out = [attempt for attempt in better if attempt not in applied]
+        return Result(self, candidate, applied, left_out)
 
 
 @attrs.frozen

@@ -27,9 +27,14 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         super().__init__(kit)
         self.config = config
         self.parts = Parts.of(config, kit)
-        self.pipeline: Pipeline[Step, Attempt] = self.parts.pipeline(self)
+        self.pipeline = Pipeline[Step, Attempt](
+            search=self,
+            kit=kit,
+            validator=self.parts.validator,
+            at_once=config.strategy.steps_at_once,
+            most_questions=config.reflections_per_proposal,
+        )
         self._result: Result | None = None
-        self._positions: dict[str, int] = {}
 
     def run(self) -> Asking[None]:
         """Algorithm 1: improve the target until there is a reason to stop, then raise it."""
@@ -49,8 +54,9 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         parent = self.parts.parents.choose(pool)
         is_incumbent, candidate = parent == pool.best, pool.candidates[parent]
         if is_incumbent and waiting is not None and waiting.step.is_incumbent:
-            # Most accepted children become the best candidate, so this step builds on this one.
-            candidate = waiting.candidate
+            # Most accepted children become the best candidate, so this step builds on this one,
+            # which is the next to join the pool.
+            parent, candidate = len(pool), waiting.candidate
         step = Step(
             number=number,
             parent=parent,
@@ -81,8 +87,6 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         """Line 15: keep the child if it was better. Called in the order of the steps."""
         parts, step = self.parts, attempt.step
         self.steps = step.number
-        # A parent that was being validated when the step began has a position by now.
-        attempt.name_parent(self._positions.get(step.candidate.digest, step.parent))
         self.rejections += attempt.rejections.all
         yield from ended
         parts.learn(attempt)
@@ -92,15 +96,14 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         if attempt.child.digest in parts.seen:
             self.rejections += attempt.refuse(RejectionReason.DUPLICATE, TWIN)
             return
-        step.has_tried = True
+        step.new.append(attempt)
         parts.seen.add(attempt.child.digest)
         if attempt.accepted:
             parts.minibatches.learn(attempt.child, attempt.compared.batches[-1])
-            step.better.append(attempt)
 
     def close(self, step: Step) -> Asking[None]:
         """Combine the accepted children of a step into its result."""
-        if step.last_to_learn is None:
+        if not step.learned:
             # The best candidate may be perfect everywhere: find out.
             yield from self.pipeline.or_broken(self.parts.validator.deepen(self.steps))
         step.count_idle(self.parts.patience)
@@ -115,7 +118,6 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
             return
         position = yield from self.parts.validate(result)
         self._result = None
-        self._positions[result.candidate.digest] = position
         self.accepted += [attempt.child.modules for attempt in result.attempts]
         result.publish(self.kit, position)
         if self.config.enable_merge:

@@ -17,7 +17,6 @@ from promptgraft.search.acceptance import Comparer, Rejections, most_rollouts
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
 from promptgraft.search.leak_guard import AnswerGuard
-from promptgraft.search.pipeline import Pipeline, Stepping
 from promptgraft.search.population import Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Validator
@@ -104,10 +103,14 @@ class Parts:
     def attempts(self, step: Step, *, ahead: int) -> Sequence[Attempt]:
         """Begin the attempts of a step, while ``ahead`` earlier ones are under way."""
         count, tried = self.config.strategy.proposals_per_step, len(self.seen)
+        pool = self.kit.population.pool
+        # A parent that is being validated has no scores yet: those of the best one stand for it.
+        member = pool.best if step.is_incumbent else step.parent
+        # The first step is paid for by the least budget, so the baseline's do not grow.
+        scores = pool.scores[member] if member else ()
         attempts = [
             Attempt(
                 step=step,
-                parent=step.parent,
                 number=(step.number - 1) * count + index + 1,
                 position=f"step/{step.number}" + (f"/{index + 1}" if count > 1 else ""),
                 ahead=ahead + index,
@@ -123,23 +126,11 @@ class Parts:
             if attempt.minibatch:
                 attempt.reused = self.minibatches.reusable(attempt.candidate, attempt.minibatch)
             else:
-                # The first step is paid for by the least budget, so the baseline's do not grow.
-                scores = self.kit.population.pool.scores[attempt.parent] if attempt.parent else ()
                 size = self.minibatches.size_for(scores)
                 attempt.minibatch, attempt.reused = self.minibatches.draw(attempt.candidate, size)
             size = max(len(attempt.minibatch), self.minibatches.size)
             attempt.largest = most_rollouts(self.comparer.policy, size) - len(attempt.reused)
         return attempts
-
-    def pipeline(self, search: Stepping[Step, Attempt]) -> Pipeline[Step, Attempt]:
-        """Return what runs the steps of a search."""
-        return Pipeline(
-            search=search,
-            kit=self.kit,
-            validator=self.validator,
-            at_once=self.config.strategy.steps_at_once,
-            most_questions=self.config.reflections_per_proposal,
-        )
 
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Return the changes of a child: those of a reflection, or of an addition instead."""
@@ -166,7 +157,6 @@ class Parts:
             self.reflector.turns.took(attempt.turn, attempt.modules)
         for addition in self.additions:
             addition.learn(attempt)
-        attempt.step.note(attempt)
 
     def validate(self, result: Result) -> Asking[int]:
         """Evaluate the result of a step on the validation set; return its position in the pool."""

@@ -80,7 +80,7 @@ class Lines(Addition):
         changes, about = yield from relocation.run(note.misplaced)
         if not changes or self.tools.reflector.was_tried(attempt, changes[-1].candidate):
             return ()
-        attempt.compared_on = about
+        attempt.minibatch = about
         return changes
 
     def revise(self, attempt: Attempt, changes: Changes) -> Changes:
