@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -23,12 +23,10 @@ _DOUBT = 4
 class _Race:
     """A candidate's race against the incumbent, which catches up on examples that it lacks."""
 
-    first: int  # examples of the first leg
-    pareto: Sequence[GepaExample]
-    order: Sequence[int]  # of the examples in this race
     population: Population
-    position: int  # of the incumbent in the pool
-    best: Candidate  # the incumbent
+    examples: Sequence[GepaExample]
+    entry: PoolEntry  # the examples of this race
+    incumbent: int
     scores: list[Score]  # of the incumbent; the race adds those that are missing
     lacking: Sequence[int]  # examples that the incumbent lacks
     candidate: Candidate
@@ -38,17 +36,18 @@ class _Race:
 
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it becomes the incumbent."""
-        first = self.order[: self.first]
+        order = self.entry.order
+        first = order[: self.entry.first]
         yield from self._begin(position, [place for place in first if place not in self.records])
         gains = self._gains(first)
         # Without an example that both have a score for, nothing speaks for the candidate.
         if not gains or is_behind(gains, margin=self._slack(gains)):
             return False
-        rest = [place for place in self.order if place not in self.records]
+        rest = [place for place in order if place not in self.records]
         if rest:
             records = yield from self._on(f"{position}/rest", self.candidate, rest)
             self.records.update(zip(rest, records, strict=True))
-        gains = self._gains(self.order)
+        gains = self._gains(order)
         wins = not is_behind(gains, margin=self._slack(gains), errors=0.0)
         wins &= self._wins_ties or sum(gains) > 0
         return wins and self.population.may_join_as_best(self.records)
@@ -56,7 +55,7 @@ class _Race:
     @property
     def _wins_ties(self) -> bool:
         """Whether it is a child of the incumbent: it was better on a minibatch."""
-        return self.position in self.candidate.parents
+        return self.incumbent in self.candidate.parents
 
     def _slack(self, gains: Sequence[float]) -> float:
         """Return how far below 0 the mean of these gains may be."""
@@ -65,9 +64,10 @@ class _Race:
 
     def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
         """Evaluate the incumbent on all examples that it lacks, and the candidate's first leg."""
+        incumbent = self.population.pool.candidates[self.incumbent]
         best, first = yield from Together(
             [
-                self._on(f"{position}/best", self.best, self.lacking),
+                self._on(f"{position}/best", incumbent, self.lacking),
                 self._on(f"{position}/first", self.candidate, missing),
             ]
         )
@@ -77,14 +77,13 @@ class _Race:
             self.scores[place] = score
 
     def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
-        examples = [self.pareto[place] for place in places]
+        examples = [self.examples[place] for place in places]
         return Rollouts(position=position, candidate=candidate, examples=examples)
 
-    def _gains(self, places: Iterable[int]) -> list[float]:
+    def _gains(self, places: Sequence[int]) -> list[float]:
         """Return the candidate's gains over the incumbent where both have a score."""
-        chosen = list(places)
-        scores = self.population.scores([self.records[place] for place in chosen])
-        return paired_gains([self.scores[place] for place in chosen], scores)
+        scores = self.population.scores([self.records[place] for place in places])
+        return paired_gains([self.scores[place] for place in places], scores)
 
 
 class RacingValidator(Validator):
@@ -170,19 +169,13 @@ class RacingValidator(Validator):
         entry: PoolEntry,
         proposals: int = 1,
         total_gain: float = 0.0,
-        becomes_best: bool | None = None,
     ) -> Asking[int]:
-        if becomes_best is not None:
-            becomes_best &= self._population.may_replace_best(known)
-            return self._join(candidate, known, step=step, becomes_best=becomes_best)
         pool = self._population.pool
         race = _Race(
-            first=entry.first,
-            pareto=self._examples,
-            order=entry.order,
             population=self._population,
-            position=pool.best,
-            best=pool.candidates[pool.best],
+            examples=self._examples,
+            entry=entry,
+            incumbent=pool.best,
             scores=list(pool.scores[pool.best]),
             lacking=self._missing(pool.best, within=entry.order),
             candidate=candidate,
@@ -193,10 +186,16 @@ class RacingValidator(Validator):
             won = yield from race.run(position)
         finally:
             # Also if the race raises: these answers are paid for, and count for the incumbent.
-            self._untried[race.position].difference_update(race.found)
-            self._population.fill(race.position, race.found, step=step)
+            self._untried[race.incumbent].difference_update(race.found)
+            self._population.fill(race.incumbent, race.found, step=step)
         self._races += proposals
         return self._join(candidate, race.records, step=step, becomes_best=won)
+
+    def admit(
+        self, candidate: Candidate, records: Partial, *, step: int, replaces_best: bool = False
+    ) -> int:
+        leads = replaces_best and self._population.may_replace_best(records)
+        return self._join(candidate, records, step=step, becomes_best=leads)
 
     def _join(self, candidate: Candidate, known: Partial, *, step: int, becomes_best: bool) -> int:
         joined = self._population.join(candidate, known, step=step, becomes_best=becomes_best)

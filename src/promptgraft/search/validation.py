@@ -174,7 +174,6 @@ class Validator:
         entry: PoolEntry,
         proposals: int = 1,
         total_gain: float = 0.0,
-        becomes_best: bool | None = None,
     ) -> Asking[int]:
         """Validate a candidate, add it to the population, and return its position.
 
@@ -186,8 +185,6 @@ class Validator:
             entry: how it is to be validated.
             proposals: number of accepted proposals that it contains.
             total_gain: its gain over its parent on training examples, summed over them.
-            becomes_best: whether it replaces the incumbent, provided that it may win; None if its
-                scores decide.
         """
         del proposals, total_gain
         records = dict(known)
@@ -198,8 +195,21 @@ class Validator:
                 position=position, candidate=candidate, examples=examples
             )
             records.update(zip(places, validation_records, strict=True))
+        return self.admit(candidate, records, step=step)
+
+    def admit(
+        self, candidate: Candidate, records: Partial, *, step: int, replaces_best: bool = False
+    ) -> int:
+        """Add a candidate with its rollouts to the population, and return its position.
+
+        Args:
+            candidate: the candidate.
+            records: its rollouts; no others are made.
+            step: number of the step.
+            replaces_best: whether it replaces the incumbent, provided that it may win.
+        """
         joined = self._population.join(candidate, records, step=step)
-        if becomes_best and self._population.may_replace_best(records):
+        if replaces_best and self._population.may_replace_best(records):
             self._population.pool.best = joined
         return joined
 

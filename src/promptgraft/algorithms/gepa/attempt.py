@@ -106,11 +106,6 @@ class Attempt:
         """Whether there is a child that was better than its parent."""
         return self.compared is not None and self.compared.refusal is None
 
-    @property
-    def gain(self) -> float:
-        """The child's mean minus the parent's; 0 without a child."""
-        return 0.0 if self.compared is None else self.compared.gain
-
     def add(self, records: Records) -> None:
         """Add the parent's rollouts to those that are reused."""
         rollouts = {**self.reused, **{record.example_id: record for record in records}}
@@ -180,8 +175,9 @@ class Step(PipelineStep[Attempt]):
     @property
     def better(self) -> list[Attempt]:
         """The new children that were better than their parent, best first."""
-        accepted = [attempt for attempt in self.new if attempt.accepted]
-        return sorted(accepted, key=lambda attempt: -attempt.gain)  # stable: the earlier first
+        compared = [(one, one.compared) for one in self.new if one.compared is not None]
+        accepted = [(one, outcome.gain) for one, outcome in compared if outcome.refusal is None]
+        return [one for one, _ in sorted(accepted, key=lambda pair: -pair[1])]  # the earlier first
 
     def count_idle(self, patience: Patience) -> None:
         """Count whether it has tried anything new.

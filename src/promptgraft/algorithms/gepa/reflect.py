@@ -6,7 +6,7 @@ and changes nothing that others see. So attempts may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
@@ -60,28 +60,37 @@ class Draft:
     """The question on one part, and what has come of it.
 
     Attributes:
+        reflector: asks it, and grafts the reply.
         attempt: the attempt that it belongs to.
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
+        number: distinguishes the questions of an attempt.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
-        number: distinguishes the questions of an attempt.
         changes: the changes with usable texts, each grafted onto the one before it.
         refusals: the refused replies, with the reasons.
         has_failed: whether there is no reply that could be repaired.
         is_partial: whether the last reply had edits that are still to be repaired.
     """
 
+    reflector: Reflector
     attempt: Attempt
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
-    earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict)
-    objectives: Mapping[str, str] = attrs.field(factory=dict)
     number: int = 0
+    earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
+    objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
     changes: Changes = ()
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
     has_failed: bool = False
     is_partial: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        scorer = self.reflector.kit.scorer
+        if self.attempt.earlier:
+            self.earlier = better_answers(self.attempt.earlier, self.records, scorer)
+        if scorer.is_weighted:
+            self.objectives = scorer.told(self.records)
 
     @property
     def name(self) -> str:
@@ -106,29 +115,29 @@ class Draft:
         error, text = self.refusals[-1]
         return error.detail, text
 
-    def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
+    def question(self, position: str) -> Question:
         """Return the next question."""
         [(_, description)] = self.parts
         return question_on(
             position,
             description,
             self.records,
-            meta_prompts=meta_prompts,
+            meta_prompts=self.reflector.meta_prompts,
             earlier=self.earlier,
             objectives=self.objectives,
             refused=self.refused,
         )
 
-    def read(self, reply: Reply, reflector: Reflector) -> None:
+    def read(self, reply: Reply) -> None:
         """Make a child from a reply, or record why that is not possible."""
         try:
             reply.check()
-            self.take(reply, reflector)
+            self.take(reply)
         except InvalidProposalError as error:
             self.refusals.append((error, reply.text))
             self.has_failed = bool(reply.fault) or self.needs_no_repair(error)
 
-    def take(self, reply: Reply, reflector: Reflector) -> None:
+    def take(self, reply: Reply) -> None:
         """Set the changes that a reply makes.
 
         Raises:
@@ -140,7 +149,7 @@ class Draft:
         if text.startswith(SEARCH):
             text = edited(description.text, text)
         part, parent = (module, description), self.attempt.candidate
-        self.changes = (reflector.graft(self.attempt, parent, part, text),)
+        self.changes = (self.reflector.graft(self.attempt, parent, part, text),)
 
     def needs_no_repair(self, error: InvalidProposalError) -> bool:
         """Return whether a repair would only repeat the refused reply."""
@@ -172,9 +181,9 @@ class Reflector:
     guard: AnswerGuard | None
     seen: Seen
 
-    def parted(self, attempt: Attempt) -> tuple[Records, Records]:
-        """Return the parent's rollouts with a score below perfect, and the other scored ones."""
-        failures, perfect = self.kit.scorer.parted(attempt.records, at=self.perfect)
+    def parted(self, records: Iterable[RolloutRecord]) -> tuple[Records, Records]:
+        """Return the rollouts with a score below perfect, and the other scored ones."""
+        failures, perfect = self.kit.scorer.parted(records, at=self.perfect)
         return tuple(failures), tuple(perfect)
 
     def propose(self, attempt: Attempt) -> Asking[Changes]:
@@ -215,7 +224,10 @@ class Reflector:
             part = module, self.kit.target.describe(module, attempt.candidate)
             blamed = () if module.is_example else failures.get(module.name, ())
             records = blamed or attempt.records
-            drafts.append(self.draft(attempt, (part,), records, number=number))
+            draft = Draft(
+                reflector=self, attempt=attempt, parts=(part,), records=records, number=number
+            )
+            drafts.append(draft)
         yield from self.ask(attempt, drafts)
         changes: Changes = ()
         for change in (change for draft in drafts for change in draft.changes):
@@ -229,25 +241,6 @@ class Reflector:
                 attempt.rejections.add(name, before, error, text=change.text, final=False)
         return changes
 
-    def draft(
-        self,
-        attempt: Attempt,
-        parts: tuple[Part, ...],
-        records: Sequence[RolloutRecord],
-        *,
-        number: int = 0,
-    ) -> Draft:
-        """Return a question about some parts that shows some rollouts."""
-        scorer = self.kit.scorer
-        return Draft(
-            attempt=attempt,
-            parts=parts,
-            records=records,
-            number=number,
-            earlier=better_answers(attempt.earlier, records, scorer),
-            objectives=scorer.told(records) if scorer.is_weighted else {},
-        )
-
     def ask(self, attempt: Attempt, drafts: Sequence[Draft]) -> Asking[None]:
         """Ask questions, then the repairs of refused replies."""
         ended = False
@@ -255,15 +248,12 @@ class Reflector:
             for repair in range(ATTEMPTS):
                 waiting = [draft for draft in drafts if draft.is_waiting]
                 questions = [
-                    draft.question(
-                        f"{attempt.position}/reflect/{ATTEMPTS * draft.number + repair}",
-                        self.meta_prompts,
-                    )
+                    draft.question(f"{attempt.position}/reflect/{ATTEMPTS * draft.number + repair}")
                     for draft in waiting
                 ]
                 replies: Sequence[Reply] = (yield from Together(questions)) if waiting else ()
                 for draft, reply in zip(waiting, replies, strict=True):
-                    draft.read(reply, self)
+                    draft.read(reply)
             ended = not any(draft.changes for draft in drafts)
         finally:  # a limit may cut off the repairs; the refused replies are paid for
             refused = [(draft, *refusal) for draft in drafts for refusal in draft.refusals]
@@ -317,7 +307,7 @@ def better_answers(
 ) -> Mapping[str, tuple[RolloutRecord, ...]]:
     """Return, for each record, the earlier answers with a higher score."""
     better = {}
-    for record in records if earlier else ():
+    for record in records:
         own_score = scorer.score(record)
         better[record.example_id] = tuple(
             answer

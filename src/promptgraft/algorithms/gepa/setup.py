@@ -135,7 +135,7 @@ class Parts:
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Return the changes of a child: those of a reflection, or of an addition instead."""
         if attempt.is_reflection:
-            failures, perfect = self.reflector.parted(attempt)
+            failures, perfect = self.reflector.parted(attempt.records)
             learns_from_perfect = self.config.strategy.learn_from_perfect
             attempt.had_failures = bool(failures or (perfect and learns_from_perfect))
             if not attempt.had_failures:

@@ -46,10 +46,10 @@ class Tools:
 class Addition:
     """Something that a search does besides the published algorithm.
 
-    Everything that an addition knows of an attempt it puts into ``attempt.notes`` in :meth:`begin`,
-    so that attempts that overlap depend on their number alone; :meth:`learn` is called in the order
-    of the steps. What subclasses set in ``__init__`` are their settings, values that JSON has; a
-    search works on a copy, so one object may be in the settings of several runs.
+    Everything that an addition knows of an attempt it fixes in :meth:`begin`, in ``attempt.notes``
+    or in the proposer, so that attempts that overlap depend on their number alone; :meth:`learn` is
+    called in the order of the steps. What subclasses set in ``__init__`` are their settings, values
+    that JSON has; a search works on a copy, so one object may be in the settings of several runs.
 
     Attributes:
         name: its name in settings, and of its notes.

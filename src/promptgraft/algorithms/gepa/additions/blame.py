@@ -26,12 +26,6 @@ Names: TypeAlias = Mapping[str, re.Pattern[str]]
 """A pattern for the names that feedback may use for a module, by the module's own name."""
 
 
-@attrs.define
-class _Note:
-    draw: float
-    blame: Mapping[str, int] = attrs.field(factory=dict)
-
-
 @attrs.define(slots=False)
 class Blame(Addition):
     """Reflects on the modules that failures name.
@@ -56,25 +50,24 @@ class Blame(Addition):
         return 1 + (min(modules, MOST_MODULES_CHANGED) - 1) / 4
 
     def begin(self, attempt: Attempt) -> Proposer:
-        attempt.notes[self.name] = _Note(self._draws.at(attempt.ahead))
-        return self._propose
+        return partial(self._propose, draw=self._draws.at(attempt.ahead))
 
-    def _propose(self, attempt: Attempt) -> Asking[Changes]:
-        reflector, note = self.tools.reflector, attempt.notes[self.name]
-        imperfect, perfect = reflector.parted(attempt)
-        note.blame = blamed(self._names, imperfect, perfect)
+    def _propose(self, attempt: Attempt, *, draw: float) -> Asking[Changes]:
+        reflector = self.tools.reflector
+        imperfect, perfect = reflector.parted(attempt.records)
+        blame = attempt.notes[self.name] = blamed(self._names, imperfect, perfect)
         worth = partial(reflector.is_worth, attempt)
-        modules = blamed_modules(attempt.turn, worth, note.blame, draw=note.draw)
+        modules = blamed_modules(attempt.turn, worth, blame, draw=draw)
         failures = {
             name: tuple(
                 record for record in imperfect if blamed({name: self._names[name]}, [record])
             )
-            for name in note.blame
+            for name in blame
         }
         return (yield from reflector.reflect_on(attempt, modules, failures))
 
     def learn(self, attempt: Attempt) -> None:
-        if attempt.notes[self.name].blame:
+        if attempt.notes.get(self.name):
             self._draws.popleft()
 
 

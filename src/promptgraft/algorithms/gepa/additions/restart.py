@@ -9,8 +9,9 @@ import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
+from promptgraft.algorithms.gepa.reflect import Draft
 from promptgraft.ground.strict.checks import COUNT
-from promptgraft.search.asks import Asking
+from promptgraft.search.asks import Asking, Records
 from promptgraft.search.scores import paired_means
 from promptgraft.targets.evidence import MOST_FAILURES
 
@@ -38,12 +39,10 @@ class Restart(Addition):
             return None
         self._since = attempt.step.number
         records = self.tools.training_rollouts.of(attempt.candidate).values()
-        attempt.notes[self.name], _ = self.tools.kit.scorer.parted(
-            records, at=self.tools.reflector.perfect
-        )
-        return self._propose
+        failures, _ = self.tools.reflector.parted(records)
+        return partial(self._propose, earlier=failures)
 
-    def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
+    def _propose(self, attempt: Attempt, *, earlier: Records) -> Asking[Changes | None]:
         reflector, target = self.tools.reflector, self.tools.kit.target
         modules = (module for module in attempt.turn.first if not module.is_example)
         module = next(filter(partial(reflector.is_worth, attempt), modules), None)
@@ -53,10 +52,10 @@ class Restart(Addition):
         described = target.describe(module, attempt.candidate)
         part = module, attrs.evolve(described, text="")
         ids = {record.example_id for record in attempt.records}
-        failures = [record for record in attempt.notes[self.name] if record.example_id not in ids]
+        failures = [record for record in earlier if record.example_id not in ids]
         room = max(0, MOST_FAILURES - len(attempt.records))
         evidence = (*attempt.records, *failures[::-1][:room])
-        draft = reflector.draft(attempt, (part,), evidence)
+        draft = Draft(reflector=reflector, attempt=attempt, parts=(part,), records=evidence)
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)
 

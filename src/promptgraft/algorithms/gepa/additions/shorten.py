@@ -446,14 +446,8 @@ class Shorten(Addition):
         )
         gains = paired_gains(population.scores(before), population.scores(after))
         wins = bool(gains) and not is_behind(gains, margin=self.margin)
-        joined = yield from self.tools.validator.validate(
-            position,
-            child,
-            dict(zip(order, after, strict=True)),
-            step=step,
-            entry=self._entry,
-            becomes_best=wins,
-        )
+        records = dict(zip(order, after, strict=True))
+        joined = self.tools.validator.admit(child, records, step=step, replaces_best=wins)
         return population.pool.best == joined
 
 

@@ -12,13 +12,13 @@ import attrs
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE, WholeParams
-from promptgraft.algorithms.gepa.reflect import Draft, Part, Reflector
+from promptgraft.algorithms.gepa.reflect import Draft
 from promptgraft.algorithms.gepa.select import Draws, Turn
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
 from promptgraft.ground.strict.checks import SHARE
 from promptgraft.ground.text import counted, fenced, listed
-from promptgraft.search.acceptance import Change, Compared
+from promptgraft.search.acceptance import Compared
 from promptgraft.search.asks import Asking, Question, Records, Reply
 from promptgraft.search.reflection import (
     NOT_REFUSED,
@@ -53,22 +53,6 @@ _REMEMBERED = 60
 _NO_EVIDENCE = Evidence()
 
 
-@attrs.define(kw_only=True)
-class _Note:
-    """What an attempt knows when it begins, and whether it has asked the question.
-
-    Attributes:
-        may_ask: whether it is this question's turn.
-        records: rollouts of the parent on training examples.
-        tried: what earlier attempts have tried.
-    """
-
-    may_ask: bool
-    records: Sequence[RolloutRecord]
-    tried: Sequence[TriedChild]
-    was_asked: bool = False
-
-
 @attrs.define(slots=False)
 class WholePrompt(Addition):
     """Asks one question about all instructions, which may change several of them.
@@ -100,20 +84,25 @@ class WholePrompt(Addition):
     def expected_questions(self, modules: int, otherwise: float) -> float:
         return self.share + (1 - self.share) * otherwise if modules > 1 else otherwise
 
-    def begin(self, attempt: Attempt) -> Proposer:
-        may_ask = self._draws.at(attempt.ahead) < self.share and not self._rests
-        attempt.notes[self.name] = _Note(
-            may_ask=may_ask,
-            records=tuple(self.tools.training_rollouts.of(attempt.candidate).values()),
-            tried=tuple(self._tried),
-        )
-        return self._propose
+    def begin(self, attempt: Attempt) -> Proposer | None:
+        if self._draws.at(attempt.ahead) >= self.share or self._rests:
+            return None
+        rollouts = tuple(self.tools.training_rollouts.of(attempt.candidate).values())
+        return partial(self._propose, rollouts=rollouts, tried=tuple(self._tried))
 
-    def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
-        """Ask about all instructions, if it is their turn and there are several."""
-        reflector, note = self.tools.reflector, attempt.notes[self.name]
-        failures, successes = reflector.parted(attempt)
-        if not note.may_ask or not failures:
+    def _propose(
+        self, attempt: Attempt, *, rollouts: Records, tried: Sequence[TriedChild]
+    ) -> Asking[Changes | None]:
+        """Ask about all instructions, if there are several.
+
+        Args:
+            attempt: the attempt.
+            rollouts: those of the parent on training examples.
+            tried: what earlier attempts have tried.
+        """
+        reflector = self.tools.reflector
+        failures, successes = reflector.parted(attempt.records)
+        if not failures:
             return None
         target, parent = self.tools.kit.target, attempt.candidate
         worth = partial(reflector.is_worth, attempt)
@@ -122,15 +111,18 @@ class WholePrompt(Addition):
         )
         if len(modules) < 2:
             return None
-        note.was_asked, attempt.modules = True, modules
+        attempt.notes[self.name], attempt.modules = "asked", modules
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         modules = tuple(module for module in target.modules if module in modules)
         parts = tuple((module, target.describe(module, parent)) for module in modules)
         texts = {part.name: part.text for _, part in parts}
         draft = WholeDraft(
-            **attrs.asdict(reflector.draft(attempt, parts, failures), recurse=False),
-            evidence=self._evidence(note, failures, successes),
-            tried=tried_before(note.tried, failures, parent, texts),
+            reflector=reflector,
+            attempt=attempt,
+            parts=parts,
+            records=failures,
+            evidence=self._evidence(rollouts, failures, successes),
+            tried=tried_before(tried, failures, parent, texts),
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -138,11 +130,10 @@ class WholePrompt(Addition):
         was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
         return () if was_tried else changes
 
-    def _evidence(self, note: _Note, failures: Records, successes: Records) -> Evidence:
+    def _evidence(self, rollouts: Records, failures: Records, successes: Records) -> Evidence:
         ids_shown = {record.example_id for record in (*failures, *successes)}
-        rest_of_records = [record for record in note.records if record.example_id not in ids_shown]
-        scorer, perfect = self.tools.kit.scorer, self.tools.reflector.perfect
-        more, right = scorer.parted(rest_of_records, at=perfect)
+        others = [record for record in rollouts if record.example_id not in ids_shown]
+        more, right = self.tools.reflector.parted(others)
         return Evidence.of(failures, more, (*successes, *right), self._labels)
 
     def learn(self, attempt: Attempt) -> None:
@@ -151,7 +142,7 @@ class WholePrompt(Addition):
         if not attempt.had_failures:
             return
         self._draws.popleft()
-        if not attempt.notes[self.name].was_asked:
+        if self.name not in attempt.notes:
             self._rests = max(0, self._rests - 1)
             return
         # Back off linearly: a model that cannot answer this question is asked others instead.
@@ -159,9 +150,8 @@ class WholePrompt(Addition):
         self._rests = self._failed
 
     def _summary(self, attempt: Attempt, compared: Compared) -> TriedChild:
-        reflector = self.tools.reflector
-        wrong, _ = self.tools.kit.scorer.parted(compared.batches[0], at=reflector.perfect)
-        _, right = self.tools.kit.scorer.parted(compared.batches[-1], at=reflector.perfect)
+        wrong, _ = self.tools.reflector.parted(compared.batches[0])
+        _, right = self.tools.reflector.parted(compared.batches[-1])
         failed = frozenset(record.example_id for record in wrong)
         return TriedChild(
             parent=attempt.candidate.digest,
@@ -203,12 +193,12 @@ class WholeDraft(Draft):
     evidence: Evidence = attrs.field(factory=Evidence)
     tried: str = ""
 
-    def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
+    def question(self, position: str) -> Question:
         return question_on_all(
             position,
             [description for _, description in self.parts],
             self.records,
-            meta_prompts=meta_prompts,
+            meta_prompts=self.reflector.meta_prompts,
             earlier=self.earlier,
             objectives=self.objectives,
             refused=self.refused,
@@ -216,20 +206,58 @@ class WholeDraft(Draft):
             tried=self.tried,
         )
 
-    def take(self, reply: Reply, reflector: Reflector) -> None:
-        attempt = self.attempt
-
-        def graft(onto: Sequence[Change], part: Part, text: str) -> Change:
-            parent = onto[-1].candidate if onto else attempt.candidate
-            return reflector.graft(attempt, parent, part, text, may_be_old=True)
-
-        add_edits(self, reply, graft)
+    def take(self, reply: Reply) -> None:
+        self._add_edits(reply)
         if not self.is_partial:
             try:
-                reflector.check_new(attempt, self.changes[-1].candidate)
+                self.reflector.check_new(self.attempt, self.changes[-1].candidate)
             except InvalidProposalError:
                 self.changes = ()
                 raise
+
+    def _add_edits(self, reply: Reply) -> None:
+        """Add the changes that a reply makes to those of an earlier one.
+
+        An edit that cannot be used is refused alone: the others are kept, and the next question
+        asks for a repair of that edit. Edits that change nothing are ignored, because models often
+        repeat the parts that they find good.
+
+        Raises:
+            InvalidProposalError: no edit of the reply can be used.
+        """
+        self.is_partial = False
+        by_mark = dict(_marked(self.parts))
+        edited_modules = {change.module for change in self.changes}
+        changes = list(self.changes)
+        unchanged: list[InvalidProposalError] = []
+        names = {part.name: mark for mark, (_, part) in _marked(self.parts)}
+        read = edits_in(reply.text, names, finish_reason=reply.finish_reason)
+        faults = [("", error) for error in read.faults]
+        for mark, edit in read.edits.items():
+            part, text = by_mark[mark], edit.text.lstrip("\n")
+            if part[0] in edited_modules:
+                continue
+            onto = changes[-1].candidate if changes else self.attempt.candidate
+            try:
+                whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
+                change = self.reflector.graft(self.attempt, onto, part, whole, may_be_old=True)
+                changes.append(attrs.evolve(change, reason=edit.reason))
+            except InvalidProposalError as error:
+                if error.reason is RejectionReason.UNCHANGED:
+                    unchanged.append(error)
+                else:
+                    faults.append((f"{mark}: ", error))
+        if len(changes) == len(edited_modules):
+            raise ([error for _, error in faults] or unchanged or [no_edit()])[0]
+        self.changes = tuple(changes)
+        if faults:
+            self.is_partial = True
+            modules = {change.module for change in changes}
+            used = listed(mark for mark, (module, _) in by_mark.items() if module in modules)
+            detail = "; ".join(f"{where}{error.detail}" for where, error in faults)
+            detail += f"; the edits of {used} are kept, so leave them out"
+            refusal = InvalidProposalError(faults[0][1].reason, detail)
+            self.refusals.append((refusal, reply.text))
 
     def needs_no_repair(self, error: InvalidProposalError) -> bool:
         # A model that finds no part at fault would only repeat that in a repair.
@@ -319,55 +347,6 @@ def question_on_all(
     return Question(
         position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=question_digest
     )
-
-
-def add_edits(
-    draft: Draft, reply: Reply, graft: Callable[[Sequence[Change], Part, str], Change]
-) -> None:
-    """Add the changes that a reply makes to those of ``draft``.
-
-    An edit that cannot be used is refused alone: the draft keeps the other changes, and its next
-    question asks for a repair of that edit. Edits that change nothing are ignored, because models
-    often repeat the parts that they find good.
-
-    Args:
-        draft: the question, with the changes of an earlier reply.
-        reply: the reply.
-        graft: returns the change of a part, made onto the changes before it.
-
-    Raises:
-        InvalidProposalError: no edit of the reply can be used.
-    """
-    draft.is_partial = False
-    by_mark = dict(_marked(draft.parts))
-    edited_modules = {change.module for change in draft.changes}
-    changes = list(draft.changes)
-    unchanged: list[InvalidProposalError] = []
-    names = {part.name: mark for mark, (_, part) in _marked(draft.parts)}
-    read = edits_in(reply.text, names, finish_reason=reply.finish_reason)
-    faults = [("", error) for error in read.faults]
-    for mark, edit in read.edits.items():
-        part, text = by_mark[mark], edit.text.lstrip("\n")
-        if part[0] in edited_modules:
-            continue
-        try:
-            whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
-            changes.append(attrs.evolve(graft(changes, part, whole), reason=edit.reason))
-        except InvalidProposalError as error:
-            if error.reason is RejectionReason.UNCHANGED:
-                unchanged.append(error)
-            else:
-                faults.append((f"{mark}: ", error))
-    if len(changes) == len(edited_modules):
-        raise ([error for _, error in faults] or unchanged or [no_edit()])[0]
-    draft.changes = tuple(changes)
-    if faults:
-        draft.is_partial = True
-        modules = {change.module for change in changes}
-        used = listed(mark for mark, (module, _) in by_mark.items() if module in modules)
-        detail = "; ".join(f"{where}{error.detail}" for where, error in faults)
-        detail += f"; the edits of {used} are kept, so leave them out"
-        draft.refusals.append((InvalidProposalError(faults[0][1].reason, detail), reply.text))
 
 
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:

@@ -16,10 +16,7 @@ from promptgraft.algorithms.gepa.additions.lines.relocate import (
     Relocation,
 )
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
-from promptgraft.algorithms.gepa.reflect import Part
-from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Asking, Records
-from promptgraft.targets.types import Candidate
 
 
 @attrs.frozen
@@ -87,12 +84,7 @@ class Lines(Addition):
         if self._is_off:
             return changes
         plan: LinePlan = attempt.notes[self.name].plan
-
-        def graft(onto: Candidate, part: Part, text: str) -> Change:
-            return self.tools.reflector.graft(attempt, onto, part, text)
-
-        target = self.tools.kit.target
-        return plan.applied(changes, target=target, parent=attempt.candidate, graft=graft)
+        return plan.applied(changes, attempt, self.tools.reflector)
 
     def learn(self, attempt: Attempt) -> None:
         if self._is_off:

@@ -9,7 +9,7 @@ wrong part, comes along with others that do. The following children do without i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -20,9 +20,9 @@ from promptgraft.algorithms.gepa.additions.lines.credit import (
     Rule,
     complaint_of,
 )
-from promptgraft.algorithms.gepa.reflect import Part
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes
+from promptgraft.algorithms.gepa.reflect import Reflector
 from promptgraft.ground.text import folded_words
-from promptgraft.search.acceptance import Change
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.text_lines import Line, extended, lines_of, without
@@ -49,27 +49,20 @@ class LinePlan:
     carried: tuple[Rule, ...] = ()
     idle: tuple[Place, ...] = ()
 
-    def applied(
-        self,
-        changes: tuple[Change, ...],
-        *,
-        target: Target,
-        parent: Candidate,
-        graft: Callable[[Candidate, Part, str], Change],
-    ) -> tuple[Change, ...]:
+    def applied(self, changes: Changes, attempt: Attempt, reflector: Reflector) -> Changes:
         """Return the changes of a child, without idle lines and with the carried ones.
 
         Args:
             changes: at least one change, each grafted onto the one before it.
-            target: what is improved.
-            parent: the parent of the child.
-            graft: makes the change of a part, or raises ``InvalidProposalError``.
+            attempt: the attempt that tries the child.
+            reflector: grafts the changes.
         """
+        target = reflector.kit.target
 
-        def with_text(module: Module, text: str, reason: str) -> tuple[Change, ...]:
-            part = module, target.describe(module, parent)
+        def with_text(module: Module, text: str, reason: str) -> Changes:
+            part = module, target.describe(module, attempt.candidate)
             try:
-                change = graft(changes[-1].candidate, part, text)
+                change = reflector.graft(attempt, changes[-1].candidate, part, text)
             except InvalidProposalError:  # the child is tried without the line
                 return changes
             reasons = [change.reason for change in changes if change.module == module]
