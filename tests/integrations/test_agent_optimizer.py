@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,11 +27,13 @@ from promptgraft.bridges.agent_optimizer import (
 )
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
 from promptgraft.runs import find_run, read_run
+from servers.loopback import KEY
 
 FIELDS = (
     "status finish_reason stop_reason error_message algorithm baseline_pass_rate best_pass_rate "
     "pass_rate_improvement baseline_metric_breakdown best_metric_breakdown metric_thresholds "
     "per_metric_best_candidates baseline_prompts best_prompts total_rounds rounds "
+    "rounds_accepted merge_rounds_total total_metric_calls "
     "total_reflection_lm_calls total_token_usage duration_seconds started_at finished_at "
     "schema_version extras"
 )
@@ -121,6 +124,11 @@ def test_the_result_has_the_fields_of_theirs_and_survives_a_file(folder: Path) -
     assert OptimizeResult.from_file(path) == result
     plain = json.loads(path.read_text())
     assert plain["bestPassRate"] == 1.0
+    assert (plain["totalMetricCalls"], plain["roundsAccepted"], plain["mergeRoundsTotal"]) == (
+        21,
+        2,
+        0,
+    )
     assert plain["bestPrompts"]["system_prompt"] == result.best_prompts["system_prompt"]
     assert plain["rounds"][0]["optimizedFieldNames"] == ["system_prompt"]
 
@@ -141,7 +149,89 @@ def test_rounds_say_what_was_changed_and_what_came_of_it(folder: Path) -> None:
     assert first.train_minibatch_size == 3
     assert first.reflection_lm_calls == 1
     assert first.round_token_usage["total"] > 0
-    assert (first.budget_total, second.budget_used) == (60, 21)
+    assert (first.budget_total, first.budget_used, second.budget_used) == (60, 12, 21)
+
+
+def test_rounds_without_a_new_candidate_say_what_they_used(folder: Path) -> None:
+    write_program(folder, max_iterations_without_improvement=3)
+    module = program(folder)
+
+    async def deaf(query: str) -> str:
+        return "no idea"
+
+    module.call_agent = deaf  # type: ignore[attr-defined]
+    result = asyncio.run(module.main(verbose=0))
+    assert [one.accepted for one in result.rounds] == [False] * 3
+    assert [one.budget_used for one in result.rounds] == [9, 15, 18]
+    assert (result.total_metric_calls, result.rounds_accepted) == (18, 0)
+
+
+def test_a_merge_is_a_round_with_a_budget_of_its_own(folder: Path) -> None:
+    """Each text alone is right on another third of the cases, both together on all."""
+    write_program(folder, use_merge=True, merge_val_overlap_floor=1, seed=8)
+    path = folder / "optimizer.json"
+    given = json.loads(path.read_text())
+    given["evaluate"]["metrics"] = given["evaluate"]["metrics"][:1]
+    path.write_text(json.dumps(given))
+    module = program(folder)
+
+    async def call_agent(query: str) -> str:
+        first, second = map(int, re.findall(r"\d+", query))
+        taught = [TAUGHT[name] in text for name, text in texts(folder).items()]
+        right = all(taught) or first % 3 == (1 if taught[0] else 2 if taught[1] else 0)
+        return f"Answer: {first + second} {query.split()[3]}" if right else "no idea"
+
+    module.call_agent = call_agent  # type: ignore[attr-defined]
+    result = asyncio.run(module.main(verbose=0))
+    [merge] = [one for one in result.rounds if one.kind == "merge"]
+    before = result.rounds[merge.round - 2]
+    assert (merge.accepted, result.merge_rounds_total, result.best_pass_rate) == (True, 1, 1.0)
+    assert merge.budget_used == result.total_metric_calls == (before.budget_used or 0) + 3
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0])
+def test_a_threshold_that_is_reached_is_the_reason_even_by_a_perfect_candidate(
+    folder: Path, threshold: float
+) -> None:
+    write_program(folder, score_threshold=threshold)
+    path = folder / "optimizer.json"
+    given = json.loads(path.read_text())
+    given["optimize"]["stop"] = {"required_metrics": []}
+    path.write_text(json.dumps(given))
+    result = run(folder, verbose=0)
+    assert (result.stop_reason, result.best_pass_rate) == ("score_threshold", 1.0)
+
+
+def test_a_stopper_may_name_its_reason(folder: Path) -> None:
+    class Slow:
+        label = "too slow"
+
+        def __call__(self, gepa_state: object = None) -> bool:
+            return True
+
+    result = run(folder, verbose=0, extra_stop_callbacks=[lambda state: False, Slow()])
+    assert result.stop_reason == "too slow"
+
+
+def test_plain_keys_are_used_and_are_in_no_file(folder: Path) -> None:
+    path = folder / "optimizer.json"
+    for name in ("reflection_lm", "judge_model"):
+        before, named, after = path.read_text().partition(f'"{name}"')
+        path.write_text(before + named + after.replace("${TRPC_AGENT_API_KEY}", KEY, 1))
+    os.environ.pop("TRPC_AGENT_API_KEY")
+    assert run(folder, verbose=0).best_pass_rate == 1.0
+    out = folder / "runs" / "now"
+    leaks = [file for file in out.rglob("*") if file.is_file() and KEY in file.read_text("utf-8")]
+    assert leaks == []
+    snapshot = json.loads((out / "config.snapshot.json").read_text())
+    assert snapshot["optimize"]["algorithm"]["reflection_lm"]["api_key"] == "${API_KEY}"
+    given = {
+        "call_agent": program(folder).call_agent,
+        "eval_set_path": str(folder / "val.evalset.json"),
+        "test_config_path": str(path),
+    }
+    with pytest.raises(AssertionError, match="3 of 3 cases do not pass"):
+        asyncio.run(AgentEvaluator.evaluate(**given))
 
 
 def test_the_output_folder_has_their_files_and_the_whole_run(folder: Path) -> None:
@@ -342,10 +432,12 @@ def test_every_hook_that_has_an_event_is_called_and_a_warning_names_the_rest(
         run(folder, verbose=0, extra_gepa_callbacks=[Listener()])
     assert heard == {
         "on_optimization_start",
+        "on_iteration_start",
         "on_proposal_start",
         "on_proposal_end",
         "on_budget_updated",
         "on_valset_evaluated",
+        "on_valset_breakdown",
         "on_candidate_accepted",
         "on_optimization_end",
     }

@@ -5,6 +5,7 @@ Every key is either converted or reported in a note with the reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -17,8 +18,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config, load_metrics
 from promptgraft.evals.types import Metric
-from promptgraft.ground.environment import REFERENCE as SECRET
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.environment import REFERENCE, Secret
+from promptgraft.ground.serde import Json, did_you_mean, shown, without_keys
 from promptgraft.ground.strict.checks import COUNT, OBJECT, SECONDS, TEXT, Kind, integer, one_of
 from promptgraft.ground.strict.kinds import known_members, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node, Source
@@ -54,6 +55,9 @@ _STOPPERS = {
     "max_candidate_proposals": ("max_proposals", "proposals"),
     "max_tracked_candidates": ("max_candidates", "candidates"),
 }
+_SECRET_NAME = re.compile(
+    r"api_key|authorization|cookie|password|secret|(^|[_-])token$", re.IGNORECASE
+)
 _ENDS = ("max_metric_calls", "timeout_seconds", *_STOPPERS)
 
 
@@ -67,6 +71,7 @@ class Imported:
         optimizer: the settings of the search, as in a project file.
         workers: concurrent rollouts.
         tracks_outputs: whether the best answer to each case is to be kept.
+        keys: the plain keys in the file, by the variable that stands for each in ``models``.
         notes: a line for each thing that is dropped or works differently.
     """
 
@@ -75,6 +80,7 @@ class Imported:
     optimizer: dict[str, Json] = attrs.field(hash=False)
     workers: int
     tracks_outputs: bool
+    keys: Mapping[str, str] = attrs.field(hash=False, repr=False)
     notes: tuple[str, ...]
 
 
@@ -87,12 +93,14 @@ class ImportedMetrics:
         judges: the models of judges by name, as in a project file.
         num_runs: how often each case is answered.
         workers: concurrent answers.
+        keys: the plain keys in the file, by the variable that stands for each in ``judges``.
     """
 
     evaluate: dict[str, Json] = attrs.field(hash=False)
     judges: dict[str, Json] = attrs.field(hash=False)
     num_runs: int
     workers: int
+    keys: Mapping[str, str] = attrs.field(hash=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -178,6 +186,24 @@ def config_of(path: str | Path) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
+def without_plain_keys(value: Json) -> Json:
+    """Return a configuration with ``${API_KEY}`` in place of each plain key, named by its key."""
+    if isinstance(value, list):
+        return [without_plain_keys(item) for item in value]
+    if not isinstance(value, dict):
+        return without_keys(value) if isinstance(value, str) else value
+    return {
+        name: f"${{{snake_case(name).upper()}}}"
+        if _SECRET_NAME.search(snake_case(name)) and _is_plain(member)
+        else without_plain_keys(member)
+        for name, member in value.items()
+    }
+
+
+def _is_plain(value: Json) -> bool:
+    return isinstance(value, str) and value not in ("", NO_KEY) and not REFERENCE.search(value)
+
+
 def algorithm_name(path: str | Path, names: Collection[str]) -> str:
     """Return the ``algorithm.name`` of an ``optimizer.json``, which must be one of ``names``.
 
@@ -202,6 +228,7 @@ class _ConfigurationReader:
         self._source = source
         self._notes: list[str] = []
         self._judges: dict[str, Json] = {}
+        self._keys: dict[str, str] = {}
 
     def read(self) -> Imported:
         root = self._source.root
@@ -234,6 +261,7 @@ class _ConfigurationReader:
             optimizer=optimizer,
             workers=workers,
             tracks_outputs=algorithm.track_best_outputs,
+            keys=self._keys,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
@@ -251,7 +279,11 @@ class _ConfigurationReader:
         self._source.raise_all()
         assert workers is not None  # noqa: S101 - what has no fault is read
         return ImportedMetrics(
-            evaluate=evaluate, judges=self._judges, num_runs=runs, workers=workers
+            evaluate=evaluate,
+            judges=self._judges,
+            num_runs=runs,
+            workers=workers,
+            keys=self._keys,
         )
 
     def _note(self, node: Node, text: str) -> None:
@@ -343,10 +375,11 @@ class _ConfigurationReader:
         }
         if given.base_url:
             settings["base_url"] = given.base_url
-        if given.api_key and not SECRET.fullmatch(given.api_key):
+        if given.api_key and not REFERENCE.fullmatch(given.api_key):
             variable = f"{name.upper().replace('-', '_')}_API_KEY"
             # The new files may be committed; a plain key in them would be leaked.
             settings["api_key"] = f"${{{variable}}}"
+            self._keys[variable] = given.api_key
             self._note(node, f"a key is not copied into a file: export it as {variable}")
         elif given.api_key or given.base_url:
             settings["api_key"] = given.api_key or NO_KEY
@@ -429,16 +462,26 @@ def read_as(kind: Kind[Any], value: Json) -> Any:
     return value_read
 
 
-def adapter_of(model: Json, what: str, *, path: Path) -> ProviderAdapter:
-    """Return the adapter of a model in the configuration at ``path``."""
-    python = PythonSource(path.parent)
-    return make_adapter(read_as(MODEL, model), what=f"{path}: {what}", python=python)
+def adapter_of(model: Json, what: str, *, path: Path, keys: Mapping[str, str]) -> ProviderAdapter:
+    """Return the adapter of a model in the configuration at ``path``, with its plain ``keys``."""
+    config: ModelConfig = read_as(MODEL, model)
+    if config.api_key is not None:
+        for variable in config.api_key.names:
+            if variable in keys:
+                config = attrs.evolve(config, api_key=Secret(keys[variable]))
+    return make_adapter(config, what=f"{path}: {what}", python=PythonSource(path.parent))
 
 
 def metrics_of(
-    evaluate: Mapping[str, Json], judges: Mapping[str, Json], *, path: Path
+    evaluate: Mapping[str, Json],
+    judges: Mapping[str, Json],
+    *,
+    path: Path,
+    keys: Mapping[str, str],
 ) -> tuple[Metric, ...]:
     """Return the metrics of the configuration at ``path``, with the models of their judges."""
-    adapters = {name: adapter_of(model, name, path=path) for name, model in judges.items()}
+    adapters = {
+        name: adapter_of(model, name, path=path, keys=keys) for name, model in judges.items()
+    }
     registry = METRICS.plus(*judge_kinds(judge_among(adapters)))
     return load_metrics(dict(evaluate), registry=registry)

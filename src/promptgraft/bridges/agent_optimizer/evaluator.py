@@ -93,7 +93,7 @@ def _evaluated(
     """Return the evaluation of the cases of one file by the metrics of the other."""
     data, config = files
     imported, cases = import_metrics(config), Dataset.load(data).cases
-    metrics = metrics_of(imported.evaluate, imported.judges, path=config)
+    metrics = metrics_of(imported.evaluate, imported.judges, path=config, keys=imported.keys)
     # A prompt has at least one text, which this delivery never writes anywhere.
     subject = BlackBox({"agent": "unchanged"}, agent=agent, delivery=_InPlace())
     with ThreadPoolExecutor(imported.workers) as executor:

@@ -17,15 +17,17 @@ from promptgraft.runs import RunFolder, read_run
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events
-from promptgraft.search.notices import QuestionAsked
+from promptgraft.search.notices import QuestionAsked, RoundStarted
 from promptgraft.search.place import Place
 
 _CALLED_ON: Mapping[str, type[object]] = {
     "on_optimization_start": events.RunStarted,
+    "on_iteration_start": RoundStarted,
     "on_proposal_start": QuestionAsked,
     "on_proposal_end": events.MutationProposed,
     "on_budget_updated": events.RolloutCompleted,
     "on_valset_evaluated": events.CandidateAdded,
+    "on_valset_breakdown": events.CandidateAdded,
     "on_candidate_accepted": events.MutationAccepted,
     "on_candidate_rejected": events.MutationRejected,
     "on_merge_attempted": events.MergeAttempted,

@@ -36,6 +36,7 @@ from promptgraft.bridges.agent_optimizer.configuration import (
     import_optimizer,
     metrics_of,
     read_as,
+    without_plain_keys,
 )
 from promptgraft.bridges.agent_optimizer.listeners import (
     RoundFiles,
@@ -70,7 +71,7 @@ from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, 
 from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.settings import Data, Limits
-from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
+from promptgraft.search.stopping import RunState, StopFile, Stopper
 
 
 @attrs.frozen(kw_only=True)
@@ -190,7 +191,8 @@ class AgentOptimizer:
             update_source: whether to write the best texts to their sources.
             verbose: 0 prints nothing, 1 one line per candidate, 2 also the questions to the
                 reflection model.
-            extra_stop_callbacks: functions that end the run by returning true.
+            extra_stop_callbacks: functions that end the run by returning true. The attribute
+                ``label`` of one is its ``stop_reason``, else that is ``completed``.
             extra_gepa_callbacks: objects with methods such as ``on_candidate_accepted(event)``; a
                 warning names methods that are never called.
 
@@ -283,7 +285,9 @@ class _GivenOptions:
         with ThreadPoolExecutor(imported.workers) as executor:
             bus, reflection = EventBus(), imported.models["reflection"]
             context = OptimizationContext(
-                reflection_adapter=adapter_of(reflection, "reflection_lm", path=self.path),
+                reflection_adapter=adapter_of(
+                    reflection, "reflection_lm", path=self.path, keys=imported.keys
+                ),
                 executor=executor,
                 event_bus=bus,
                 cancellation=stop,
@@ -363,7 +367,11 @@ class _GivenOptions:
     def _write_beginning(self, texts: Mapping[str, str]) -> None:
         self.output.mkdir(parents=True, exist_ok=True)
         self._write_prompts("baseline_prompts", texts)
-        shutil.copyfile(self.path, self.output / "config.snapshot.json")
+        config, snapshot = config_of(self.path), self.output / "config.snapshot.json"
+        if (shareable := without_plain_keys(config)) == config:
+            shutil.copyfile(self.path, snapshot)
+        else:
+            write_text(snapshot, f"{json.dumps(shareable, indent=2, ensure_ascii=False)}\n")
 
     def _write_prompts(self, folder: str, texts: Mapping[str, str]) -> None:
         files = file_names(self.target.names(), self.target.keys)
@@ -394,7 +402,10 @@ class _GivenOptions:
         train, validation = (Dataset.load(path) for path in self.data)
         judges = imported.models.get("judges")
         metrics = metrics_of(
-            imported.evaluate, judges if isinstance(judges, dict) else {}, path=self.path
+            imported.evaluate,
+            judges if isinstance(judges, dict) else {},
+            path=self.path,
+            keys=imported.keys,
         )
         judging = Judging(splits=Splits(train, validation), metrics=metrics)
         optimizer = read_as(OPTIMIZER, imported.optimizer)
@@ -426,9 +437,14 @@ class _GivenOptions:
         if not record.candidates:
             texts = self.target.named(sources.texts)
             return canceled(texts, began=began, ended=SystemClock().now())
-        stoppers = job.config.limits.stoppers
-        requires = any(isinstance(stopper, RequiredObjectives) for stopper in stoppers)
-        return result_of(record, requires=requires, names=self.names, error=error)
+        labels = {_stop_detail(stop): label for stop in self.stops if (label := _label_of(stop))}
+        return result_of(
+            record,
+            stoppers=job.config.limits.stoppers,
+            labels=labels,
+            names=self.names,
+            error=error,
+        )
 
     def _conclude(self, result: OptimizeResult) -> None:
         """Write the files of the output folder."""
@@ -452,4 +468,14 @@ class _GivenOptions:
 
 
 def _asked_to_stop(stop: Callable[..., bool], state: RunState) -> str | None:
-    return f"`{function_name(stop)}` asked to stop" if stop(state) else None
+    return _stop_detail(stop) if stop(state) else None
+
+
+def _stop_detail(stop: Callable[..., bool]) -> str:
+    return f"`{_label_of(stop) or function_name(stop)}` asked to stop"
+
+
+def _label_of(stop: Callable[..., bool]) -> str:
+    """Return the reason that a stopper gives itself; empty for a plain function."""
+    label: object = getattr(stop, "label", "")
+    return label if isinstance(label, str) else ""

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import attrs
 import msgspec
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from promptgraft.errors import DataFormatError, JournalCorruptError
 from promptgraft.evals.spending import Role, spent_from_json
 from promptgraft.ground.files import write_atomically
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change
 from promptgraft.journal.records import decode_record
@@ -26,9 +27,10 @@ from promptgraft.search.events import (
     MergeRejected,
     MutationAccepted,
     MutationRejected,
+    RunEnded,
 )
 from promptgraft.search.place import Phase, Place
-from promptgraft.search.stopping import StopReason
+from promptgraft.search.stopping import RequiredObjectives, Stopper, StopReason, TargetScore
 
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
 _RoundEvent = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
@@ -132,7 +134,7 @@ def rounds_of(
         merges = [event for event in by_step[step] if _is_merge(event)]
         yield rounds.reflection(step, [event for event in by_step[step] if event not in merges])
         if merges:
-            yield rounds.merge(merges)
+            yield rounds.merge(step, merges)
 
 
 def _is_merge(event: _RoundEvent) -> bool:
@@ -152,7 +154,12 @@ class _Rounds:
         self._usage = question_tokens(record.folder)
         self._failed: dict[int, list[str]] = defaultdict(list)
         self._tried: Counter[int] = Counter()
+        self._rollouts: Counter[tuple[int, bool]] = Counter()
+        self._used = 0
         for transcript in transcripts(record):
+            if transcript.phase == Phase.BASELINE:
+                self._used += 1
+            self._rollouts[transcript.step, transcript.phase == Phase.MERGE] += 1
             verdicts = transcript.record.verdicts
             fails = not verdicts or not all(verdict.passed for verdict in verdicts)
             if transcript.phase == Phase.PARENT:
@@ -167,7 +174,7 @@ class _Rounds:
     def reflection(self, step: int, events: Sequence[_RoundEvent]) -> RoundRecord:
         usage = self._usage.get(step, [])
         round_made = replace(
-            self._begun("reflective", events),
+            self._begun("reflective", step, events),
             train_minibatch_size=self._tried[step],
             reflection_lm_calls=len(usage),
             round_token_usage=tokens_of(usage),
@@ -203,8 +210,8 @@ class _Rounds:
             error_message=final.detail if failed else None,
         )
 
-    def merge(self, events: Sequence[_RoundEvent]) -> RoundRecord:
-        round_made, last = self._begun("merge", events), events[-1]
+    def merge(self, step: int, events: Sequence[_RoundEvent]) -> RoundRecord:
+        round_made, last = self._begun("merge", step, events), events[-1]
         if isinstance(last, MergeRejected):
             return replace(round_made, acceptance_reason=f"{last.reason}: {last.detail}")
         joined = next(event.candidate for event in events if isinstance(event, CandidateAdded))
@@ -212,16 +219,18 @@ class _Rounds:
         return replace(self._joined(round_made, joined), acceptance_reason=reason)
 
     def _begun(
-        self, kind: Literal["reflective", "merge"], events: Sequence[_RoundEvent]
+        self, kind: Literal["reflective", "merge"], step: int, events: Sequence[_RoundEvent]
     ) -> RoundRecord:
         began = self._began
         self._began = _time(events[-1]) if events else began
         self._count += 1
+        self._used += self._rollouts[step, kind == "merge"]
         return RoundRecord(
             round=self._count,
             kind=kind,
             started_at=began.isoformat(),
             duration_seconds=(self._began - began).total_seconds(),
+            budget_used=self._used,
             budget_total=self._record.budget,
         )
 
@@ -234,7 +243,6 @@ class _Rounds:
             validation_pass_rate=candidate_record.figures.pass_rate or 0.0,
             metric_breakdown=dict(candidate_record.figures.means),
             failed_case_ids=self._failed[candidate],
-            budget_used=candidate_record.rollouts,
         )
 
 
@@ -305,6 +313,9 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
         metric_thresholds: the lowest score that passes, by metric.
         per_metric_best_candidates: numbers of the candidates with the highest mean, by metric.
         best_prompts: the texts of the best candidate; those of the baseline for a failed run.
+        rounds_accepted: rounds whose candidate joined the pool.
+        merge_rounds_total: rounds that are merges.
+        total_metric_calls: rollouts of the whole run.
         total_token_usage: tokens of the reflection model: prompt, completion, total.
         duration_seconds: wall time.
         started_at: ISO 8601, like ``finished_at``.
@@ -325,7 +336,10 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
     baseline_prompts: dict[str, str]
     best_prompts: dict[str, str]
     total_rounds: int
+    rounds_accepted: int = 0
+    merge_rounds_total: int = 0
     rounds: list[RoundRecord]
+    total_metric_calls: int = 0
     total_reflection_lm_calls: int
     total_token_usage: dict[str, int]
     duration_seconds: float
@@ -422,13 +436,19 @@ def best_outputs(record: RunRecord) -> dict[str, Json]:
 
 
 def result_of(
-    record: RunRecord, *, requires: bool, names: ResultNames | None = None, error: str = ""
+    record: RunRecord,
+    *,
+    stoppers: Sequence[Stopper] = (),
+    labels: Mapping[str, str] = FrozenMap(),
+    names: ResultNames | None = None,
+    error: str = "",
 ) -> OptimizeResult:
     """Return the result of a run that has ended or failed.
 
     Args:
         record: the run.
-        requires: whether the run stops when metrics reach their thresholds.
+        stoppers: those of the run.
+        labels: the reasons that the user's stoppers give themselves, by the detail of their end.
         names: the user's names of the texts.
         error: the error that ended it; empty without one.
     """
@@ -448,7 +468,7 @@ def result_of(
     return OptimizeResult(
         status="FAILED" if failed else _ENDED.get(reason, "SUCCEEDED"),
         finish_reason="error" if failed else finish,
-        stop_reason=None if failed else _stopped(reason, requires=requires),
+        stop_reason=None if failed or ended is None else _stopped(ended, stoppers, labels),
         error_message=error or (ended.stop_detail if failed and ended else ""),
         baseline_pass_rate=rates[0],
         best_pass_rate=rates[1],
@@ -460,7 +480,10 @@ def result_of(
         baseline_prompts=names.texts(baseline.texts),
         best_prompts=names.texts(best.texts),
         total_rounds=len(rounds),
+        rounds_accepted=sum(round_record.accepted for round_record in rounds),
+        merge_rounds_total=sum(round_record.kind == "merge" for round_record in rounds),
         rounds=rounds,
+        total_metric_calls=record.rollouts,
         total_reflection_lm_calls=sum(round_record.reflection_lm_calls for round_record in rounds),
         total_token_usage=tokens_of([pair for pairs in usage.values() for pair in pairs]),
         duration_seconds=(times_known[-1] - times_known[0]).total_seconds(),
@@ -469,10 +492,20 @@ def result_of(
     )
 
 
-def _stopped(reason: StopReason, *, requires: bool) -> str:
-    # A perfect candidate meets all required thresholds.
-    reason = StopReason.OBJECTIVES if requires and reason is StopReason.PERFECT else reason
-    return _STOPPED.get(reason, "completed")
+def _stopped(ended: RunEnded, stoppers: Sequence[Stopper], labels: Mapping[str, str]) -> str:
+    reason = StopReason(ended.stop_reason)
+    # A run says that a candidate is perfect, not which thresholds that reaches.
+    if reason is StopReason.PERFECT:
+        reached = (stopper.reason for stopper in stoppers if _is_reached(stopper, ended))
+        reason = next(reached, reason)
+    return _STOPPED.get(reason) or labels.get(ended.stop_detail, "completed")
+
+
+def _is_reached(stopper: Stopper, ended: RunEnded) -> TypeGuard[RequiredObjectives | TargetScore]:
+    """Return whether a run with a perfect candidate has reached the thresholds of a stopper."""
+    if isinstance(stopper, TargetScore):
+        return ended.best != 0 and (ended.best_mean or 0.0) >= stopper.score
+    return isinstance(stopper, RequiredObjectives)
 
 
 def _leaders(candidates: Sequence[CandidateAdded]) -> dict[str, list[int]]:
