@@ -306,6 +306,49 @@ def test_junit_is_written_whatever_the_gate_says(words: Path, console: Console) 
     assert failing == ["bread", "mean score"]
 
 
+@pytest.mark.parametrize("option", ["--junit", "--save-baseline"])
+def test_a_file_that_cannot_be_written_is_told_before_a_call(
+    option: str, words: Path, console: Console
+) -> None:
+    Path("kept").write_text("mine")
+    ended = console("eval", option, "kept/gate.xml")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    unwritable = console("eval", option, "/proc/gate.xml")
+    assert (unwritable.code, unwritable.err.count("\n")) == (2, 1)
+    assert "/proc/gate.xml" in unwritable.err
+    assert calls(words) == []
+
+
+def test_two_outputs_need_two_files(words: Path, console: Console) -> None:
+    ended = console("eval", "--junit", "out", "--save-baseline", "./out")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert not (words / "out").exists()
+    assert calls(words) == []
+
+
+def test_answers_are_shown_although_a_file_cannot_be_written_any_more(
+    words: Path, console: Console
+) -> None:
+    code = words / "agent.py"
+    code.write_text(
+        AGENT.replace(
+            "    word = prompt",
+            "    import shutil\n    shutil.rmtree('out', ignore_errors=True)\n    word = prompt",
+        ),
+        "utf-8",
+    )
+
+    ended = console("eval", "--junit", "out/gate.xml", "--save-baseline", "kept.json")
+    assert ended.code == 2
+    assert "mean score  0.667" in ended.out
+    assert "saved as baseline" not in ended.out
+    assert "promptgraft: out/gate.xml: No such file or directory" in ended.err
+
+    plain = console("eval", "--junit", "out/gate.xml", "--json")
+    assert (plain.code, json.loads(plain.out)["exit_code"]) == (2, 2)
+    assert json.loads(plain.out)["saved"] is None
+
+
 def test_many_failing_cases_are_cropped_and_hostile_texts_stay_texts(
     words: Path, console: Console
 ) -> None:

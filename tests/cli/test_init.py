@@ -98,6 +98,28 @@ def test_nothing_is_overwritten_and_nothing_is_added_to_half_a_project(console: 
     assert files_below(Path()) == before
 
 
+def test_what_cannot_be_written_whole_leaves_nothing(console: Console) -> None:
+    # A file where a folder is needed, which is noticed in the middle of the work.
+    Path("demo").mkdir()
+    Path("demo/prompts").write_text("mine")
+    before = files_below(Path())
+
+    ended = console("init", "demo")
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "demo/prompts/triage.md cannot be written" in ended.err
+    assert files_below(Path()) == before
+    assert [path.name for path in Path("demo").iterdir()] == ["prompts"]
+
+
+@pytest.mark.parametrize("other", [("--template", "classify"), ("--graph",)])
+def test_two_templates_are_refused(console: Console, other: tuple[str, ...]) -> None:
+    ended = console("init", "--agent", "http", *other, "demo")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "leave one out" in ended.err
+    assert not Path("demo").exists()
+
+
 def test_a_second_time_is_refused_in_one_line(console: Console) -> None:
     console("init", "demo")
     ended = console("init", "demo")

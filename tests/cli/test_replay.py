@@ -293,6 +293,47 @@ def test_an_export_without_inputs_has_no_case_and_no_answer(
     assert console("replay").code == 2
 
 
+def test_an_export_without_inputs_has_no_judgement_of_a_case(
+    console: Console, made: Project
+) -> None:
+    folder = made("classify")
+    shutil.rmtree(folder / "runs")
+    file, cases = folder / "promptgraft.yaml", folder / "data" / "reports.jsonl"
+    text = "".join(
+        line for line in file.read_text("utf-8").splitlines(True) if "minibatch_size" not in line
+    )
+    text = text.replace("\noptimizer:", "\noptimizer:\n  algorithm: gradient")
+    file.write_text(f"{text}teacher: prompts/triage.md\n", "utf-8")
+    rows = [json.loads(line) for line in cases.read_text("utf-8").splitlines()]
+    for row in rows[::2]:
+        del row["expected"]
+    cases.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    assert console("optimize", "--budget", "300", "--quiet").code in (0, 1)
+
+    quotes = set(_quotes((run_of(folder) / "events.jsonl").read_bytes()))
+    assert {event for event, _ in quotes} >= {"taught", "trained", "blamed", "merged"}
+    assert all(quote for _, quote in quotes)
+    assert console("export", "--run", "latest", "--without-inputs", "run.zip").code == 0
+    packed = members(folder / "run.zip")["run/events.jsonl"]
+    assert {quote for _, quote in _quotes(packed)} == {""}
+
+
+def _quotes(events: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the texts about single cases in the events of a run."""
+    for event in map(json.loads, events.splitlines()):
+        match event["event"]:
+            case "taught":
+                yield "taught", event["expected"]
+            case "trained":
+                yield from (("trained", loss["reason"]) for loss in event["losses"])
+            case "blamed":
+                yield from (("blamed", blame["text"]) for blame in event["blamed"])
+            case "merged":
+                yield from (("merged", problem["text"]) for problem in event["problems"])
+            case "unanswered":
+                yield "unanswered", event["detail"]
+
+
 def test_secrets_are_never_packed(
     console: Console, made: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,15 @@ def test_a_full_disk_is_one_line(hostile: Path) -> None:
     )
 
 
+def test_a_folder_that_was_removed_is_named(hostile: Path) -> None:
+    ended = shell("mkdir gone; cd gone; rmdir ../gone; promptgraft runs", hostile)
+
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        b"promptgraft: the current folder: No such file or directory; name one that exists\n"
+    )
+
+
 def test_text_in_a_pipe_has_no_control_characters(hostile: Path) -> None:
     lines = [f"{command} {NAME}" for command in ("show", "diff", "history", "rollback")]
 

@@ -265,10 +265,12 @@ def eval_command(
             if is_given:
                 raise click.UsageError(f"{name} needs a baseline to compare with; give --baseline")
     baseline = None if given["baseline"] is None else gate.read_baseline(given["baseline"])
-    for file in (given["junit"], given["save_baseline"]):
-        if file is not None:
-            # An unusable path is reported before anything is paid for.
-            make_room(Path(file))
+    outputs = [Path(file) for file in (given["junit"], given["save_baseline"]) if file is not None]
+    if len(outputs) > len({path.resolve() for path in outputs}):
+        raise click.UsageError("--junit and --save-baseline: name two files")
+    for path in outputs:
+        # An unusable path is reported before anything is paid for.
+        make_room(path)
     with loaded_project(project) as opened:
         subject = subject_of(opened, attrs.evolve(choice, split=split))
         if baseline is not None:
@@ -284,22 +286,31 @@ def eval_command(
             folder=opened.runs_folder,
         )
     evaluated = _judged(report, given, baseline, (*subject.notes, *report.constants))
+    decision = evaluated.decision
+    code, unwritten = _EXIT_CODES[decision.outcome], None
+    try:
+        _write_files(evaluated, given["junit"])
+    except OSError as error:
+        # Answers that were paid for are shown all the same.
+        evaluated = attrs.evolve(evaluated, saved=None)
+        code, unwritten = ExitCode.WRONG_USE, error
     if as_json:
-        print_json(evaluated.to_json())
+        print_json(evaluated.to_json(code))
     else:
         _print_evaluated(Screen(), evaluated)
-    decision = evaluated.decision
+    if unwritten is not None:
+        raise unwritten
     if decision.outcome is gate.GateOutcome.STOPPED:
         complain(f"stopped early: {report.stopped}")
     elif decision.outcome is gate.GateOutcome.UNSCORED:
         complain(f"no verdict: {decision.rulings[0].said}; run it again")
-    return _EXIT_CODES[decision.outcome]
+    return code
 
 
 def _judged(
     report: gate.GateReport, given: _Given, baseline: gate.Baseline | None, notes: tuple[str, ...]
 ) -> Evaluated:
-    """Apply the gate to a report, and write the JUnit and baseline files."""
+    """Apply the gate to a report."""
     rules = gate.GateRules(
         fail_under=given["fail_under"],
         min_pass_rate=given["min_pass_rate"],
@@ -309,13 +320,6 @@ def _judged(
     tolerance = given["tolerance"] or 0.0
     comparison = None if baseline is None else gate.compare(baseline, report, tolerance=tolerance)
     decision = gate.decide(report, rules, comparison)
-    if given["junit"] is not None:
-        # Also if the gate fails: that is when it is read.
-        write_atomically(Path(given["junit"]), gate.junit_xml(report, decision))
-    # A baseline of a failed gate would lower the bar for every later one.
-    saved = given["save_baseline"] if decision.passed else None
-    if saved is not None:
-        gate.write_baseline(saved, report)
     limits = (given["fail_under"], given["min_pass_rate"], given["baseline"])
     return Evaluated(
         report=report,
@@ -323,8 +327,17 @@ def _judged(
         comparison=comparison,
         notes=notes,
         asked=any(limit is not None for limit in limits),
-        saved=saved,
+        # A baseline of a failed gate would lower the bar for every later one.
+        saved=given["save_baseline"] if decision.passed else None,
     )
+
+
+def _write_files(evaluated: Evaluated, junit: str | None) -> None:
+    """Write the JUnit file, which is read when the gate fails, and the baseline."""
+    if junit is not None:
+        write_atomically(Path(junit), gate.junit_xml(evaluated.report, evaluated.decision))
+    if evaluated.saved is not None:
+        gate.write_baseline(evaluated.saved, evaluated.report)
 
 
 @attrs.frozen(kw_only=True)
@@ -347,8 +360,8 @@ class Evaluated:
     asked: bool
     saved: str | None = None
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the document that ``--json`` prints."""
+    def to_json(self, code: ExitCode) -> dict[str, Json]:
+        """Return the document that ``--json`` prints; ``code`` is that of the command."""
         return {
             "version": 1,
             **self.report.to_json(),
@@ -356,7 +369,7 @@ class Evaluated:
             "gate": {**self.decision.to_json(), "asked": self.asked},
             "baseline": None if self.comparison is None else self.comparison.to_json(),
             "saved": self.saved,
-            "exit_code": int(_EXIT_CODES[self.decision.outcome]),
+            "exit_code": int(code),
         }
 
 

@@ -55,6 +55,11 @@ EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftErr
 
 _MENDS: Mapping[int, str] = {
     errno.ENOSPC: "; make space on the disk",
+    errno.EDQUOT: "; make space on the disk",
+    errno.ENOENT: "; name one that exists",
+    errno.ELOOP: "; name one that no circle of links leads to",
+    errno.ENAMETOOLONG: "; name a shorter one",
+    errno.EMFILE: "; allow more open files, as `ulimit -n 4096` does",
     errno.EROFS: "; name a path that can be written to",
     errno.EACCES: "; give yourself access to it, or name another path",
     errno.ENOTDIR: "; name a path below a folder",
@@ -77,7 +82,9 @@ def conclude(error: BaseException) -> ExitCode:
         return ExitCode.CLOSED_PIPE
     if isinstance(error, OSError):
         mend = _MENDS.get(error.errno or 0, "")
-        complain(f"{error.filename or 'the output'}: {error.strerror or error}{mend}")
+        # Without a name, a path was asked for the current folder, or the output is closed or full.
+        nameless = "the current folder" if error.errno == errno.ENOENT else "the output"
+        complain(f"{error.filename or nameless}: {error.strerror or error}{mend}")
         _abandon_output()
         return ExitCode.WRONG_USE
     complain("interrupted")

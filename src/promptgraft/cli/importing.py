@@ -16,7 +16,7 @@ from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.replaying import unpack
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
-from promptgraft.ground.files import write_atomically
+from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, MismatchError
 from promptgraft.ground.text import counted
 from promptgraft.ground.yaml_text import plain_scalar
@@ -119,9 +119,7 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     if there := [path for path in (*files_in_place_of_folders, *written) if os.path.lexists(path)]:
         raise ConfigError(f"{there[0]} already exists; nothing was written; move it away first")
     # The project file is written last, so that an interrupted import leaves no project.
-    for file, text in reversed([*zip(written, files.values(), strict=True)]):
-        file.parent.mkdir(exist_ok=True)
-        write_atomically(file, text.encode())
+    write_new({path.parent / name: files[name].encode() for name in reversed(files)})
     # An agent of the user is code, which an import does not run.
     checked = None if importer.names_code else _checked(path.parent / FILE_NAME)
     _print(imported, checked, written, as_json=as_json)

@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias
 import click
 
 from promptgraft.errors import ConfigError
+from promptgraft.ground.files import named_in_errors
 from promptgraft.ground.text import spelled, visible, visible_line
 
 if TYPE_CHECKING:
@@ -89,10 +91,16 @@ def program() -> str:
 
 
 def make_room(path: Path) -> None:
-    """Create the parent folders of an output file; refuse a path that is a folder."""
+    """Create the parent folders of an output file; refuse one that cannot be written.
+
+    Called before the work whose result the file is to hold.
+    """
     if path.is_dir():
         raise ConfigError(f"{path}: expected a file to write, found a folder; name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with named_in_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The file will be replaced by one that is made beside it.
+        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def _columns() -> int:

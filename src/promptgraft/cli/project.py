@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import click
+from click.core import ParameterSource
 
 from promptgraft.cli.choosing import runs_of, shipped
 from promptgraft.cli.exits import ExitCode, complain
@@ -19,6 +20,7 @@ from promptgraft.cli.options import at_least, command, json_option, project_opti
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.summary import print_next
 from promptgraft.errors import ConfigError
+from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import count_faults
 from promptgraft.ground.text import counted, dollars, model_in_words
@@ -67,20 +69,34 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     help="Same as `--template agent_...`: an agent behind a function, a service or a command.",
 )
 @json_option
-def init_command(folder: str, *, template: str, agent: str | None, as_json: bool) -> None:
+@click.pass_context
+def init_command(
+    context: click.Context, folder: str, *, template: str, agent: str | None, as_json: bool
+) -> None:
     """Create a project that is ready to run, without an API key or a network.
 
     DIR is the current folder by default, and is created if it does not exist. Existing files
     are never overwritten. The comments in `promptgraft.yaml` and the `README.md` explain what
     to change for your own prompt and a real model.
     """
-    template = template if agent is None else f"agent_{agent}"
+    if agent is not None:
+        if context.get_parameter_source("template") is not ParameterSource.DEFAULT:
+            raise click.UsageError(
+                "--agent: --template or --graph already names one; leave one out"
+            )
+        template = f"agent_{agent}"
     target, names = Path(folder), sorted(TEMPLATES[template])
     stored = [_stored(name, template) for name in names]
     _refuse_to_overwrite(target, names)
-    for name, file in zip(names, stored, strict=True):
-        text = file.read_bytes()
-        _write(target / name, SCHEMA_LINE.encode() + text if name == FILE_NAME else text)
+    texts = {name: file.read_bytes() for name, file in zip(names, stored, strict=True)}
+    texts[FILE_NAME] = SCHEMA_LINE.encode() + texts[FILE_NAME]
+    try:
+        write_new({target / name: text for name, text in texts.items()})
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename} cannot be written: {error.strerror}; nothing was written; name a "
+            "folder that can be written to"
+        ) from error
     if as_json:
         print_json({"folder": str(target.resolve()), "template": template, "files": names})
         return
@@ -106,7 +122,7 @@ def _stored(name: str, template: str) -> Path:
 def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
     if target.is_file():
         raise ConfigError(f"{target} is a file; name a folder")
-    # A link that leads nowhere counts too: `_write` would refuse it, after other files are written.
+    # A link that leads nowhere counts too: nothing is written through it.
     there = [name for name in names if os.path.lexists(target / name)]
     if there:
         where = "the current folder" if target == Path() else str(target)
@@ -114,18 +130,6 @@ def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
             f"{', '.join(there)} already {'exists' if len(there) == 1 else 'exist'} in {where}; "
             "nothing was written; name another folder"
         )
-
-
-def _write(path: Path, text: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # `x`, because a file may have appeared since the check above.
-        with path.open("xb") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}; name a folder that can be written to"
-        ) from error
 
 
 @command("check", "check", "check --project demo/promptgraft.yaml --json")

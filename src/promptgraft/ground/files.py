@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from promptgraft.errors import ConfigError, JournalLockedError
@@ -82,6 +82,30 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None) -> Non
     """
     with named_in_errors(path):
         _replace(path, data, mode)
+
+
+def write_new(files: Mapping[Path, bytes]) -> None:
+    """Create files, and the folders that they need; all or none, and never over another file.
+
+    An ``OSError`` names the file.
+    """
+    made: list[Path] = []
+    try:
+        for path, data in files.items():
+            with named_in_errors(path):
+                folders = (path.parent, *path.parent.parents)
+                missing = [folder for folder in folders if not folder.exists()]
+                for folder in reversed(missing):
+                    folder.mkdir()
+                    made.append(folder)
+                with path.open("xb") as file:
+                    made.append(path)
+                    file.write(data)
+    except BaseException:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -34,7 +35,16 @@ from promptgraft.project.origins import Origin
 from promptgraft.project.project import Project, open_project
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder
+from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import RUN_ID, VERSION, read_document
+from promptgraft.search.events import CaseTaught
+from promptgraft.search.notices import Event
+from promptgraft.search.round_events import (
+    GradientsMerged,
+    QuestionUnanswered,
+    RoundTrained,
+    StepBlamed,
+)
 
 _MOST_BYTES = 64_000_000
 _META_PROMPTS = "promptgraft"
@@ -370,16 +380,34 @@ def _scores(folder: RunFolder) -> Iterator[str]:
             yield json.dumps(plain, separators=(",", ":")) + "\n"
 
 
+_QUOTING: Mapping[type[Event], str] = {
+    CaseTaught: "expected",
+    RoundTrained: "reason",
+    StepBlamed: "text",
+    GradientsMerged: "text",
+    QuestionUnanswered: "detail",
+}
+"""The key, at any depth, of the texts of an event that quote cases, answers or judgements."""
+
+
 def _events_without_inputs(folder: RunFolder) -> Iterator[bytes]:
-    """Yield the lines of events, without those that quote a case."""
+    """Yield the lines of events, without texts that quote a case."""
+    keys = {kind.__struct_config__.tag: key for kind, key in _QUOTING.items()}
     if not folder.events.exists():
         return
     for line in folder.events.read_bytes().splitlines(keepends=True):
         event = parse_json(line, where=str(folder.events))
-        if isinstance(event, dict) and event.get("event") == "case_taught":
-            yield _encoded({**event, "expected": ""}, indent=None)
-        else:
-            yield line
+        key = keys.get(str(event.get("event"))) if isinstance(event, dict) else None
+        yield line if key is None else f"{encoded_json(_without(event, key))}\n".encode()
+
+
+def _without(value: Json, key: str) -> Any:
+    """Return plain data with the texts under a key left empty."""
+    if isinstance(value, list):
+        return [_without(item, key) for item in value]
+    if isinstance(value, dict):
+        return {name: "" if name == key else _without(item, key) for name, item in value.items()}
+    return value
 
 
 def _moved(config: Mapping[str, Json], folder: str) -> dict[str, Json]:
@@ -395,8 +423,8 @@ def _moved(config: Mapping[str, Json], folder: str) -> dict[str, Json]:
     return {**config, "origin": moved}
 
 
-def _encoded(document: Mapping[str, Json], *, indent: int | None = 1) -> bytes:
-    return (json.dumps(document, indent=indent) + "\n").encode()
+def _encoded(document: Mapping[str, Json]) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def _refuse_secrets(members: Mapping[str, bytes | Path]) -> None:

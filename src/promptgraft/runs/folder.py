@@ -233,11 +233,17 @@ def write_text(path: Path, text: str) -> None:
     with named_in_errors(path), folder_opened(path.parent) as folder:
         descriptor = os.open(temporary, _FROM_SCRATCH, NEW_FILE, dir_fd=folder)
         try:
-            write_all(descriptor, text.encode("utf-8", "backslashreplace"))
-        finally:
-            os.close(descriptor)
-        # Not synced: `resume` writes the file again if a power loss takes it.
-        os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            try:
+                write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+            finally:
+                os.close(descriptor)
+            # Not synced: `resume` writes the file again if a power loss takes it.
+            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            # A page may be among files of the user, and a full disk needs the space.
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
 
 
 _PAGES: Mapping[str, re.Pattern[str]] = {
