@@ -80,10 +80,10 @@ def homes_in(package: str) -> dict[str, str]:
 SPECIFIED = """
 Deadline EventBus GepaConfig GepaExample GepaOptimizer GepaResult InMemoryPromptOverridesStore
 LocalPromptOverridesStore MarkdownSection OptimizationContext OverlayPromptOverridesStore
-PersistenceScope Prompt PromptEvaluationError PromptOverride PromptResponse PromptTemplate
-ProviderAdapter RolloutFeedback SectionOverride SectionVisibility Session TaskExample
-TaskExamplesSection TaskStep Tool ToolExample ToolExampleTarget default_example_formatter
-default_trace_formatter hash_task_example hash_tool_example
+PersistenceScope Prompt PromptEvaluationError PromptExecuted PromptOverride PromptResponse
+PromptTemplate ProviderAdapter RolloutFeedback SectionOverride SectionVisibility Session TaskExample
+TaskExamplesSection TaskStep Tool ToolExample ToolExampleTarget ToolInvoked
+default_example_formatter default_trace_formatter hash_task_example hash_tool_example
 """
 """The names that the specification of GepaOptimizer imports from the package."""
 LAZY = [package for package in PACKAGES if "__getattr__" in vars(import_(package))]

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     # not in `__all__` are at home in their packages; they can be imported from here too, as in the
     # specification of GepaOptimizer and in earlier versions.
     from promptgraft.adapters.anthropic import AnthropicAdapter
-    from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage as Usage
+    from promptgraft.adapters.base import (
+        PromptExecuted as PromptExecuted,
+        PromptResponse,
+        ProviderAdapter,
+        ToolInvoked as ToolInvoked,
+        Usage as Usage,
+    )
     from promptgraft.adapters.calling.gathering import BatchExecutor as BatchExecutor
     from promptgraft.adapters.calling.prices import ModelPrice as ModelPrice, Prices as Prices
     from promptgraft.adapters.calling.retrying import RetryPolicy as RetryPolicy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 from collections.abc import Callable
@@ -24,14 +25,23 @@ from optimizers.worlds import (
     propose,
     with_output,
 )
+from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.algorithms.gepa import GepaOptimizer, GepaResult, RolloutFeedback
+from promptgraft.algorithms.gepa import (
+    GepaOptimizer,
+    GepaResult,
+    GepaRolloutCompleted,
+    RolloutFeedback,
+)
 from promptgraft.errors import (
     AdapterError,
     BindingError,
+    CandidateError,
     ConfigError,
     JournalMismatchError,
+    PermanentProviderError,
+    PromptEvaluationError,
     PromptgraftError,
     StoreError,
     WinnerNotStoredError,
@@ -39,6 +49,7 @@ from promptgraft.errors import (
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
+from promptgraft.runtime import Session
 from promptgraft.search import OptimizationContext, StopReason
 
 
@@ -102,6 +113,46 @@ def test_a_broken_connection_of_an_adapter_is_the_providers_fault(error: Excepti
 
     result = optimize(task=numbered(task))
     assert result.unscored_rollouts == 1
+    assert result.found_better
+
+
+EVALUATION_ERRORS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, PromptEvaluationError) and kind is not PermanentProviderError
+]
+
+
+@pytest.mark.parametrize("kind", EVALUATION_ERRORS)
+@pytest.mark.parametrize("on_error", ["unscored", "zero"])
+def test_every_failure_of_an_evaluation_is_a_zero_of_the_candidate_or_no_score(
+    kind: type[PromptEvaluationError], on_error: Literal["unscored", "zero"]
+) -> None:
+    """Also one that does not say whose fault it is."""
+
+    def task(number: int, rendered: Any) -> str:
+        if number == 1:
+            raise kind("no answer today")
+        return answer(rendered)
+
+    session = Session()
+    result = optimize(config(on_error=on_error), task=numbered(task), session=session)
+    failed = session.select_all(GepaRolloutCompleted)[1].record
+    is_candidates_fault = issubclass(kind, CandidateError)
+    assert failed.score == (0.0 if is_candidates_fault or on_error == "zero" else None)
+    assert "no answer today" in failed.fault
+    assert result.found_better
+
+
+def test_a_reflection_without_an_answer_costs_a_step_whatever_its_adapter_raises() -> None:
+    def reflection(number: int, rendered: Any) -> str:
+        if number == 0:
+            raise PromptEvaluationError("no answer today")
+        return propose(rendered)
+
+    result = optimize(reflection=numbered(reflection))
+    [refused] = [one for one in result.rejections if one.reason == "reflection failed"]
+    assert "no answer today" in refused.detail
     assert result.found_better
 
 

@@ -127,8 +127,11 @@ def test_the_result_holds_each_kind_under_its_name() -> None:
     assert found.result.gains == {"generated example": 1.0}
     tool = run(in_tool_example, target_tool_examples=(TOOL_EXAMPLE,)).result
     assert set(tool.best_tool_example_overrides) == {("search_code", 0)}
+    assert tool.best.tool_example_overrides == tool.best_tool_example_overrides
+    assert tool.candidates[0].tool_example_overrides == {}
     task = run(in_task_example, target_task_examples=(("examples", "first"),)).result
     assert set(task.best_task_example_overrides) == {("examples", "first")}
+    assert task.best.task_example_overrides == task.best_task_example_overrides
     field = run(in_output_field, output_fields=("Finding.severity",)).result
     assert set(field.best_output_overrides) == {"Finding.severity"}
     summary = run(in_summary, summaries=(("notes",),))

@@ -6,7 +6,13 @@ from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.adapters.anthropic import AnthropicAdapter
-    from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
+    from promptgraft.adapters.base import (
+        PromptExecuted,
+        PromptResponse,
+        ProviderAdapter,
+        ToolInvoked,
+        Usage,
+    )
     from promptgraft.adapters.calling.gathering import BatchExecutor
     from promptgraft.adapters.calling.prices import ModelPrice, Prices
     from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -21,10 +27,12 @@ __all__ = [
     "OfflineAdapter",
     "OpenAIAdapter",
     "Prices",
+    "PromptExecuted",
     "PromptResponse",
     "ProviderAdapter",
     "RetryPolicy",
     "ScriptedAdapter",
+    "ToolInvoked",
     "Usage",
 ]
 

@@ -13,11 +13,14 @@ import attrs
 
 from promptgraft.errors import (
     AdapterError,
+    CandidateError,
     ConfigError,
     EmptyAnswerError,
     JournalCorruptError,
     OutputError,
+    PromptEvaluationError,
     PromptgraftError,
+    ProviderError,
     TransientProviderError,
     user_errors,
 )
@@ -275,9 +278,10 @@ def evaluated(
     """Call an adapter, whether its ``evaluate`` is plain or ``async``, and return its response.
 
     Raises what :meth:`ProviderAdapter.evaluate` does. ``ConnectionError`` and ``TimeoutError``
-    become a ``TransientProviderError``. Any other exception, and a return value that is not a
-    response, become an ``AdapterError`` that names the adapter and the example or question. An
-    answer without a ``ModelCalled`` event counts as one call.
+    become a ``TransientProviderError``, a ``PromptEvaluationError`` that does not say whose fault
+    it is a ``ProviderError``. Any other exception, and a return value that is not a response,
+    become an ``AdapterError`` that names the adapter and the example or question. An answer
+    without a ``ModelCalled`` event counts as one call.
 
     In a run with a journal, an answer that it keeps is not asked for again; see ``kept_whole``.
     """
@@ -313,6 +317,11 @@ def _answer(
         with doing(where):
             answer = adapter.evaluate(prompt, session=session, deadline=deadline)
             response = awaited(answer, deadline=deadline)
+    except (CandidateError, ProviderError):
+        raise
+    except PromptEvaluationError as error:
+        # It does not say whose fault it is, and only a candidate's own fault is a score of 0.
+        raise ProviderError(f"{where}: {error}") from error
     except PromptgraftError:
         raise
     # What the standard library raises for a network; an adapter need not know our errors.

@@ -238,12 +238,12 @@ class RunResult(Shown):
     @property
     def best_tool_example_overrides(self) -> Mapping[tuple[str, int], ToolExampleOverride]:
         """Overrides of tool examples, by tool and position."""
-        return self.best_override.tool_example_overrides
+        return self.best.tool_example_overrides
 
     @property
     def best_task_example_overrides(self) -> Mapping[SectionPath, TaskExampleOverride]:
         """Overrides of task examples, by path."""
-        return self.best_override.task_example_overrides
+        return self.best.task_example_overrides
 
     @property
     def best_output_overrides(self) -> Mapping[str, OutputFieldOverride]:

@@ -21,7 +21,8 @@ from promptgraft.ground.text import joined
 from promptgraft.overrides.codec import read_entries
 from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath
-from promptgraft.overrides.parts.task_example import AddedTaskExample
+from promptgraft.overrides.parts.replacements import ToolExampleOverride
+from promptgraft.overrides.parts.task_example import AddedTaskExample, TaskExampleOverride
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import PromptTemplate
@@ -350,6 +351,16 @@ class Candidate:
     def parent_index(self) -> int | None:
         """Position of the parent, of a merge that of the better one; None for the baseline."""
         return self.parents[0] if self.parents else None
+
+    @property
+    def tool_example_overrides(self) -> Mapping[tuple[str, int], ToolExampleOverride]:
+        """The overrides of tool examples in a candidate of one prompt, by tool and position."""
+        return self.override.tool_example_overrides
+
+    @property
+    def task_example_overrides(self) -> Mapping[SectionPath, TaskExampleOverride]:
+        """The overrides of task examples in a candidate of one prompt, by path."""
+        return self.override.task_example_overrides
 
     @property
     def generated_examples(self) -> tuple[AddedTaskExample, ...]:
