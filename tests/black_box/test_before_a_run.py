@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from black_box.asking import TEXTS, cases
+from black_box.service import Service, said, serving
 from optimizers.worlds import propose
 from promptgraft import (
     AgentCall,
@@ -18,6 +20,7 @@ from promptgraft import (
     GepaConfig,
     GepaOptimizer,
     GepaResult,
+    HttpAgent,
     Limits,
     Objectives,
     OptimizationContext,
@@ -26,6 +29,7 @@ from promptgraft import (
     examples_from,
     feedback_from,
 )
+from promptgraft.agents.call import AgentAnswer
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import (
     CallerError,
@@ -34,7 +38,9 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.evals import metrics
+from promptgraft.evals.spending import Role
 from promptgraft.evals.types import ToolUse, Turn
+from promptgraft.search import StopReason
 from promptgraft.search.plan import RunPlan
 
 EXACT = metrics.exact()
@@ -47,9 +53,10 @@ def optimizer(
     judges: Any = (EXACT,),
     journal: FileJournal | None = None,
     on_agent_error: Any = "zero",
+    max_call_cost: str | None = None,
     **settings: Any,
 ) -> tuple[GepaOptimizer, BlackBox]:
-    box = BlackBox(TEXTS, agent=agent, on_agent_error=on_agent_error)
+    box = BlackBox(TEXTS, agent=agent, on_agent_error=on_agent_error, max_call_cost=max_call_cost)
     config = GepaConfig(
         training_examples=examples_from(box.prompt, found or cases(8), judges),
         pareto_set_size=4,
@@ -105,6 +112,37 @@ def test_the_plan_names_the_call_and_counts_turns() -> None:
     )
     assert plan.roles[0].calls == 40
     assert not agent.asked
+
+
+def echo(service: Service) -> HttpAgent:
+    """Return the agent behind a service that answers with its texts."""
+    return HttpAgent(url=service.url, json={"q": "{query}", "t": "{texts.system}"})
+
+
+def test_a_limit_on_money_for_a_service_is_refused_before_a_call_unless_a_call_has_a_bound() -> (
+    None
+):
+    with serving(lambda body, _: said(body["t"])) as service:
+        with pytest.raises(ConfigError, match=r"no price is known .*give the agent its `max_call"):
+            run(echo(service), limits=Limits(max_cost=5))
+        assert not service.asked
+        result = run(echo(service), limits=Limits(max_cost=5), max_call_cost="0.01")
+        calls = len(service.asked)
+    assert result.stop_reason is not StopReason.COST
+    [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
+    assert (task.calls, task.cost) == (calls, calls * Decimal("0.01"))
+
+
+def test_the_bound_of_a_call_ends_the_run_at_the_limit_and_a_reported_cost_counts_instead() -> None:
+    with serving(lambda body, _: said(body["t"])) as service:
+        result = run(echo(service), limits=Limits(max_cost="0.05"), max_call_cost="0.01")
+    assert (result.stop_reason, result.total_cost) == (StopReason.COST, Decimal("0.05"))
+    priced = run(
+        lambda query, call: AgentAnswer(text=query, cost=Decimal("0.25")),
+        limits=Limits(max_cost=1),
+        max_call_cost="0.5",
+    )
+    assert priced.total_cost == 1
 
 
 def test_an_agent_that_always_fails_ends_the_run_before_anything_is_paid_for() -> None:

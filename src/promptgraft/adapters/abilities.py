@@ -78,6 +78,26 @@ GIVE_PRICES = (
 """Advice for a run with ``max_cost`` and a model without a known price."""
 
 
+_A_CALL = Usage(input_tokens=1, output_tokens=1)
+
+
+@runtime_checkable
+class BilledAdapter(Protocol):
+    """An adapter of calls that have no price; ``missing_cost`` says what to add, or is empty."""
+
+    @property
+    def missing_cost(self) -> str: ...
+
+
+def missing_price(adapter: object) -> str:
+    """Return what to add so that the cost of an adapter's calls is known; empty if nothing."""
+    if isinstance(adapter, BilledAdapter):
+        return adapter.missing_cost
+    if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
+        return GIVE_PRICES
+    return ""
+
+
 @runtime_checkable
 class ThinkingAdapter(Protocol):
     """An adapter for a model that may think before it answers; ``thinking`` is in tokens."""

@@ -28,6 +28,7 @@ from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, Pas
 from promptgraft.agents.defaults import AGENTS_NS, DEFAULT_TURNS, OnAgentError
 from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
+from promptgraft.agents.templates import Templated
 from promptgraft.agents.user import UserReply, asked_of_user, next_message
 from promptgraft.errors import (
     AgentFaultError,
@@ -70,8 +71,8 @@ class AgentAdapter:
         user: the model that plays the user of a ``conversation_scenario``.
         max_turns: limit on the turns of such a conversation.
         question: the prompt for that model.
-        max_call_cost: the most US dollars that one call can cost, for calls whose answers are lost;
-            None if that is not known.
+        max_call_cost: the most US dollars that one call can cost, for answers that report no cost
+            and for those that are lost; None if that is not known.
     """
 
     kept_whole: ClassVar[bool] = False
@@ -94,6 +95,13 @@ class AgentAdapter:
     def own_functions(self) -> Mapping[str, object]:
         """The agent, which a fingerprint identifies by its code."""
         return {"agent": self.agent}
+
+    @property
+    def missing_cost(self) -> str:
+        """What to add so that the cost of a call is known; only functions report it."""
+        if self.max_call_cost is not None or not isinstance(self.agent, Templated):
+            return ""
+        return "give the agent its `max_call_cost`, in US dollars, or leave max_cost out"
 
     @property
     def reports_tools(self) -> bool:
@@ -294,10 +302,11 @@ class _Playing:
         # Its adapters have charged the session already; charging again would double the cost.
         if answer.counted:
             return answer
-        self._note(answer, time.perf_counter() - began)
+        cost = self.adapter.max_call_cost if answer.cost is None else answer.cost
+        self._note(answer, cost, time.perf_counter() - began)
         if budget is not None:
             spent = answer.usage.input_tokens + answer.usage.output_tokens
-            budget.pay(Charge(cost=answer.cost or NOTHING.cost, tokens=spent))
+            budget.pay(Charge(cost=cost or NOTHING.cost, tokens=spent))
         return answer
 
     @contextlib.contextmanager
@@ -324,7 +333,7 @@ class _Playing:
         finally:
             session.calls = outer
 
-    def _note(self, answer: AgentAnswer, seconds: float) -> None:
+    def _note(self, answer: AgentAnswer, cost: Decimal | None, seconds: float) -> None:
         """Dispatch the tool calls and the call itself to the session."""
         for use in answer.tools or ():
             self.call.session.dispatch(
@@ -335,7 +344,7 @@ class _Playing:
                 model=self.adapter.agent.name,
                 requests=1,
                 usage=answer.usage,
-                cost=answer.cost,
+                cost=cost,
                 seconds=seconds,
             )
         )
@@ -385,8 +394,8 @@ class BlackBox:
             ``unscored`` leaves it without a score, ``stop`` ends the run.
         user: the model that plays the user of cases with a ``conversation_scenario``.
         max_turns: limit on the turns of such a conversation.
-        max_call_cost: the most US dollars that one call can cost, for calls whose answers are lost
-            when a process is killed; None if that is not known.
+        max_call_cost: the most US dollars that one call can cost, for answers that report no cost
+            and for those that are lost when a process is killed; None if that is not known.
         prompt: the prompt, with one section per text.
         adapter: calls the agent.
 

@@ -121,8 +121,8 @@ def _config(
 _COMMON: Keys = {
     "max_call_cost": Key(
         MAX_CALL_COST,
-        "The most US dollars that one call can cost: what a call counts whose answer is lost "
-        "because the run was killed.",
+        "The most US dollars that one call can cost: what a call counts that reports no cost, or "
+        "whose answer is lost because the run was killed.",
     ),
     "max_turns": Key(
         COUNT, "The most turns of a conversation with a simulated user; 8 by default."

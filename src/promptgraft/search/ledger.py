@@ -123,7 +123,10 @@ class Ledger:
         if self.budget.needs_prices:
             for (role, model), total in whole.sums.items():
                 if total.unpriced:
-                    why = f"the price of `{model}` is not known; {GIVE_PRICES}"
+                    why = (
+                        f"the price of `{model}` is not known; give an agent `max_call_cost`, or "
+                        f"{GIVE_PRICES}"
+                    )
                     if role is Role.UNANSWERED:
                         why = (
                             f"a call of `{model}` was sent and not answered, and nothing says what "

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.abilities import GIVE_PRICES, MeteredAdapter, is_in_batches
-from promptgraft.adapters.base import ProviderAdapter, Usage, adapter_identity, is_nameless
+from promptgraft.adapters.abilities import is_in_batches, missing_price
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity, is_nameless
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import asked_digest, question_digest
 from promptgraft.evals.metrics.base import judges_of
@@ -49,8 +49,6 @@ from promptgraft.targets.types import GepaExample
 _logger = logging.getLogger("promptgraft")
 
 _DIGITS = 16
-
-_A_CALL = Usage(input_tokens=1, output_tokens=1)
 
 
 @attrs.frozen(kw_only=True)
@@ -242,11 +240,11 @@ def _check_prices(config: RunConfig, models: Iterable[ProviderAdapter]) -> None:
     judges = judges_of(metrics_of(config.feedback_fn))
     named = [*(("", adapter) for adapter in models), *(("the judge ", judge) for judge in judges)]
     for what, adapter in named:
-        if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
+        if missing := missing_price(adapter):
             model = model_in_words(adapter_identity(adapter))
             raise ConfigError(
                 f"limits.max_cost: no price is known for {what}`{model}`, so the limit "
-                f"cannot be enforced; {GIVE_PRICES}"
+                f"cannot be enforced; {missing}"
             )
 
 
