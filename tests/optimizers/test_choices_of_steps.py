@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import attrs
 import pytest
 
 from optimizers.several_world import NAMES, search
@@ -16,7 +17,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationAccepted,
     GepaMutationProposed,
 )
-from promptgraft.algorithms.gepa.select import Explored, Parents, Turns
+from promptgraft.algorithms.gepa.select import Explored, Parents, Turn, Turns
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search import StopReason
@@ -68,7 +69,8 @@ def test_a_part_that_is_drawn_is_as_likely_as_any_other() -> None:
     counts: Counter[Module] = Counter()
     for _ in range(3_000):
         turn = turns.at(0)
-        found = turn.drawn(lambda module: module != MODULES[0])
+        first = tuple(module for module in turn.first if module != MODULES[0])
+        found = attrs.evolve(turn, first=first).drawn
         counts.update(found)
         turns.took(turn, found)
     assert set(counts) == set(MODULES[1:])
@@ -76,8 +78,7 @@ def test_a_part_that_is_drawn_is_as_likely_as_any_other() -> None:
 
 
 def test_nothing_is_drawn_where_nothing_is_worth_a_change() -> None:
-    turn = Turns(5, MODULES, example_rate=0.3, are_drawn=True).at(0)
-    assert turn.drawn(lambda module: False) == ()
+    assert Turn(draw=0.9).drawn == ()
 
 
 ROWS = [

@@ -134,10 +134,6 @@ def test_everybody_in_a_large_frontier_is_drawn_as_its_weight_says() -> None:
     assert drawn(members, 0.0) == 0
 
 
-def always(_: Module) -> bool:
-    return True
-
-
 def test_the_elder_of_two_equals_is_the_best() -> None:
     assert pool_of([(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)]).best == 0
     assert pool_of([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]).best == 1
@@ -212,7 +208,7 @@ def test_modules_take_turns_and_the_first_one_begins() -> None:
 
 def take_turn(turns: Turns) -> Module:
     turn = turns.at(0)
-    module = turn.all(always)[0]
+    module = turn.all[0]
     turns.took(turn, [module])
     return module
 
@@ -222,7 +218,7 @@ def test_steps_under_way_have_turns_of_their_own() -> None:
     begun = [turns.at(ahead) for ahead in range(2)]
     chosen: list[Module] = []
     for _ in range(7):
-        chosen.append(begun[0].all(always)[0])
+        chosen.append(begun[0].all[0])
         turns.took(begun.pop(0), chosen[-1:])
         begun.append(turns.at(1))
     assert chosen == [*MODULES, *MODULES, MODULES[0]]
@@ -248,7 +244,7 @@ def minibatches(
     seed: int, data: Sequence[GepaExample], size: int, choice: MinibatchChoice
 ) -> Iterator[tuple[GepaExample, ...]]:
     """Yield the minibatches of a candidate that never failed, one after the other."""
-    training_rollouts = TrainingRollouts(Scorer({}), 1.0)
+    training_rollouts = TrainingRollouts(Scorer({}, perfect_score=1.0))
     drawing = Minibatches(
         seed=seed,
         examples=by_id(data),
@@ -287,7 +283,7 @@ def test_minibatches_grow_as_the_parent_gets_better(
         growth=growth,
         choice="teaching",
         reuses=True,
-        training_rollouts=TrainingRollouts(Scorer({}), 0.9),
+        training_rollouts=TrainingRollouts(Scorer({}, perfect_score=0.9)),
     )
     drawn = drawing.size_for(scores)
     assert size <= drawn <= min(growth * size, count)

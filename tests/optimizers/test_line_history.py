@@ -215,7 +215,7 @@ class Judged:
 
     def __init__(self) -> None:
         target = target_of(PROMPT, RULES, NOTES)
-        self.history = LineHistory(target, Scorer({}), 1.0)
+        self.history = LineHistory(target, Scorer({}, perfect_score=1.0))
         self.neither = target.baseline()
         self.ruled = grafted(target, self.neither, RULES, RULED)
         self.noted = grafted(target, self.neither, NOTES, NOTED)

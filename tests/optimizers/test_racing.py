@@ -334,7 +334,7 @@ def test_a_parent_is_asked_again_about_one_example_only() -> None:
 
 def drawing(size: int, data: Sequence[GepaExample], failed: Sequence[GepaExample]) -> Minibatches:
     """Return minibatches that know that the baseline has failed on some examples."""
-    training_rollouts = TrainingRollouts(Scorer({}), 1.0)
+    training_rollouts = TrainingRollouts(Scorer({}, perfect_score=1.0))
     training_rollouts.add(
         BASELINE, [attrs.evolve(record("no"), example_id=one.id, feedback=WRONG) for one in failed]
     )
@@ -455,7 +455,7 @@ def turns(
     )
     for _ in range(steps):
         turn, draw = turns.at(0), draws.at(0)
-        found = blamed_modules(turn, lambda one: True, blame, draw=draw)
+        found = blamed_modules(turn, blame, draw=draw)
         turns.took(turn, found)
         draws.popleft()
         chosen[tuple(one.name for one in found)] += 1
@@ -472,12 +472,10 @@ def test_blame_leads_to_the_module_and_starves_nobody() -> None:
     unblamed = [count for names, count in many.items() if names != ("tool a",)]
     assert len(unblamed) == 7
     assert max(unblamed) - min(unblamed) <= 1
-    turn = Turn(modules)
     for draw in (0.1, 0.6, 0.9):
         blame = {"section notes": 2}
-        rules_alone = blamed_modules(turn, lambda one: one == modules[0], blame, draw=draw)
-        assert rules_alone == modules[:1]
-        assert blamed_modules(turn, lambda one: False, blame, draw=draw) == ()
+        assert blamed_modules(Turn(modules[:1]), blame, draw=draw) == modules[:1]
+        assert blamed_modules(Turn(), blame, draw=draw) == ()
 
 
 def test_half_of_the_steps_change_all_that_is_blamed_and_no_more_than_four() -> None:

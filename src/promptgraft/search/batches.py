@@ -312,52 +312,48 @@ class QuestionBatch(Batch):
     answers: Answers
     missing: int = attrs.field(default=0, init=False)
     earlier: Sequence[HeldFault] = attrs.field(init=False)
-    _questions: list[Question] = attrs.field(factory=list, init=False)
     replies: dict[int, Reply] = attrs.field(factory=dict, init=False)
-    _missing: list[int] = attrs.field(factory=list, init=False)
-    _sessions: list[Session] = attrs.field(factory=list, init=False)
+    _missing: list[tuple[int, Question, Session]] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.earlier = tuple(self.answers.held)
 
     def add(self, question: Question) -> None:
-        """Add a question, with its recorded reply if there is one."""
+        """Add a question, with its recorded reply if there is one; before any call is made."""
         answers, key = self.answers, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
         spent = answers.spent([key])
         answer = answers.recall(key, question.digest)
-        place = len(self._questions)
+        place = len(self.replies) + len(self._missing)
         if answer is None:
-            self._missing.append(place)
-            watch = self.sources.watch.at(key)
-            self._sessions.append(watch.session(tags={"scope": "reflection"}))
+            session = self.sources.watch.at(key).session(tags={"scope": "reflection"})
+            self._missing.append((place, question, session))
             if self.sources.working is not None:
                 self.sources.working(key, 0, 1)
         else:
             self.replies[place], paid = _read(answer, key)
             spent += [*paid, *answers.unused(key, paid)]
         answers.ledger.count(spent, reflections=answer is not None, recorded=True)
-        self._questions.append(question)
         self.missing = len(self._missing)
 
     def key(self, number: int) -> str:
-        return self._questions[self._missing[number]].position
+        _, question, _ = self._missing[number]
+        return question.position
 
     def work(self, number: int) -> Callable[[], object]:
-        question, images = self._questions[self._missing[number]], self.sources.shown_images
+        (_, question, session), images = self._missing[number], self.sources.shown_images
         return partial(
             self.sources.watch.at(question.position).call,
             evaluated,
             self.sources.reflection,
             question.prompt if images is None else images.in_question(question.prompt),
-            session=self._sessions[number],
+            session=session,
             deadline=self.sources.deadline,
         )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        place, answers = self._missing[number], self.answers
-        question = self._questions[place]
+        (place, question, session), answers = self._missing[number], self.answers
         key, digest = question.position, question.digest
         response: object = None
         failed: PromptgraftError | None = None
@@ -365,7 +361,7 @@ class QuestionBatch(Batch):
             response = outcome()
         except PromptgraftError as error:
             failed = error
-        events, model = self._sessions[number].select_all(object), self.sources.reflection
+        events, model = session.select_all(object), self.sources.reflection
         spent = spent_on(question.role, events, adapter_identity(model))
         if failed is None:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return

@@ -94,7 +94,7 @@ class Population:
             candidate: the candidate.
             records: its rollouts by position of the example; may be empty.
             step: number of the step.
-            becomes_best: whether it becomes the incumbent, in a pool that does not rank.
+            becomes_best: whether it becomes the best one, provided that it may win.
         """
         pool = self.pool
         scores, objectives = self._scored(records)
@@ -106,7 +106,7 @@ class Population:
             self._eligible.append(position)
         if not position:
             self._of_baseline += records.values()
-        if becomes_best:
+        if becomes_best and eligible:
             pool.best = position
         self._tallies.append(Tally(self.passing))
         self._tell(
@@ -188,14 +188,12 @@ class Population:
         pool = self.pool
         return self._is_eligible(tried, pool.scores[position], pool.objectives[position])
 
-    def may_replace_best(self, records: Mapping[int, RolloutRecord]) -> bool:
-        """Return whether a candidate as good as the incumbent beats the baseline and may win."""
-        return beats(self._scored(records)[0], self.pool.scores[0]) and self.may_join_as_best(
-            records
-        )
+    def beats_baseline(self, records: Mapping[int, RolloutRecord]) -> bool:
+        """Return whether a candidate with these rollouts has a higher mean than the baseline."""
+        return beats(self._scored(records)[0], self.pool.scores[0])
 
-    def may_join_as_best(self, records: Mapping[int, RolloutRecord]) -> bool:
-        """Return whether a candidate with these rollouts may become the incumbent."""
+    def may_become_best(self, records: Mapping[int, RolloutRecord]) -> bool:
+        """Return whether a candidate with these rollouts may become the best one."""
         scores, objectives = self._scored(records)
         return self._is_eligible(len(records), scores, means_of(objectives, self.pool.names))
 

@@ -35,7 +35,7 @@ class _Race:
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
 
     def run(self, position: str) -> Asking[bool]:
-        """Evaluate the candidate while it keeps up; return whether it becomes the incumbent."""
+        """Evaluate the candidate while it keeps up; return whether it wins."""
         order = self.entry.order
         first = order[: self.entry.first]
         yield from self._begin(position, [place for place in first if place not in self.records])
@@ -49,8 +49,7 @@ class _Race:
             self.records.update(zip(rest, records, strict=True))
         gains = self._gains(order)
         wins = not is_behind(gains, margin=self._slack(gains), errors=0.0)
-        wins &= self._wins_ties or sum(gains) > 0
-        return wins and self.population.may_join_as_best(self.records)
+        return wins and (self._wins_ties or sum(gains) > 0)
 
     @property
     def _wins_ties(self) -> bool:
@@ -189,19 +188,13 @@ class RacingValidator(Validator):
             self._untried[race.incumbent].difference_update(race.found)
             self._population.fill(race.incumbent, race.found, step=step)
         self._races += proposals
-        return self._join(candidate, race.records, step=step, becomes_best=won)
+        return self.admit(candidate, race.records, step=step, becomes_best=won)
 
     def admit(
-        self, candidate: Candidate, records: Partial, *, step: int, replaces_best: bool = False
+        self, candidate: Candidate, records: Partial, *, step: int, becomes_best: bool = False
     ) -> int:
-        leads = replaces_best and self._population.may_replace_best(records)
-        return self._join(candidate, records, step=step, becomes_best=leads)
-
-    def _join(self, candidate: Candidate, known: Partial, *, step: int, becomes_best: bool) -> int:
-        joined = self._population.join(candidate, known, step=step, becomes_best=becomes_best)
-        self._untried[joined] = {
-            place for place in range(len(self._examples)) if place not in known
-        }
+        joined = super().admit(candidate, records, step=step, becomes_best=becomes_best)
+        self._untried[joined] = {*range(len(self._examples))}.difference(records)
         return joined
 
     def evaluate_more_of_baseline(self, most: int) -> Asking[None]:

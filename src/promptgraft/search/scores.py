@@ -231,6 +231,7 @@ class Scorer:
 
     Attributes:
         is_weighted: whether there are weights.
+        perfect: the score at which there is nothing left to learn.
     """
 
     def __init__(
@@ -242,7 +243,7 @@ class Scorer:
     ) -> None:
         self._weights = dict(weights)
         self.is_weighted = bool(weights)
-        self._perfect_score = perfect_score
+        self.perfect = perfect_score
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._usual: dict[str, float] = {}
         self._nothing = dict.fromkeys((SCORE, *weights), 0.0)
@@ -330,23 +331,23 @@ class Scorer:
                 )
         whole = sum(weights.values())
         score = sum(weight * found[name] for name, weight in weights.items()) / whole
-        if score > self._perfect_score + ROUNDING:
+        if score > self.perfect + ROUNDING:
             raise FeedbackError(
                 f"feedback function on example `{record.example_id}`: the score {score:g} is above "
-                f"objectives.perfect_score, {self._perfect_score:g}; set that to the highest score "
-                "that an answer can have, or return lower scores"
+                f"objectives.perfect_score, {self.perfect:g}; set that to the highest score that "
+                "an answer can have, or return lower scores"
             )
         return score
 
     def parted(
-        self, records: Iterable[RolloutRecord], *, at: float
-    ) -> tuple[list[RolloutRecord], list[RolloutRecord]]:
-        """Split scored rollouts into those below ``at`` and the others."""
+        self, records: Iterable[RolloutRecord]
+    ) -> tuple[tuple[RolloutRecord, ...], tuple[RolloutRecord, ...]]:
+        """Split scored rollouts into those with a score below perfect and the others."""
         scored = [
             (score, record) for record in records if (score := self.score(record)) is not None
         ]
-        below = [record for score, record in scored if score < at]
-        return below, [record for score, record in scored if score >= at]
+        below = tuple(record for score, record in scored if score < self.perfect)
+        return below, tuple(record for score, record in scored if score >= self.perfect)
 
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return a rollout's value of each objective, higher is better."""

@@ -198,7 +198,7 @@ class Validator:
         return self.admit(candidate, records, step=step)
 
     def admit(
-        self, candidate: Candidate, records: Partial, *, step: int, replaces_best: bool = False
+        self, candidate: Candidate, records: Partial, *, step: int, becomes_best: bool = False
     ) -> int:
         """Add a candidate with its rollouts to the population, and return its position.
 
@@ -206,12 +206,9 @@ class Validator:
             candidate: the candidate.
             records: its rollouts; no others are made.
             step: number of the step.
-            replaces_best: whether it replaces the incumbent, provided that it may win.
+            becomes_best: whether it becomes the best one, provided that it may win.
         """
-        joined = self._population.join(candidate, records, step=step)
-        if replaces_best and self._population.may_replace_best(records):
-            self._population.pool.best = joined
-        return joined
+        return self._population.join(candidate, records, step=step, becomes_best=becomes_best)
 
     def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
         """Evaluate the baseline on up to ``most`` examples, before the first step."""

@@ -31,7 +31,7 @@ from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import shown
 from promptgraft.ground.under_way import doing
-from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
@@ -287,8 +287,7 @@ class PromptRollout:
             for address, prompt in self.prompts.items():
                 # Merged once and cached, because neither of them changes.
                 base = self.base[address]
-                visible = overlaid(prompt.descriptor, base, changes[address])
-                store = InMemoryPromptOverridesStore([visible])
+                store = InMemoryPromptOverridesStore([base.merged_with(changes[address])])
                 prompts[address] = attrs.evolve(
                     prompt, overrides_store=store, overrides_tag=base.tag
                 )

@@ -59,6 +59,7 @@ class PromptGrafting:
     """One prompt with the overrides in force; changes of candidates apply on top of them.
 
     Attributes:
+        address: ``namespace/key`` of the prompt.
         prompt: the source.
         base: the overrides in force.
         max_part_chars: maximum length of a new text, or twice that of the one in force if longer.
@@ -66,6 +67,7 @@ class PromptGrafting:
         max_task_examples: how many task examples a section may hold.
     """
 
+    address: str
     prompt: Prompt[object]
     base: PromptOverride
     max_part_chars: int
@@ -75,14 +77,6 @@ class PromptGrafting:
         factory=OrderedDict, init=False, repr=False, eq=False
     )
     _bounds: dict[PromptPart, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
-
-    def require(self, part: PromptPart) -> None:
-        """Refuse a part that cannot be changed.
-
-        Raises:
-            UnknownPartError: it is no overridable part of the prompt.
-        """
-        part.require(self.view(self.base))
 
     def _bounded(self, view: View, part: PromptPart) -> View:
         bound = self._bounds.get(part)
@@ -308,6 +302,7 @@ class PromptTarget:
     def _graftings(self) -> Mapping[str, PromptGrafting]:
         return {
             address: PromptGrafting(
+                address=address,
                 prompt=prompt,
                 base=self.rollout.base[address],
                 max_part_chars=self.max_part_chars,
@@ -318,9 +313,10 @@ class PromptTarget:
         }
 
     def __attrs_post_init__(self) -> None:
+        baseline = self.baseline()
         for module in self.modules:
-            address, part = self._find(module)
-            self._prompts[address].require(part)
+            prompt, part, override = self._at(module, baseline)
+            part.require(prompt.view(override))
 
     def baseline(self) -> Candidate:
         return self._candidate(
@@ -328,16 +324,16 @@ class PromptTarget:
         )
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        address, part = self._find(module)
-        return self._prompts[address].describe(module, part, _change(candidate, address))
+        prompt, part, override = self._at(module, candidate)
+        return prompt.describe(module, part, override)
 
     def text(self, module: Module, candidate: Candidate) -> str:
-        address, part = self._find(module)
-        return part.text(self._prompts[address].view(_change(candidate, address)))
+        prompt, part, override = self._at(module, candidate)
+        return part.text(prompt.view(override))
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
-        address, part = self._find(module)
-        return part.has_room(self._prompts[address].view(_change(candidate, address)))
+        prompt, part, override = self._at(module, candidate)
+        return part.has_room(prompt.view(override))
 
     def graft(
         self,
@@ -348,10 +344,10 @@ class PromptTarget:
         parents: tuple[int, ...],
         examples: Sequence[GepaExample],
     ) -> Candidate:
-        address, part = self._find(module)
-        change = self._prompts[address].graft(_change(candidate, address), part, proposal)
+        prompt, part, override = self._at(module, candidate)
+        grafted = {prompt.address: prompt.graft(override, part, proposal)}
         child = self._candidate(
-            {**candidate.overrides, address: change}, parents=parents, modules=(module,)
+            {**candidate.overrides, **grafted}, parents=parents, modules=(module,)
         )
         self._check_renders(child, examples)
         return child
@@ -501,13 +497,17 @@ class PromptTarget:
         self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)
         return True
 
-    def _find(self, module: Module) -> tuple[str, PromptPart]:
-        """Return the address of a module's prompt, and its part there."""
+    def _at(
+        self, module: Module, candidate: Candidate
+    ) -> tuple[PromptGrafting, PromptPart, PromptOverride]:
+        """Return the prompt of a module, its part there, and what a candidate changes in it."""
         match module:
             case PartOf() if module.address in self._prompts:
-                return module.address, module.part
+                address, part = module.address, module.part
+                return self._prompts[address], part, _change(candidate, address)
             case PromptPart() if len(self._prompts) == 1:
-                return next(iter(self._prompts)), module
+                [(address, prompt)] = self._prompts.items()
+                return prompt, module, _change(candidate, address)
         raise TypeError(f"module: expected a part of {self.identity.name}, found {shown(module)}")
 
     def _candidate(

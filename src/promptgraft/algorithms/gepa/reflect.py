@@ -6,8 +6,7 @@ and changes nothing that others see. So attempts may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -15,7 +14,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes
 from promptgraft.algorithms.gepa.prompts import PUBLISHED
-from promptgraft.algorithms.gepa.select import ModuleChoice, Turns
+from promptgraft.algorithms.gepa.select import ModuleChoice, Turn, Turns
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Question, Records, Reply, Together
@@ -167,7 +166,6 @@ class Reflector:
         turns: whose turn it is to be changed.
         module_choice: how many of them have their turn at once.
         most_together: most modules of one proposal.
-        perfect: the score at which there is nothing left to learn.
         guard: refuses copied answers of training examples; None to refuse nothing.
         seen: the candidates tried so far.
     """
@@ -177,33 +175,34 @@ class Reflector:
     turns: Turns
     module_choice: ModuleChoice
     most_together: int
-    perfect: float
     guard: AnswerGuard | None
     seen: Seen
 
-    def parted(self, records: Iterable[RolloutRecord]) -> tuple[Records, Records]:
-        """Return the rollouts with a score below perfect, and the other scored ones."""
-        failures, perfect = self.kit.scorer.parted(records, at=self.perfect)
-        return tuple(failures), tuple(perfect)
-
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Reflect on the module whose turn it is, as published, or on those of another choice."""
-        worth = partial(self.is_worth, attempt)
+        turn = self.turn(attempt)
         match self.module_choice:
             case "all":
-                modules = attempt.turn.all(worth)[: self.most_together]
+                modules = turn.all[: self.most_together]
             case "random":
-                modules = attempt.turn.drawn(worth)
+                modules = turn.drawn
             case _:
-                modules = attempt.turn.all(worth)[:1]
+                modules = turn.all[:1]
         return (yield from self.reflect_on(attempt, modules))
 
-    def is_worth(self, attempt: Attempt, module: Module) -> bool:
-        """Return whether a module was shown to the model and has room for more."""
-        is_shown = module.owner is None or any(
-            module.owner not in record.hidden for record in attempt.records
+    def turn(self, attempt: Attempt) -> Turn:
+        """Return the turn of the modules that the model was shown and that have room for more."""
+        unseen = set.intersection(*(set(record.hidden) for record in attempt.records))
+        first, second = (
+            tuple(
+                module
+                for module in modules
+                if module.owner not in unseen
+                and self.kit.target.has_room(module, attempt.candidate)
+            )
+            for modules in (attempt.turn.first, attempt.turn.second)
         )
-        return is_shown and self.kit.target.has_room(module, attempt.candidate)
+        return Turn(first, second, attempt.turn.draw)
 
     def reflect_on(
         self,

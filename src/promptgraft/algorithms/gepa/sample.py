@@ -33,12 +33,10 @@ class TrainingRollouts:
 
     Args:
         scorer: computes scores.
-        perfect: the score at which there is nothing left to learn.
     """
 
-    def __init__(self, scorer: Scorer, perfect: float) -> None:
-        self._scorer = scorer
-        self.perfect = perfect
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
         self._of: OrderedDict[str, dict[str, RolloutRecord]] = OrderedDict()
         self._chosen: Counter[tuple[str, str]] = Counter()
 
@@ -60,10 +58,10 @@ class TrainingRollouts:
 
     def failed(self, candidate: Candidate) -> dict[str, int]:
         """Return the examples a candidate failed on, with how often each was learned from."""
+        failures, _ = self.scorer.parted(self.of(candidate).values())
         return {
-            name: self._chosen[candidate.digest, name]
-            for name, record in self.of(candidate).items()
-            if (score := self._scorer.score(record)) is not None and score < self.perfect
+            record.example_id: self._chosen[candidate.digest, record.example_id]
+            for record in failures
         }
 
     def choose(self, candidate: Candidate, examples: Iterable[GepaExample]) -> None:
@@ -105,7 +103,7 @@ class Minibatches:
         """Return the size for a parent with these validation scores: more, the better it is."""
         scored = [score for score in scores if score is not None]
         # As if one more example had failed and one had not: a few scores tell little.
-        failed = sum(score < self._training_rollouts.perfect for score in scored)
+        failed = sum(score < self._training_rollouts.scorer.perfect for score in scored)
         failing = (1 + failed) / (len(scored) + 2)
         most = min(self._growth * self.size, len(self._examples))
         return min(most, max(self.size, round(self.size / failing))) if scored else self.size

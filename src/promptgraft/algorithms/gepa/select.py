@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -92,14 +92,16 @@ class Turn:
     second: tuple[Module, ...] = ()
     draw: float = 0.0
 
-    def all(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
-        """Return every module that is ``worth`` a mutation, least recently changed first."""
-        return tuple(filter(worth, (*self.first, *self.second)))
+    @property
+    def all(self) -> tuple[Module, ...]:
+        """All modules, in the order of their turns."""
+        return (*self.first, *self.second)
 
-    def drawn(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
-        """Return one of these modules, drawn uniformly; empty if there is none."""
+    @property
+    def drawn(self) -> tuple[Module, ...]:
+        """One of the modules, drawn uniformly; empty if there is none."""
         # By name: the order of turns depends on what was changed so far.
-        modules = sorted(self.all(worth), key=lambda module: module.name)
+        modules = sorted(self.all, key=lambda module: module.name)
         return (modules[int(self.draw * len(modules))],) if modules else ()
 
 

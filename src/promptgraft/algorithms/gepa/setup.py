@@ -57,7 +57,7 @@ class Parts:
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
         strategy, seen_texts = config.strategy, Seen()
-        training_rollouts = TrainingRollouts(kit.scorer, config.objectives.perfect_score)
+        training_rollouts = TrainingRollouts(kit.scorer)
         reflector = _reflector(config, kit, seen_texts)
         validator = validator_of(config.validation, kit, config.seed)
         tools = Tools(
@@ -135,7 +135,7 @@ class Parts:
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Return the changes of a child: those of a reflection, or of an addition instead."""
         if attempt.is_reflection:
-            failures, perfect = self.reflector.parted(attempt.records)
+            failures, perfect = self.kit.scorer.parted(attempt.records)
             learns_from_perfect = self.config.strategy.learn_from_perfect
             attempt.had_failures = bool(failures or (perfect and learns_from_perfect))
             if not attempt.had_failures:
@@ -184,7 +184,6 @@ def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
         ),
         module_choice=config.module_choice,
         most_together=config.most_together,
-        perfect=config.objectives.perfect_score,
         guard=AnswerGuard(kit.training, copied, metrics_of(config.feedback_fn)) if copied else None,
         seen=seen,
     )

@@ -66,7 +66,6 @@ class Judge:
 
     def __init__(self, config: GradientSettings, kit: Kit) -> None:
         self._kit = kit
-        self._perfect = config.objectives.perfect_score
         self._examples = {example.id: example for example in kit.training}
         self._known: dict[HexDigest, dict[str, RolloutRecord]] = {}
         self._trial, self._comparer = (
@@ -102,7 +101,7 @@ class Judge:
                 )
                 for verdict in failed
             )
-        if score >= self._perfect:
+        if score >= self._kit.scorer.perfect:
             return ()
         feedback = record.feedback.feedback, record.feedback.eval_trace
         return (_loss(example, "", "\n".join(filter(None, feedback)), Severity.P1),)
@@ -148,7 +147,7 @@ class Judge:
         comparison = yield from self._comparer.compare(
             f"{where}/validate", (base.candidate, child), self._kit.validation, validated
         )
-        if comparison.refusal is None and not self._kit.population.may_join_as_best(
+        if comparison.refusal is None and not self._kit.population.may_become_best(
             dict(enumerate(comparison.batches[1]))
         ):
             detail = "it may not win: too much is unscored, or a required objective is missed"

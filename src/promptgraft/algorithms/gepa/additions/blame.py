@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar, TypeAlias
 
@@ -54,10 +54,9 @@ class Blame(Addition):
 
     def _propose(self, attempt: Attempt, *, draw: float) -> Asking[Changes]:
         reflector = self.tools.reflector
-        imperfect, perfect = reflector.parted(attempt.records)
+        imperfect, perfect = self.tools.kit.scorer.parted(attempt.records)
         blame = attempt.notes[self.name] = blamed(self._names, imperfect, perfect)
-        worth = partial(reflector.is_worth, attempt)
-        modules = blamed_modules(attempt.turn, worth, blame, draw=draw)
+        modules = blamed_modules(reflector.turn(attempt), blame, draw=draw)
         failures = {
             name: tuple(
                 record for record in imperfect if blamed({name: self._names[name]}, [record])
@@ -71,25 +70,22 @@ class Blame(Addition):
             self._draws.popleft()
 
 
-def blamed_modules(
-    turn: Turn, worth: Callable[[Module], bool], blame: Mapping[str, int], *, draw: float
-) -> tuple[Module, ...]:
-    """Return the modules to change; empty if none is worth a mutation.
+def blamed_modules(turn: Turn, blame: Mapping[str, int], *, draw: float) -> tuple[Module, ...]:
+    """Return the modules to change; empty if there is none.
 
     Args:
         turn: the modules in the order of their turns.
-        worth: returns whether a module is worth a mutation.
         blame: how often modules are blamed, by name.
         draw: a random number, 0 to 1, that decides whether blame counts.
     """
-    at_fault = [module for module in turn.first if module.name in blame and worth(module)]
+    at_fault = [module for module in turn.first if module.name in blame]
     if draw < _TOGETHER_SHARE and any(not module.is_example for module in at_fault):
         most_blamed = sorted(at_fault, key=lambda module: -blame[module.name])
         return tuple(most_blamed[:MOST_MODULES_CHANGED])
     most = max((blame[module.name] for module in at_fault), default=0)
     heeds = draw < _BLAMED_SHARE
     preferred = [module for module in at_fault if heeds and blame[module.name] == most]
-    return (*preferred, *turn.all(worth))[:1]
+    return (*preferred, *turn.all)[:1]
 
 
 def names_of(target: Target) -> Names:

@@ -39,15 +39,15 @@ class Restart(Addition):
             return None
         self._since = attempt.step.number
         records = self.tools.training_rollouts.of(attempt.candidate).values()
-        failures, _ = self.tools.reflector.parted(records)
+        failures, _ = self.tools.kit.scorer.parted(records)
         return partial(self._propose, earlier=failures)
 
     def _propose(self, attempt: Attempt, *, earlier: Records) -> Asking[Changes | None]:
         reflector, target = self.tools.reflector, self.tools.kit.target
-        modules = (module for module in attempt.turn.first if not module.is_example)
-        module = next(filter(partial(reflector.is_worth, attempt), modules), None)
-        if module is None:
+        modules = [module for module in reflector.turn(attempt).first if not module.is_example]
+        if not modules:
             return None
+        module = modules[0]
         attempt.modules = (module,)
         described = target.describe(module, attempt.candidate)
         part = module, attrs.evolve(described, text="")

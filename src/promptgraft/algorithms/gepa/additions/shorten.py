@@ -445,9 +445,10 @@ class Shorten(Addition):
             ]
         )
         gains = paired_gains(population.scores(before), population.scores(after))
-        wins = bool(gains) and not is_behind(gains, margin=self.margin)
         records = dict(zip(order, after, strict=True))
-        joined = self.tools.validator.admit(child, records, step=step, replaces_best=wins)
+        wins = bool(gains) and not is_behind(gains, margin=self.margin)
+        wins &= population.beats_baseline(records)
+        joined = self.tools.validator.admit(child, records, step=step, becomes_best=wins)
         return population.pool.best == joined
 
 

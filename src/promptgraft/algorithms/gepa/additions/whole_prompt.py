@@ -101,13 +101,12 @@ class WholePrompt(Addition):
             tried: what earlier attempts have tried.
         """
         reflector = self.tools.reflector
-        failures, successes = reflector.parted(attempt.records)
+        failures, successes = self.tools.kit.scorer.parted(attempt.records)
         if not failures:
             return None
         target, parent = self.tools.kit.target, attempt.candidate
-        worth = partial(reflector.is_worth, attempt)
         modules = most_shown(
-            instructions(attempt.turn, worth), lambda module: target.text(module, parent)
+            instructions(reflector.turn(attempt)), lambda module: target.text(module, parent)
         )
         if len(modules) < 2:
             return None
@@ -133,7 +132,7 @@ class WholePrompt(Addition):
     def _evidence(self, rollouts: Records, failures: Records, successes: Records) -> Evidence:
         ids_shown = {record.example_id for record in (*failures, *successes)}
         others = [record for record in rollouts if record.example_id not in ids_shown]
-        more, right = self.tools.reflector.parted(others)
+        more, right = self.tools.kit.scorer.parted(others)
         return Evidence.of(failures, more, (*successes, *right), self._labels)
 
     def learn(self, attempt: Attempt) -> None:
@@ -150,8 +149,8 @@ class WholePrompt(Addition):
         self._rests = self._failed
 
     def _summary(self, attempt: Attempt, compared: Compared) -> TriedChild:
-        wrong, _ = self.tools.reflector.parted(compared.batches[0])
-        _, right = self.tools.reflector.parted(compared.batches[-1])
+        wrong, _ = self.tools.kit.scorer.parted(compared.batches[0])
+        _, right = self.tools.kit.scorer.parted(compared.batches[-1])
         failed = frozenset(record.example_id for record in wrong)
         return TriedChild(
             parent=attempt.candidate.digest,
@@ -165,19 +164,13 @@ class WholePrompt(Addition):
         )
 
 
-def instructions(turn: Turn, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
+def instructions(turn: Turn) -> tuple[Module, ...]:
     """Return the instructions that one question may be about, if it is their turn.
 
     Modules of kinds with their own question, whose replies have another form, are left out.
-
-    Args:
-        turn: which modules have their turn.
-        worth: returns whether a module is worth a mutation.
     """
     return tuple(
-        module
-        for module in turn.first
-        if not module.is_example and module.question is None and worth(module)
+        module for module in turn.first if not module.is_example and module.question is None
     )
 
 

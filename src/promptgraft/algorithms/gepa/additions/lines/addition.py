@@ -52,15 +52,11 @@ class Lines(Addition):
     def start(self) -> None:
         tools = self.tools
         self._terms = FeedbackTerms()
-        self._history = LineHistory(tools.kit.target, tools.kit.scorer, tools.reflector.perfect)
+        self._history = LineHistory(tools.kit.target, tools.kit.scorer)
         self._misplaced = MisplacedRules(tools.kit, tools.trial_size)
 
-    @property
-    def _is_off(self) -> bool:
-        return bool(self.tools.config.acceptance.max_repeats)
-
     def begin(self, attempt: Attempt) -> Proposer | None:
-        if self._is_off:
+        if self.tools.config.acceptance.max_repeats:
             return None
         plan, misplaced = self._history.of(attempt.candidate), self._misplaced.take()
         attempt.notes[self.name] = _Note(plan, misplaced, self._terms.stop_words)
@@ -81,15 +77,15 @@ class Lines(Addition):
         return changes
 
     def revise(self, attempt: Attempt, changes: Changes) -> Changes:
-        if self._is_off:
+        note: _Note | None = attempt.notes.get(self.name)
+        if note is None:
             return changes
-        plan: LinePlan = attempt.notes[self.name].plan
-        return plan.applied(changes, attempt, self.tools.reflector)
+        return note.plan.applied(changes, attempt, self.tools.reflector)
 
     def learn(self, attempt: Attempt) -> None:
-        if self._is_off:
+        note: _Note | None = attempt.notes.get(self.name)
+        if note is None:
             return
-        note: _Note = attempt.notes[self.name]
         if note.misplaced:
             self._misplaced.moved(gained=attempt.accepted)
         if attempt.compared is not None:
@@ -98,19 +94,11 @@ class Lines(Addition):
 
     def _learn_of(self, attempt: Attempt, note: _Note, before: Records, after: Records) -> None:
         """Learn from a child which lines to carry on, to drop, and to try in other parts."""
-        history, perfect = self._history, self.tools.reflector.perfect
+        history = self._history
         self._terms.learn([*before, *after])
         stop_words = self._terms.stop_words
-        added = tuple(
-            added_lines(
-                self.tools.kit,
-                attempt.changes,
-                before,
-                after,
-                perfect=perfect,
-                stop_words=stop_words,
-            )
-        )
+        kit, changes = self.tools.kit, attempt.changes
+        added = tuple(added_lines(kit, changes, before, after, stop_words=stop_words))
         history.note(note.plan, added)
         new = [record for record in before if record.example_id not in attempt.reused]
         history.learn(attempt.candidate, new, stop_words)

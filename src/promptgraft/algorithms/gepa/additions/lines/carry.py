@@ -90,12 +90,10 @@ class LineHistory:
     Attributes:
         target: what is optimized.
         scorer: scores rollouts.
-        perfect: the score below which an answer is a failure.
     """
 
     target: Target
     scorer: Scorer
-    perfect: float
     _tries: Counter[Rule] = attrs.field(factory=Counter, init=False)
     _drops: Counter[Place] = attrs.field(factory=Counter, init=False)
     _credits: Counter[Place] = attrs.field(factory=Counter, init=False)
@@ -149,7 +147,7 @@ class LineHistory:
             if (score := self.scorer.score(record)) is None:
                 continue
             earlier = self._complaints.setdefault(record.example_id, {})
-            is_perfect = score >= self.perfect
+            is_perfect = score >= self.scorer.perfect
             complaint = frozenset[str]() if is_perfect else complaint_of(record, stop_words)
             words = frozenset(folded_words(record.inputs_repr))
             blamed = addressed.lines(complaint, words)

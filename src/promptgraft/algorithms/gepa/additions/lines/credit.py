@@ -169,7 +169,6 @@ def added_lines(
     before: Records,
     after: Records,
     *,
-    perfect: float,
     stop_words: frozenset[str],
 ) -> Iterator[AddedLine]:
     """Yield the added lines that concern a failure.
@@ -179,7 +178,6 @@ def added_lines(
         changes: the changes of one proposal.
         before: the parent's rollouts on the minibatch.
         after: the child's rollouts, in the same order.
-        perfect: the score at which there is nothing left to learn.
         stop_words: words that are too frequent to identify a complaint.
     """
     pairs = list(zip(before, after, strict=True))
@@ -193,7 +191,7 @@ def added_lines(
         failed = [
             (place, effect)
             for place, effect in enumerate(effects)
-            if near[place] and effect is not None and effect.scores[0] < perfect
+            if near[place] and effect is not None and effect.scores[0] < kit.scorer.perfect
         ]
         if failed:
             place, most = max(failed, key=lambda failure: near[failure[0]])
