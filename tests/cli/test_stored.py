@@ -277,6 +277,25 @@ def test_a_store_is_found_from_a_folder_inside_and_named_in_two_ways(
     assert "canary" in console("show", "--store", f"{project}/.promptgraft").out
 
 
+def test_a_store_is_read_beside_faults_elsewhere_in_the_project(
+    console: Console, project: Path, revisions: Revisions
+) -> None:
+    del revisions
+    inside = project / "inside"
+    inside.mkdir()
+    file = inside / "promptgraft.yaml"
+    file.write_text("prompts: 7\nstore: {path: ..}\n", "utf-8")
+    for words in (("show",), ("history", NAME), ("diff", NAME)):
+        ended = console(*words, "--project", str(inside))
+        assert (ended.code, ended.err) == (0, "")
+    assert "support/triage" in console("show", "--project", str(inside)).out
+
+    file.write_text("prompts: 7\nstore: {path: .., tags: x}\n", "utf-8")
+    refused = console("show", "--project", str(inside))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "promptgraft.yaml:2: store.tags" in refused.err
+
+
 def test_an_empty_store_is_no_mistake(console: Console, project: Path) -> None:
     assert (
         console("show").out

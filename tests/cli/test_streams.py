@@ -16,6 +16,7 @@ import pytest
 from click import Context
 
 from cli.console import Console, process, read_terminal, write
+from integrations.words import AGENT, write_project
 from promptgraft.cli.main import app
 from promptgraft.overrides import Revision
 
@@ -284,3 +285,15 @@ def test_long_values_are_wrapped_on_a_terminal_and_paths_stay_whole(hostile: Pat
     revision = next(index for index, line in enumerate(lines) if line.startswith("revision"))
     assert len(lines[revision]) <= 60
     assert lines[revision + 1].startswith(" " * 10)
+
+
+def test_what_code_of_a_project_writes_is_whole_when_a_command_has_ended(tmp_path: Path) -> None:
+    # In a cycle of objects, which the interpreter has to find to write the rest of the file.
+    log = "class Log:\n    def __init__(self):\n        self.file = open('log.txt', 'w')\n"
+    log += "        self.file.write('whole')\n        self.me = self\n\nLOG = Log()\n"
+    write_project(tmp_path, files={"agent.py": AGENT + log})
+
+    ended = shell("promptgraft check", tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "log.txt").read_text() == "whole"

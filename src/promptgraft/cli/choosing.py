@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import attrs
 import click
 
+# Packages whose names are imported at their first use.
+from promptgraft import project as projects
+from promptgraft import prompt as prompts
+from promptgraft import runs as run_folders
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.ground.text import listed
@@ -32,9 +37,17 @@ if TYPE_CHECKING:
 
 def opened_project(file: str | None) -> Project:
     """Return the project of ``--project FILE`` without loading its prompts and data."""
-    from promptgraft.project import open_project
+    return projects.open_project(project_path(file))
 
-    return open_project(project_path(file))
+
+@contextlib.contextmanager
+def _opened_beside(file: str | None) -> Iterator[Project]:
+    """Open a project whose code can import its neighbours inside the context."""
+    from promptgraft.project.python_source import beside
+
+    opened = opened_project(file)
+    with beside(opened.folder):
+        yield opened
 
 
 def in_project(project: str | None) -> bool:
@@ -51,10 +64,10 @@ def chosen_store(
     """
     if store is not None and project is not None and not (prompt and prompt.in_project):
         raise ConfigError("--project and --store: both say where the store is; leave one out")
-    if store is None and in_project(project):
-        return opened_project(project).store()
-    from promptgraft.project.adding import open_store
+    from promptgraft.project.adding import open_store, store_of
 
+    if store is None and in_project(project):
+        return store_of(project_path(project))
     return open_store(store)
 
 
@@ -107,10 +120,7 @@ def read_prompts(
                 param_hint="PROMPT",
             )
         return [_stored_prompt(context, parameter, value)._replace(file=project)]
-    from promptgraft.project.python_source import beside
-
-    opened = opened_project(project)
-    with beside(opened.folder):
+    with _opened_beside(project) as opened:
         descriptors = [prompt.descriptor for prompt in opened.prompt(value).prompts]
     return [
         options.PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
@@ -144,10 +154,7 @@ def project_source(name: options.PromptName) -> PromptTemplate[object] | None:
     """
     if not in_project(name.file):
         return None
-    from promptgraft.project.python_source import beside
-
-    project = opened_project(name.file)
-    with beside(project.folder):
+    with _opened_beside(name.file) as project:
         templates = [
             prompt.template
             for prompt_name in project.names
@@ -180,9 +187,7 @@ class Runs:
 
     def find(self, name: str) -> RunFolder:
         """Return a run by its id, the beginning of its id, or ``latest``."""
-        from promptgraft.runs import find_run
-
-        return find_run(self.root, name)
+        return run_folders.find_run(self.root, name)
 
     def command(self, what: str, folder: RunFolder, more: str = "") -> str:
         """Return a command line about a run that works in the current folder."""
@@ -272,17 +277,16 @@ def tried_options(command: options.Command) -> options.Command:
 
 def load_template(spec: str) -> PromptTemplate[object]:
     """Load the template at ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE``."""
-    from promptgraft.project.python_source import ObjectKind, PythonSource
-    from promptgraft.prompt import Prompt, PromptTemplate
+    from promptgraft.project import python_source
 
     def read(value: object) -> PromptTemplate[object] | None:
-        if isinstance(value, Prompt):
+        if isinstance(value, prompts.Prompt):
             return value.template
-        return value if isinstance(value, PromptTemplate) else None
+        return value if isinstance(value, prompts.PromptTemplate) else None
 
     expected = "a PromptTemplate or a Prompt"
-    wanted_kind = ObjectKind(expected=expected, plural="templates", read=read)
-    return PythonSource().load(spec, wanted_kind, "--template")
+    wanted_kind = python_source.ObjectKind(expected=expected, plural="templates", read=read)
+    return python_source.PythonSource().load(spec, wanted_kind, "--template")
 
 
 def shipped(name: str) -> Path:

@@ -62,6 +62,7 @@ _MENDS: Mapping[int, str] = {
     errno.EMFILE: "; allow more open files, as `ulimit -n 4096` does",
     errno.EROFS: "; name a path that can be written to",
     errno.EACCES: "; give yourself access to it, or name another path",
+    errno.EEXIST: "; name a path below a folder",
     errno.ENOTDIR: "; name a path below a folder",
     errno.EISDIR: "; name a file",
 }

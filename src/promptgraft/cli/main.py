@@ -241,6 +241,11 @@ def main() -> None:
     code = run(sys.argv[1:])
     work_left = left_behind(_GRACE)
     if not work_left:
+        loader = sys.modules.get("promptgraft.project.python_source")
+        if loader is None or not loader.has_run_code():
+            # The interpreter would look for garbage in all that was imported. It has to in code of
+            # the user: a file in a cycle of objects is written out when that is found.
+            gc.freeze()
         sys.exit(code)
     complain(f"exiting without waiting for: {'; '.join(work_left)}")
     # `sys.exit` would join threads that hang in a user's code or a call.

@@ -97,8 +97,8 @@ def make_room(path: Path) -> None:
     """
     if path.is_dir():
         raise ConfigError(f"{path}: expected a file to write, found a folder; name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
     with named_in_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         # The file will be replaced by one that is made beside it.
         tempfile.TemporaryFile(dir=path.parent).close()
 
@@ -215,11 +215,12 @@ class Screen:
         Removed words are red and added words green; without colours they stand in ``[-...-]`` and
         ``{+...+}``.
         """
-        from promptgraft.runs.report.word_diff import DiffKind, word_diff
+        from promptgraft.runs.report import word_diff
 
-        marks = {DiffKind.REMOVED: ("red", "[-", "-]"), DiffKind.ADDED: ("green", "{+", "+}")}
+        kinds = word_diff.DiffKind
+        marks = {kinds.REMOVED: ("red", "[-", "-]"), kinds.ADDED: ("green", "{+", "+}")}
         lines: list[list[_Piece]] = [[]]
-        for piece in word_diff(part.before or "", part.after or ""):
+        for piece in word_diff.word_diff(part.before or "", part.after or ""):
             color, before, after = marks.get(piece.kind, (None, "", ""))
             for at, text in enumerate(visible(piece.text).split("\n")):
                 if at:

@@ -14,6 +14,7 @@ import attrs
 import click
 from click.core import ParameterSource
 
+from promptgraft import project as projects  # whose names are imported at their first use
 from promptgraft.cli.choosing import runs_of, shipped
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import at_least, command, json_option, project_option, runs_option
@@ -168,9 +169,7 @@ def check_command(
     if schema and project is not None:
         raise click.UsageError("--schema is the same for every project; leave --project out")
     if schema:
-        from promptgraft.project import project_schema
-
-        print_json(project_schema())
+        print_json(projects.project_schema())
         return ExitCode.OK
     from promptgraft.project.checking import check_project, check_without_code, probe_agent
 

@@ -97,7 +97,7 @@ def show_command(
             context.command.params[0],
         )
     else:
-        from promptgraft.cli.show_run import ShownRun, show_run
+        from promptgraft.cli import show_run
 
         _refuse(context, of="a store", names=("tag", "template", "store"))
         numbers = {"--candidate": candidate, "--case": case, "--step": step}
@@ -107,8 +107,8 @@ def show_command(
             if is_given and beside:
                 raise click.UsageError(f"{alone} does not go with {beside[0]}; choose one")
         found_in = choosing.chosen_runs(runs, project)
-        selection = ShownRun(candidate=candidate, rejected=rejected, case=case, step=step)
-        show_run(found_in, what, selection, as_json=as_json)
+        selection = show_run.ShownRun(candidate=candidate, rejected=rejected, case=case, step=step)
+        show_run.show_run(found_in, what, selection, as_json=as_json)
 
 
 def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:

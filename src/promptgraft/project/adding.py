@@ -22,14 +22,16 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.entry_points import Group, load
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json, shown
-from promptgraft.ground.strict.checks import Check, Kind, Reach, Schema, check
-from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.strict.checks import PATH, TEXT, Check, Kind, Reach, Schema, check
+from promptgraft.ground.strict.kinds import checked, record_of
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.python_source import Surroundings
+from promptgraft.project.files import source_file
+from promptgraft.project.python_source import PythonSource, Surroundings
 from promptgraft.runtime.session import EventBus
 
 
@@ -264,6 +266,9 @@ STORE_URL: Check[str] = check(
 """The URL of a store in a database; a plain password is refused."""
 
 
+TAG = checked(TEXT, check_tag, {"pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"})
+
+
 @attrs.frozen(kw_only=True)
 class StoreConfig:
     """The store that winners are written to and searches start from.
@@ -320,6 +325,26 @@ def open_store(named: str | None) -> RevisionedStore:
     if not path.is_dir():
         raise ConfigError(f"--store: expected a folder, found {named!r}; name one that exists")
     return LocalPromptOverridesStore(path)
+
+
+STORE: Kind[StoreConfig] = record_of(
+    StoreConfig, special={"path": PATH, "url": STORE_URL, "tag": TAG}
+)
+
+
+def store_of(path: Path) -> RevisionedStore:
+    """Return the store of a project, without checking the rest of its file.
+
+    Raises:
+        DataFormatError: the file is not YAML, or ``store`` has faults.
+    """
+    source = source_file(path)
+    written = source.root.member("store")
+    config = StoreConfig() if written.value is None else STORE.read(written)
+    source.raise_all()
+    assert config is not None  # noqa: S101 - what has no fault is read
+    around = Surroundings(source, path.parent, PythonSource(path.parent))
+    return project_store(config, path.absolute().parent, around)
 
 
 def project_store(config: StoreConfig, folder: Path, around: Surroundings) -> RevisionedStore:

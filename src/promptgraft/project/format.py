@@ -28,12 +28,12 @@ from promptgraft.ground.strict.checks import (
     integer,
     one_of,
 )
-from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
+from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record
 from promptgraft.ground.strict.nodes import Node, Source
-from promptgraft.overrides.parts.validation import check_key, check_tag
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.adding import (
     EXECUTOR,
-    STORE_URL,
+    STORE,
     TRACKERS,
     StoreConfig,
     Tracker,
@@ -63,12 +63,11 @@ from promptgraft.project.format_search import (
     SplitsConfig,
 )
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.search.context import DEFAULT_WORKERS
+from promptgraft.search.settings import DEFAULT_WORKERS
 
 T = TypeVar("T")
 
 VERSION = 1
-_TAG = checked(TEXT, check_tag, {"pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"})
 
 
 @attrs.frozen(kw_only=True)
@@ -305,7 +304,7 @@ _KEYS: Keys = keys_of(
         "params": REFERENCE,
         "teacher": _PROMPT,
         "optimizer": OPTIMIZER,
-        "store": record_of(StoreConfig, special={"path": PATH, "url": STORE_URL, "tag": _TAG}),
+        "store": STORE,
         "runs": PATH,
         "workers": integer(1),
         "executor": EXECUTOR,

@@ -35,10 +35,10 @@ from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import DEFAULT_WORKERS, OptimizationContext
+from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import Optimizer
 from promptgraft.search.result import RunResult
-from promptgraft.search.settings import Limits, Size
+from promptgraft.search.settings import DEFAULT_WORKERS, Limits, Size
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet
 

@@ -44,6 +44,8 @@ REFERENCE = check(
 NOT_RUN = "is Python, which was not run"
 """How messages end that say what :func:`without_code` has left out."""
 
+_code_run: set[Path] = set()
+"""The folders of code that was run."""
 _WITHOUT_CODE: ContextVar[bool] = ContextVar("without_code", default=False)
 _STAND_INS: ContextVar[bool] = ContextVar("stand_ins", default=False)
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -98,6 +100,11 @@ def place_of(spec: str, what: str, *, base: Path = HERE) -> PythonPlace:
 
 class NotRunError(ConfigError):
     """Python code was named inside :func:`without_code`."""
+
+
+def has_run_code() -> bool:
+    """Return whether this process has run Python that a user points at."""
+    return bool(_code_run)
 
 
 @contextlib.contextmanager
@@ -278,6 +285,7 @@ def call_maker(make: FunctionType, spec: str) -> object:
 
 @contextlib.contextmanager
 def _imported_from(folder: Path, what: str) -> Iterator[None]:
+    _code_run.add(folder)
     try:
         with beside(folder):
             yield

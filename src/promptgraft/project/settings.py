@@ -32,8 +32,8 @@ from promptgraft.project.python_source import Surroundings
 from promptgraft.prompt.texts import plays_turns
 from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import DEFAULT_WORKERS
 from promptgraft.search.settings import (
+    DEFAULT_WORKERS,
     Limits,
     Objectives,
     Settings,

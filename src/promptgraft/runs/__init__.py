@@ -1,17 +1,27 @@
-"""Run directories: written while a run is in progress, and readable at any time."""
+"""Run directories: written while a run is in progress, and readable at any time.
 
-from promptgraft.runs.folder import RunFolder
-from promptgraft.runs.history import RunHistory
-from promptgraft.runs.reading import (
-    RunRecord,
-    RunSummary,
-    State,
-    Transcript,
-    find_run,
-    list_runs,
-    read_run,
-    transcripts,
-)
+Names are imported at their first use, because a command may need no run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptgraft.ground.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from promptgraft.runs.folder import RunFolder
+    from promptgraft.runs.history import RunHistory
+    from promptgraft.runs.reading import (
+        RunRecord,
+        RunSummary,
+        State,
+        Transcript,
+        find_run,
+        list_runs,
+        read_run,
+        transcripts,
+    )
 
 __all__ = [
     "RunFolder",
@@ -25,3 +35,6 @@ __all__ = [
     "read_run",
     "transcripts",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import attrs
 import msgspec
@@ -23,9 +24,11 @@ from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.search.call_log import CallLog
 from promptgraft.search.ledger import Ledger
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+if TYPE_CHECKING:
+    from promptgraft.search.call_log import CallLog
 
 Working = Callable[[str, int, int], None]
 """Reports progress: position, answers that have arrived, answers that are wanted."""

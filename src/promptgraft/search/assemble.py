@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -14,13 +15,12 @@ from promptgraft.errors import CallerError, DataFormatError, JournalCorruptError
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import digest, shown
-from promptgraft.journal.base import NoJournal
+from promptgraft.journal.base import Journal, NoJournal
 from promptgraft.runtime.deadline import Deadline, remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import AnswerSources
-from promptgraft.search.call_log import CallLog
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
@@ -42,6 +42,9 @@ from promptgraft.search.verdict import PassRules
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.texts import PlayingAdapter
+
+if TYPE_CHECKING:
+    from promptgraft.search.call_log import CallLog
 
 _logger = logging.getLogger("promptgraft")
 
@@ -79,7 +82,7 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
     context, limits = checked.context, checked.config.limits
     journal = context.journal
     fingerprint = checked.fingerprint if journal is None else checked.begin(journal)
-    calls = None if journal is None else CallLog(journal)
+    calls = None if journal is None else _calls_in(journal)
     ledger = Ledger(
         checked.config.budget, max_reflections=limits.max_reflections, budget=checked.budget
     )
@@ -97,6 +100,13 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
         emit=publishing(session, context.event_bus),
         session=session,
     )
+
+
+def _calls_in(journal: Journal) -> CallLog:
+    """Return what keeps the calls of a run, which one without a journal does without."""
+    from promptgraft.search.call_log import CallLog
+
+    return CallLog(journal)
 
 
 def _with_recorded_base(target: Target, answers: Answers) -> Target:

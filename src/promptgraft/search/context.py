@@ -32,9 +32,6 @@ from promptgraft.targets.prompts import Improvable, PromptSet
 ResultT = TypeVar("ResultT")
 
 
-DEFAULT_WORKERS = 4
-"""Rollouts at a time, for those who bring no executor."""
-
 _KINDS = (
     ("event_bus", EventBus),
     ("deadline", Deadline),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -39,12 +40,14 @@ from promptgraft.search.targets import (
     target_for,
     targeted,
 )
-from promptgraft.search.teacher import Teaching
 from promptgraft.search.wear import Wear, wear_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import hidden_in, metrics_of, with_held_out
 from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 from promptgraft.targets.types import GepaExample
+
+if TYPE_CHECKING:
+    from promptgraft.search.teaching import Teaching
 
 _logger = logging.getLogger("promptgraft")
 
@@ -170,7 +173,12 @@ def preflight(context: OptimizationContext, config: RunConfig, subject: Improvab
     config.check_target(target)
     _check_metrics(config, context.adapter)
     _check_sets(config)
-    teaching = Teaching(context.teacher, config, digests) if context.teacher else None
+    teaching = None
+    if context.teacher is not None:
+        # Few runs have a teacher.
+        from promptgraft.search.teaching import Teaching
+
+        teaching = Teaching(context.teacher, config, digests)
     models = models_asked(context, subject)
     _check_prices(config, models)
     return CheckedRun(

@@ -52,6 +52,9 @@ class PersistenceScope(StrEnum):
     SESSION = "session"
 
 
+DEFAULT_WORKERS = 4
+"""Rollouts at a time, for those who bring no executor."""
+
 Size = Literal["light", "medium", "heavy"]
 """The size of a run, as an alternative to a number of rollouts."""
 

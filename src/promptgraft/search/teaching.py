@@ -1,0 +1,262 @@
+"""The questions of a run to its teacher.
+
+They are asked before the first rollout, and the answers are recorded like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import attrs
+
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    adapter_identity,
+    evaluated,
+)
+from promptgraft.errors import (
+    CandidateError,
+    ConfigError,
+    JournalCorruptError,
+    PermanentProviderError,
+    PromptgraftError,
+    ProviderError,
+    TransientProviderError,
+)
+from promptgraft.evals.attempt import answer_of, params_of_cases
+from promptgraft.evals.metrics.judging import check_cases
+from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
+from promptgraft.evals.types import Case, TaughtCase
+from promptgraft.ground.serde import HexDigest, Json, digest
+from promptgraft.ground.text import clip
+from promptgraft.journal.records import Record
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session, Watch
+from promptgraft.search.answers import Answers, Working
+from promptgraft.search.batches import Batch
+from promptgraft.search.calls import Calls
+from promptgraft.search.config import RunConfig
+from promptgraft.search.events import CaseTaught, Emit
+from promptgraft.search.place import Phase, named
+from promptgraft.search.teacher import Teacher
+from promptgraft.targets.formatting import show_value
+from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.types import GepaExample
+
+_AT_ONCE = 8
+_MAX_TOLD_CHARS = 2_000
+
+
+class Teaching:
+    """The questions of a run to its teacher.
+
+    Args:
+        teacher: the teacher.
+        config: the settings of the run, with its cases.
+        digests: SHA-256 of each example, by id.
+
+    Attributes:
+        questions: the question about each case that has no ``expected``, by its id.
+
+    Raises:
+        ConfigError: cases do not fit the teacher's prompt; names them.
+    """
+
+    def __init__(
+        self, teacher: Teacher, config: RunConfig, digests: Mapping[str, HexDigest]
+    ) -> None:
+        examples = (*config.training_examples, *(config.data.held_out or ()))
+        untaught = [example.label for example in examples if isinstance(example.label, Case)]
+        untaught = [case for case in untaught if case.expected is None]
+        self.teacher = teacher
+        try:
+            bound = params_of_cases(teacher.prompt, untaught, teacher.params)
+        except ConfigError as error:
+            raise ConfigError(f"teacher: {error}") from error
+        self.questions = {
+            case.id: _TeacherQuestion(
+                case=case,
+                prompt=teacher.prompt.bind(*bound[case.id]),
+                key=f"{Phase.TEACHER}/{named(case.id)}",
+                digest=digest([teacher.identity, digests[case.id]]),
+            )
+            for case in untaught
+        }
+
+    def taught(
+        self,
+        config: RunConfig,
+        answers: Answers,
+        *,
+        watch: Watch,
+        executor: Executor | None,
+        deadline: Deadline | None,
+        working: Working | None,
+        emit: Emit,
+    ) -> RunConfig:
+        """Have the teacher answer, and return the settings with completed cases.
+
+        Args:
+            config: the settings.
+            answers: the journal, which has earlier answers, and the ledger.
+            watch: budget and notices of the run.
+            executor: if there is one, cases are answered in parallel.
+            deadline: nothing is asked after it.
+            working: reports progress as answers arrive.
+            emit: receives an event for each case.
+
+        Raises:
+            ConfigError: an answer cannot be used; names the case.
+            ProviderError: the teacher's provider failed; answers so far are recorded.
+            LimitReachedError: time or money is used up.
+        """
+        batch = _TeacherBatch(
+            questions=[*self.questions.values()],
+            asked=self.teacher.asked,
+            answers=answers,
+            watch=watch,
+            deadline=deadline,
+            working=working,
+        )
+        # Not the executor itself: sessions are read here after a call, so it cannot be in another
+        # process.
+        threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
+        try:
+            with Calls(answers.journal, executor=threads, deadline=deadline or Deadline()) as calls:
+                for is_over in calls.make(self, batch):
+                    while not is_over():
+                        calls.collect()
+        finally:
+            if threads is not None:
+                # A call that was left behind at the deadline may never end.
+                threads.shutdown(wait=False, cancel_futures=True)
+        name = self.teacher.name
+        taught_cases = {
+            id_: TaughtCase.of(question.case, expected=question.expected, teacher=name)
+            for id_, question in self.questions.items()
+        }
+        check_cases(metrics_of(config.feedback_fn), taught_cases.values())
+        for id_, case in taught_cases.items():
+            expected = (
+                case.expected if isinstance(case.expected, str) else show_value(case.expected)
+            )
+            emit(CaseTaught(case=id_, teacher=name, expected=clip(expected, _MAX_TOLD_CHARS)))
+        held_out = config.data.held_out
+        return attrs.evolve(
+            config,
+            training_examples=_with(config.training_examples, taught_cases),
+            data=attrs.evolve(config.data, held_out=held_out and _with(held_out, taught_cases)),
+        )
+
+
+def _with(examples: Sequence[GepaExample], found: Mapping[str, Case]) -> list[GepaExample]:
+    return [
+        attrs.evolve(example, label=found.get(example.id, example.label)) for example in examples
+    ]
+
+
+@attrs.define(eq=False, kw_only=True)
+class _TeacherQuestion:
+    case: Case
+    prompt: Prompt[Any]
+    key: str
+    digest: HexDigest
+    expected: Json = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class _TeacherBatch(Batch):
+    """The questions to a teacher; those with a recorded answer are not asked again."""
+
+    stops_at_failure = True
+
+    _questions: Sequence[_TeacherQuestion]
+    _asked: ProviderAdapter
+    _answers: Answers
+    _watch: Watch
+    _deadline: Deadline | None
+    _working: Working | None
+    _missing: list[_TeacherQuestion] = attrs.field(init=False)
+    _sessions: dict[int, Session] = attrs.field(factory=dict, init=False)
+    _left: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._missing = [question for question in self._questions if not self._recall(question)]
+        self.missing = self._left = len(self._missing)
+        self._report()
+
+    def _recall(self, question: _TeacherQuestion) -> bool:
+        answers, ledger = self._answers, self._answers.ledger
+        ledger.count(answers.spent([question.key]), recorded=True)
+        match answers.recall(question.key, question.digest):
+            case None:
+                return False
+            case {"expected": expected, "spent": list(spent)}:
+                question.expected = expected
+                paid = spent_from_json(spent, question.key)
+                ledger.count([*paid, *answers.unused(question.key, paid)], recorded=True)
+                return True
+        raise JournalCorruptError(
+            f"the journal's record `{question.key}` is no answer of a teacher; restore the journal"
+        )
+
+    def _report(self) -> None:
+        if self._working is not None and (count := len(self._questions)):
+            self._working(Phase.TEACHER.value, count - self._left, count)
+
+    def key(self, number: int) -> str:
+        return self._missing[number].key
+
+    def work(self, number: int) -> Callable[[], object]:
+        question = self._missing[number]
+        tags = {"scope": "teacher", "case": question.case.id}
+        watch = self._watch.at(question.key)
+        session = self._sessions[number] = watch.session(tags=tags, deadline=self._deadline)
+        return partial(
+            watch.call,
+            evaluated,
+            self._asked,
+            question.prompt,
+            session=session,
+            deadline=self._deadline,
+        )
+
+    def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
+        question, answers = self._missing[number], self._answers
+        try:
+            response = outcome()
+        except PromptgraftError as error:
+            answers.spend(question.key, question.digest, self._spent(number))
+            raise _placed(error, question.case) from error
+        assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
+        answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
+        question.expected = answer.text if answer.output is None else answer.output
+        answers.ledger.count(answers.paid(question.key, spent))
+        self._left -= 1
+        self._report()
+        content: Json = {"expected": question.expected, "spent": spent_to_json(spent)}
+        return Record(question.key, question.digest, "teacher", content)
+
+    def _spent(self, number: int) -> tuple[Spending, ...]:
+        events = self._sessions[number].select_all(object)
+        return spent_on(Role.TEACHER, events, adapter_identity(self._asked))
+
+
+def _placed(error: PromptgraftError, case: Case) -> PromptgraftError:
+    """Return a teacher's error with the name of the case, and how to mend it."""
+    where = f"{case.origin}: " if case.origin else ""
+    message = f"{where}teacher: case `{case.id}`: {error}"
+    mend = "give the case `expected`, leave it out, or resume the run to ask again"
+    match error:
+        case CandidateError():
+            return ConfigError(f"{message}; {mend}")
+        case PermanentProviderError():
+            return PermanentProviderError(message)
+        case ProviderError():
+            return TransientProviderError(f"{message}; {mend}")
+    return error
