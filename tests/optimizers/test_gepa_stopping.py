@@ -164,6 +164,23 @@ def test_a_step_counts_as_what_its_last_reply_was() -> None:
     assert result.steps == 6
 
 
+def test_a_run_that_ended_with_useless_replies_goes_on_with_more_patience() -> None:
+    def reply(number: int, rendered: Rendered) -> str:
+        return "" if number < 4 else propose(rendered)
+
+    journal = MemoryJournal()
+    settings = config(max_failed_reflections=2, rollout_budget=400)
+    stopped = Run(settings, reflection=numbered(reply), journal=journal).start()
+    assert "raise limits.max_failed_reflections to try more" in stopped.stop_detail
+    # What the model replied is recorded, so the same limit ends the run again.
+    again = Run(settings, reflection=numbered(reply), journal=journal)
+    assert again.start().stop_reason is StopReason.REFLECTION_FAILED
+    assert again.reflection.calls == 0
+    patient = config(max_failed_reflections=3, rollout_budget=400)
+    result = Run(patient, journal=journal).start()
+    assert result.stop_reason is StopReason.PERFECT
+
+
 # Nothing to learn
 
 

@@ -135,11 +135,11 @@ _NOTHING_NEW = {RejectionReason.UNCHANGED, RejectionReason.DUPLICATE}
 
 @attrs.define(eq=False, kw_only=True)
 class Patience:
-    """Counts consecutive steps without an evaluated child.
+    """Counts steps since a child was last evaluated.
 
     Attributes:
-        max_idle_steps: steps in a row with nothing to evaluate, at least 1.
-        max_failed_reflections: steps in a row without a usable reply, at least 1.
+        max_idle_steps: those with nothing to evaluate, at least 1.
+        max_failed_reflections: those without a usable reply, at least 1.
     """
 
     _max_idle_steps: int
@@ -175,10 +175,11 @@ class Patience:
             return
         self._failed += 1
         if self._failed >= self._max_failed_reflections:
-            raise RunStoppedError(
-                StopReason.REFLECTION_FAILED,
-                f"{self._failed} steps gave no usable proposal; the last: {detail}",
-            )
+            why = f"{self._failed} steps gave no usable proposal; the last: {detail}"
+            # Replies are recorded: resumed within the same limit, the run ends here again.
+            if reason is not RejectionReason.REFLECTION_FAILED:
+                why += "; raise limits.max_failed_reflections to try more"
+            raise RunStoppedError(StopReason.REFLECTION_FAILED, why)
 
 
 UNSCORED_ALLOWANCE = 4
