@@ -12,7 +12,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate, compress, islice
-from operator import eq, ge, gt, ne, or_
+from operator import and_, eq, ge, gt, ne, or_
 from types import MappingProxyType
 from typing import Literal
 
@@ -79,25 +79,17 @@ def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> Mapping[
     return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
 
-_LATEST = 16
-"""Recent candidates whose bits are kept apart from those of the settled ones."""
-
-
 class Frontier:
     """The candidates that lead in a cell, updated as candidates arrive.
 
     The leaders of a cell are a bit set in an integer, so that thousands of candidates are compared
-    in thousands of cells within a millisecond. Integers of thousands of bits are slow to change,
-    so the latest candidates have sets of their own until they are settled.
+    in thousands of cells within milliseconds.
     """
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._heights: list[float] = []
         self._leaders: list[int] = []
-        self._latest: list[int] = []
-        self._settled = 0
-        self._leading = 0
         self._wins: dict[int, int] = {}
         self._open: dict[int, int] = {}
 
@@ -107,9 +99,6 @@ class Frontier:
         if not self._rows:
             self._heights = [BELOW_SCORES] * len(row)
             self._leaders = [0] * len(row)
-            self._latest = [0] * len(row)
-        if len(self._rows) == self._settled + _LATEST:
-            self._settle()
         self._rows.append(row)
         self._update(len(self._rows) - 1)
 
@@ -130,86 +119,42 @@ class Frontier:
         """
         return MappingProxyType(self._open or {0: 1})
 
-    def _settle(self) -> None:
-        settled = self._settled
-        for place in _where(gt, self._latest, [0] * len(self._latest)):
-            self._leaders[place] |= self._latest[place] << settled
-            self._latest[place] = 0
-        self._settled = len(self._rows)
-
     def _update(self, index: int) -> None:
-        if index < self._settled:
-            group, bit = self._leaders, 1 << index
-        else:
-            group, bit = self._latest, 1 << index - self._settled
         # A list, because an array creates a new float at each access.
-        row, heights = self._rows[index].tolist(), self._heights
+        row, heights, bit = self._rows[index].tolist(), self._heights, 1 << index
         for place in _where(gt, row, heights):
             heights[place] = row[place]
-            for leader in _bits(self._leaders[place] | self._latest[place] << self._settled):
+            for leader in _bits(self._leaders[place]):
                 self._lose(leader)
-            self._leaders[place] = self._latest[place] = 0
+            self._leaders[place] = 0
         led = _where(eq, row, heights)
         for place in led:
-            group[place] |= bit
+            self._leaders[place] |= bit
         if led:
-            self._leading |= 1 << index
             self._wins[index] = self._open[index] = len(led)
-            self._update_dominance(index, row, led)
+            self._update_dominance(index, led)
 
     def _lose(self, leader: int) -> None:
         self._wins[leader] -= 1
-        remaining = self._wins[leader]
         if leader in self._open:
-            self._open[leader] = remaining
-        if not remaining:
-            self._leading ^= 1 << leader
-            del self._wins[leader]
-            self._open.pop(leader, None)
+            self._open[leader] = self._wins[leader]
+            if not self._wins[leader]:
+                del self._open[leader]
 
-    def _update_dominance(self, index: int, cells: Sequence[float], led: Sequence[int]) -> None:
-        row, latest = self._rows[index], range(self._settled, len(self._rows))
-        for rival in (*_bits(self._included(cells, led)), *latest):
+    def _update_dominance(self, index: int, led: Sequence[int]) -> None:
+        # A candidate that dominates a leader leads wherever the leader does, so only those are
+        # compared that lead in no cell beside those of ``led``, or in all of them.
+        row, leaders = self._rows[index], [self._leaders[place] for place in led]
+        within, including = (reduce(choose, leaders) ^ 1 << index for choose in (or_, and_))
+        for place in compress(range(len(row)), map(ne, row, self._heights)):
+            within &= ~self._leaders[place]
+            if not within:
+                break
+        for rival in _bits(within):
             if rival in self._open and dominates(row, self._rows[rival]):
                 del self._open[rival]
-        if any(
-            dominates(self._rows[rival], row) for rival in (*_bits(self._including(led)), *latest)
-        ):
+        if any(dominates(self._rows[rival], row) for rival in _bits(including)):
             del self._open[index]
-
-    # A candidate that dominates a leader leads wherever the leader does. So of the settled
-    # candidates only leaders have to be compared.
-
-    def _included(self, cells: Sequence[float], led: Sequence[int]) -> int:
-        """Return the settled candidates that lead only in cells of ``led``."""
-        candidates = self._leading & (1 << self._settled) - 1
-        if len(led) < len(cells) // 2:
-            candidates = reduce(or_, [self._leaders[place] for place in led])
-            if candidates.bit_count() * len(led) < len(cells):
-                return self._only_in(led, candidates)
-        for place in compress(range(len(cells)), map(ne, cells, self._heights)):
-            candidates &= ~self._leaders[place]
-            if not candidates:
-                break
-        return candidates
-
-    def _only_in(self, led: Sequence[int], some: int) -> int:
-        """Return those of ``some`` that lead only in cells of ``led``; fast if both are few."""
-        candidates = 0
-        for rival in _bits(some):
-            bit = 1 << rival
-            if sum(self._leaders[place] & bit != 0 for place in led) == self._wins[rival]:
-                candidates |= bit
-        return candidates
-
-    def _including(self, led: Sequence[int]) -> int:
-        """Return the settled candidates that lead in all cells of ``led``."""
-        candidates = (1 << self._settled) - 1
-        for place in led:
-            candidates &= self._leaders[place]
-            if not candidates:
-                break
-        return candidates
 
 
 def _where(

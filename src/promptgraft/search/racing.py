@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -89,33 +90,32 @@ class RacingValidator(Validator):
     """Lets candidates race the incumbent, one after the other; see :class:`Racing`.
 
     Args:
-        policy: the settings.
-        pareto: the validation set.
-        order: positions of its examples, in the order in which deeper races include them.
-        budget: what may be spent.
+        examples: the validation set.
         population: receives the candidates.
-        race_order: returns positions in the order in which the next race takes them.
+        policy: the settings.
+        budget: what may be spent.
+        seed: the seed of the run, which decides the order of the examples.
     """
 
     def __init__(
         self,
-        policy: Racing,
-        pareto: Sequence[GepaExample],
-        *,
-        order: Sequence[int],
-        budget: RolloutBudget,
+        examples: Sequence[GepaExample],
         population: Population,
-        race_order: Callable[[Sequence[int]], list[int]],
+        *,
+        policy: Racing,
+        budget: RolloutBudget,
+        seed: int,
     ) -> None:
-        super().__init__(pareto, population)
+        super().__init__(examples, population)
         self._policy = policy
+        order = random.Random(f"{seed}/order").sample(range(len(examples)), len(examples))
         # Critical examples first: no candidate may win without scores on them.
-        self._order = sorted(order, key=lambda place: not pareto[place].critical)
-        self._critical = sum(example.critical for example in pareto)
-        self._kept = policy.finals(len(pareto), self._critical)
-        first = policy.baseline(len(pareto), self._critical)
+        self._order = sorted(order, key=lambda place: not examples[place].critical)
+        self._critical = sum(example.critical for example in examples)
+        self._kept = policy.finals(len(examples), self._critical)
+        first = policy.baseline(len(examples), self._critical)
         self.baseline = self._order[:first]
-        self._race_order = race_order
+        self._orders = random.Random(f"{seed}/races")
         self._budget = budget
         self._races = 0
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
@@ -142,7 +142,7 @@ class RacingValidator(Validator):
 
     def begin(self, *, alone: bool) -> PoolEntry:
         # Drawn when the step begins: the order in which steps end must not decide who draws first.
-        order = self._race_order(self._order[: self._depth])
+        order = self._orders.sample(self._order[: self._depth], self._depth)
         # When other steps wait for it, a race is over sooner in one leg than in two.
         return PoolEntry(order=order, first=self._policy.first if alone else len(order))
 

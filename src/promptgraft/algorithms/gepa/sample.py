@@ -1,4 +1,4 @@
-"""Which examples a step learns from, and which a child is validated on."""
+"""Which training examples a step learns from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Literal
 
 import attrs
 
-from promptgraft.search.algorithm import Kit
-from promptgraft.search.racing import RacingValidator
 from promptgraft.search.scores import Score, Scorer
-from promptgraft.search.validation import Full, Validation, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 MinibatchChoice = Literal["random", "epochs", "teaching"]
@@ -158,19 +155,3 @@ class Minibatches:
             else:
                 self._epoch = []
         return chosen
-
-
-def validator_of(validation: Validation, kit: Kit, seed: int) -> Validator:
-    """Return what validates children: on everything, or in a race against the best candidate."""
-    count = len(kit.validation)
-    if isinstance(validation, Full):
-        return Validator(kit.validation, kit.population)
-    races = random.Random(f"{seed}/races")
-    return RacingValidator(
-        validation,
-        kit.validation,
-        order=random.Random(f"{seed}/order").sample(range(count), count),
-        budget=kit.budget,
-        population=kit.population,
-        race_order=lambda places: races.sample(places, len(places)),
-    )

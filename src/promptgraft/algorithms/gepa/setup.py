@@ -11,15 +11,16 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
 from promptgraft.algorithms.gepa.merge import Merger
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.reflect import Reflector, questions_of
-from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts, validator_of
+from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts
 from promptgraft.algorithms.gepa.select import Parents, Turns
 from promptgraft.search.acceptance import Comparer, Rejections, most_rollouts
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
+from promptgraft.search.racing import RacingValidator
 from promptgraft.search.stops import Patience
-from promptgraft.search.validation import Validator
+from promptgraft.search.validation import Full, Validator
 from promptgraft.targets.judging import metrics_of
 
 
@@ -59,7 +60,7 @@ class Parts:
         strategy, seen_texts = config.strategy, Seen()
         training_rollouts = TrainingRollouts(kit.scorer)
         reflector = _reflector(config, kit, seen_texts)
-        validator = validator_of(config.validation, kit, config.seed)
+        validator = _validator(config, kit)
         tools = Tools(
             config=config,
             kit=kit,
@@ -186,4 +187,17 @@ def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
         most_together=config.most_together,
         guard=AnswerGuard(kit.training, copied, metrics_of(config.feedback_fn)) if copied else None,
         seen=seen,
+    )
+
+
+def _validator(config: GepaSettings, kit: Kit) -> Validator:
+    """Return what validates children: on everything, or in a race against the best candidate."""
+    if isinstance(config.validation, Full):
+        return Validator(kit.validation, kit.population)
+    return RacingValidator(
+        kit.validation,
+        kit.population,
+        policy=config.validation,
+        budget=kit.budget,
+        seed=config.seed,
     )
