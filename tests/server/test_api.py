@@ -404,8 +404,24 @@ def test_another_host_or_origin_is_refused(client: Client) -> None:
     assert (host.status, host.detail) == (403, "host: this server is not known as 'evil.example'")
     origin = client.ask("POST", "/api/v1/jobs", {}, Origin="https://evil.example")
     assert (origin.status, "comes from another site" in origin.detail) == (403, True)
+    for odd in ("http://[", "null", "//", client.url.removeprefix("http://")):
+        assert client.ask("GET", "/api/v1/jobs", Origin=odd).status == 403, odd
     same = client.ask("GET", "/api/v1/jobs", Origin=client.url)
     assert same.status == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"note": "\ud800"},
+        {"dataset": "\ud800"},
+        {"budget": 10**18},
+        {"tuning": {"optimizer": {"\udfff": 1}}},
+    ],
+)
+def test_what_cannot_be_kept_is_a_fault_of_the_client(client: Client, changes: Json) -> None:
+    answer = client.post("/jobs", {"project": "support", "prompt": "triage", "changes": changes})
+    assert answer.status in (400, 422), answer.text
 
 
 def test_too_many_requests_are_slowed_down(manager: JobManager, tmp_path: Path) -> None:

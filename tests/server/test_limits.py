@@ -179,6 +179,20 @@ def test_a_client_that_does_not_read_is_left(manager: JobManager, tmp_path: Path
             assert numbers(answer, most=3) == [31, 32, 33]
 
 
+def test_a_stream_ends_when_its_token_is_revoked(manager: JobManager, tmp_path: Path) -> None:
+    job = manager.create("support", "triage")
+    tokens = TokenStore(manager.database)
+    with served(manager, tmp_path / "mirrors", patience=0.2) as client:
+        ana, ben = (tokens.create(name, [Scope.READ]) for name in ("ana", "ben"))
+        with reading(client, job.id, token=ana) as stream, reading(client, job.id, token=ben):
+            wait_for_streams(client, 2)
+            tokens.revoke("ana")
+            # It would else go on for as long as the job, with a sign of life every 15 seconds.
+            lines = list(itertools.islice(filter(None, stream.iter_lines()), 3))
+            assert [line[:5] for line in lines] == ["id: 1", "data:"]
+            wait_for_streams(client, 1)
+
+
 def test_who_waits_keeps_nobody_waiting(manager: JobManager, tmp_path: Path) -> None:
     hours = itertools.count(0.0, 3600.0)
     asked = itertools.count(1)

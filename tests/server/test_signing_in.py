@@ -107,6 +107,15 @@ def test_no_page_of_another_site_follows(client: Client, ana: str, wanted: str) 
         assert signs_in(browser, ana, wanted=wanted).headers["location"] == "/"
 
 
+def test_who_wanted_a_page_with_a_name_of_another_script_gets_there(
+    client: Client, ana: str
+) -> None:
+    with asking(client.url) as browser:
+        entered = signs_in(browser, ana, wanted="/?text=müde%20漢")
+        assert entered.headers["location"] == "/?text=m%C3%BCde%20%E6%BC%A2"
+        assert browser.get(entered.headers["location"]).status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/login", "/logout", "/account"])
 @pytest.mark.parametrize(
     "headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}]
@@ -266,6 +275,31 @@ def test_users_without_a_token_may_have_scopes(manager: JobManager, tmp_path: Pa
         assert client.ask("POST", "/account", form, token="", **named).status == 409
 
 
+@pytest.mark.parametrize(
+    ("user", "status"),
+    [("", 401), ("local", 403), ("Local", 403), ("ana" + 62 * "a", 403), ("ana", 200)],
+)
+def test_an_empty_user_is_nobody_and_no_name_is_that_of_somebody_else(
+    manager: JobManager, tmp_path: Path, user: str, status: int
+) -> None:
+    TokenStore(manager.database).create("ana" + 61 * "a", list(Scope))
+    proxy = Proxy(addresses=LOOPBACK, user_header="x-user", scopes=frozenset({Scope.READ}))
+    with served(manager, tmp_path / "mirrors", proxy=proxy) as client:
+        assert client.ask("GET", "/api/v1/projects", token="", X_User=user).status == status
+        # An empty header does not undo a session, and leaves no choice between several.
+        with closing(client.browser()) as browser:
+            assert browser.get("/", headers={"X-User": ""}).status_code == 200
+        pairs = [("X-User", "ana"), ("X-User", "")]
+        assert client.http.get(f"{client.url}/", headers=pairs).status_code == 401
+
+
+def test_no_token_is_called_as_the_browser_on_the_machine_of_the_server(
+    manager: JobManager,
+) -> None:
+    with pytest.raises(ConfigError, match="`local` is the browser on the server's machine"):
+        TokenStore(manager.database).create("local", [Scope.READ])
+
+
 def test_a_user_header_from_elsewhere_says_nothing(manager: JobManager, tmp_path: Path) -> None:
     TokenStore(manager.database).create("ana", [Scope.READ])
     proxy = Proxy(addresses=["192.0.2.0/24"], user_header="X-User")
@@ -293,10 +327,18 @@ def test_addresses_are_limited_each_by_itself_behind_a_proxy(
             manager, tmp_path / "mirrors", now=lambda: 0.0, limits=limits, proxy=proxy
         ) as client:
             # The first address is what the client says, the last what the proxy has seen.
-            clients = [f"10.0.0.{number}, 192.0.2.1" for number in range(5)]
+            forwarded = [[f"10.0.0.{number}, 192.0.2.1"] for number in range(3)]
+            # Some proxies add a header of their own to that of the client.
+            forwarded += [[f"10.0.0.{number}", "192.0.2.1"] for number in range(2)]
             assert statuses == [
-                client.ask("GET", "/api/v1/jobs", token="guess", X_Forwarded_For=address).status
-                for address in [*clients, "192.0.2.2"]
+                client.http.get(
+                    f"{client.url}/api/v1/jobs",
+                    headers=[
+                        ("Authorization", "Bearer guess"),
+                        *(("X-Forwarded-For", value) for value in values),
+                    ],
+                ).status_code
+                for values in [*forwarded, ["192.0.2.2"]]
             ]
 
 
@@ -402,6 +444,44 @@ def test_no_page_gauge_or_count_tells_of_a_project_that_a_token_may_not_see(
                 others = template.format(**{**values, "job": hidden.id, "project": "secret"})
                 if others != template.format(**values):
                     assert client.ask("GET", others, token=token).status in (404, 422), others
+
+
+def test_an_error_does_not_tell_whether_a_project_or_a_job_of_others_is_there(
+    tmp_path: Path,
+) -> None:
+    path = write_project(tmp_path / "project")
+    projects = {"support": path, "secret": path}
+    with closing(JobManager(f"sqlite:///{tmp_path}/jobs.db", projects=projects)) as manager:
+        hidden = manager.create("secret", "triage")
+        gone = "0" * 32
+        manager.acting_for("root").protect("secret", "production")
+        manager.create("support", "triage")
+        tokens = TokenStore(manager.database)
+        # Also of a project that this server does not have.
+        token = tokens.create("team", list(Scope), ["support", "elsewhere"])
+        with served(manager, tmp_path / "mirrors") as client:
+            for at in ("", "/events", "/result", "/candidates", "/archive"):
+                told = [
+                    client.ask("GET", f"/api/v1/jobs/{id_[:length]}{at}", token=token).detail
+                    for id_ in (hidden.id, gone)
+                    for length in (32, 8, 4)
+                ]
+                assert told[:3] == [
+                    text.replace(gone[:length], hidden.id[:length])
+                    for text, length in zip(told[3:], (32, 8, 4), strict=True)
+                ]
+            body = {"project": "elsewhere"}
+            for method, at, sent in (
+                ("POST", "/jobs", body),
+                ("POST", "/plans", body),
+                ("GET", "/projects/elsewhere/datasets", None),
+                ("GET", "/projects/elsewhere/protections", None),
+                ("PUT", "/projects/elsewhere/protections/x", None),
+                ("GET", "/projects/elsewhere/prompts/triage/tags", None),
+            ):
+                answer = client.ask(method, f"/api/v1{at}", sent, token=token)
+                assert answer.status in (404, 422), at
+                assert "secret" not in answer.text, at
 
 
 def test_sessions_links_and_workers_are_the_same_on_every_database(database: Database) -> None:

@@ -128,16 +128,28 @@ class JobManager(Jobs):
         self._rows, self._datasets = JobRows(self.database), Datasets(self.database)
         self._approvals = Approvals(self.database)
 
-    def acting_for(self, name: str, *, most_queued: int | None = None) -> JobManager:
-        """Return a manager of the same jobs that acts under this name, with another limit."""
+    def acting_for(
+        self,
+        name: str,
+        *,
+        most_queued: int | None = None,
+        projects: Collection[str] | None = None,
+    ) -> JobManager:
+        """Return a manager that acts under this name, with another limit or fewer projects."""
         most = self._most_queued if most_queued is None else most_queued
-        return JobManager(self.database, projects=self.projects, by=name, most_queued=most)
+        mine = {
+            project: loaded
+            for project, loaded in self.projects.items()
+            if projects is None or project in projects
+        }
+        return JobManager(self.database, projects=mine, by=name, most_queued=most)
 
     # Reading
 
-    def get(self, job: str) -> Job:
+    def get(self, job: str, *, projects: Collection[str] | None = None) -> Job:
+        """Return a job; see :meth:`Jobs.get`. One of other ``projects`` than these is not there."""
         with self.database.reading() as connection:
-            return self._rows.find(connection, job)
+            return self._rows.find(connection, job, projects=projects)
 
     def list(
         self,

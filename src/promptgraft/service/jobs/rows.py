@@ -124,8 +124,15 @@ class JobRows(JobLines):
             raise JobNotFoundError(f"job {number} is gone")
         return _job(row)
 
-    def find(self, connection: Connection, given: str, *, locked: bool = False) -> Job:
-        """Return the job with an id, or with a unique prefix of it.
+    def find(
+        self,
+        connection: Connection,
+        given: str,
+        *,
+        locked: bool = False,
+        projects: Collection[str] | None = None,
+    ) -> Job:
+        """Return the job with an id, or with a unique prefix of it; of some projects, or of all.
 
         Raises:
             JobNotFoundError: no job matches, or several do.
@@ -136,6 +143,8 @@ class JobRows(JobLines):
         # are hexadecimal, and in every collation `g` follows `f`.
         begins = (jobs.c.id >= job_id, jobs.c.id < f"{job_id}g")
         query = select(jobs.c.number, jobs.c.id).where(*begins).order_by(jobs.c.id).limit(2)
+        if projects is not None:
+            query = query.where(jobs.c.project.in_(sorted(projects)))
         rows = connection.execute(query).all() if _HEX.fullmatch(job_id) else []
         # An exact match wins over longer ids that begin with it.
         exact = [row for row in rows if row.id == job_id] or rows
@@ -351,6 +360,13 @@ class JobRows(JobLines):
         if row is None or row.fence != claim.fence:
             raise _lost(claim)
         return Wish(row.wish)
+
+    def goes_on(self, connection: Connection, claim: Claim) -> bool:
+        """Return whether a claimed job has neither been taken over nor is to end at once."""
+        try:
+            return self.wish(connection, claim) is not Wish.CANCEL
+        except LeaseLostError:
+            return False
 
     def renew(self, connection: Connection, claim: Claim) -> Wish:
         """Renew a lease; return the open wish for the job.

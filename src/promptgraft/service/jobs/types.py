@@ -40,6 +40,7 @@ _ID_DIGITS = 12
 _ITERATIONS, _PATIENCE, _PRIORITY = integer(1, 100), integer(1, 50), integer(-100, 100)
 _MONEY = money(texts=True)
 _MOST_NOTE_CHARS = 1_000
+_LARGEST_BUDGET = 1_000_000_000
 
 
 class JobState(StrEnum):
@@ -134,6 +135,11 @@ def _as_dollars(amount: object) -> Decimal | None:
     return _MONEY.fits(amount)
 
 
+def _check_budget(budget: int | None) -> None:
+    if budget is not None and budget > _LARGEST_BUDGET:
+        raise ConfigError(f"budget: expected at most {_LARGEST_BUDGET:,}, found {budget:,}")
+
+
 def _check_note(note: str) -> None:
     if len(note) > _MOST_NOTE_CHARS:
         raise ConfigError(
@@ -190,6 +196,7 @@ class JobChanges:
     note: str = attrs.field(default="", validator=STRING)
 
     def __attrs_post_init__(self) -> None:
+        _check_budget(self.budget)
         _check_note(self.note)
         if self.tag is not None:
             check_tag(self.tag)

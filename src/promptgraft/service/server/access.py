@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 import attrs
 
@@ -21,7 +20,13 @@ from promptgraft.service.server.limits import Buckets, Limits
 from promptgraft.service.server.oidc import SECONDS_TO_SIGN_IN, Login, OidcProvider
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.sessions import SessionStore
-from promptgraft.service.server.tokens import ApiCaller, Scope, TokenStore, secret_digest
+from promptgraft.service.server.tokens import (
+    LOCAL,
+    ApiCaller,
+    Scope,
+    TokenStore,
+    secret_digest,
+)
 
 COOKIE = "promptgraft_session"
 LOGIN_COOKIE = "promptgraft_login"
@@ -116,6 +121,11 @@ class Visit:
         return f"{COOKIE}={session}; Path={path}; HttpOnly; SameSite=Strict{secure}{end}"
 
 
+def _values(headers: Mapping[str, str], header: str) -> list[str]:
+    """Return the values of all headers of a name in lower case, in order."""
+    return [value for name, value in headers.items() if name == header]
+
+
 def _back(visit: Visit) -> str:
     """Return the address that the provider sends browsers back to."""
     return f"{visit.origin}/login/oidc/callback"
@@ -172,8 +182,9 @@ class Access:
         Raises:
             Problem: 429: too many requests from this address.
         """
-        # The last entry: it is the one that the proxy itself has added.
-        forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        # The last entry of the last header: it is the one that the proxy itself has added.
+        entries = ",".join(_values(headers, "x-forwarded-for"))
+        forwarded = entries.rpartition(",")[2].strip()
         address = forwarded[:_MOST_NAME_CHARS] if forwarded and self._proxy.is_at(peer) else peer
         # Before anything else: requests that are too many must not cost a look at the database.
         self._of_addresses.take(address)
@@ -313,7 +324,7 @@ class Access:
             raise ApiProblem(403, f"host: this server is not known as {shown(host[:100])}")
         origin = headers.get("origin")
         # Hosts only: a proxy may end TLS, so that the scheme differs.
-        if origin is not None and urlsplit(origin).netloc.lower() != host:
+        if origin is not None and origin.lower().partition("://")[2] != host:
             raise ApiProblem(
                 403, "the request comes from another site; use the pages of this server"
             )
@@ -359,16 +370,21 @@ class Access:
             return self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
         proxy = self._proxy
         if proxy.user_header and proxy.is_at(peer):
-            # All of them: a proxy that adds its own leaves that of the client in the first place.
-            header = proxy.user_header.lower()
-            users = [value for name, value in headers.items() if name == header]
-            if users:
-                return self._of_user(users[0]) if len(users) == 1 else None
+            users = _values(headers, proxy.user_header.lower())
+            # A proxy that adds its own header leaves that of the client in the first place.
+            if len(users) > 1:
+                return None
+            # An empty one is how some proxies say that they have authenticated nobody.
+            if user := "".join(users).strip():
+                return self._of_user(user)
         return self.sessions.find(cookie) if cookie else None
 
     def _of_user(self, user: str) -> ApiCaller:
         """Return the caller for a user whom a proxy has authenticated."""
-        name = visible_line(user.strip().lower())[:_MOST_NAME_CHARS]
+        name = visible_line(user.lower())
+        # Cut to the length of a name, it could be that of somebody else.
+        if len(name) > _MOST_NAME_CHARS or name == LOCAL.name:
+            raise ApiProblem(403, f"nobody may be called {shown(name)} here")
         caller = self.tokens.named(name)
         if caller is not None:
             return caller
@@ -379,6 +395,12 @@ class Access:
                 "name gives scopes and projects, and `serve --user-scope` gives scopes to all",
             )
         return ApiCaller(name=name, scopes=self._proxy.scopes)
+
+    def is_still_in(self, caller: ApiCaller) -> bool:
+        """Return whether the session or the token that a request came with has not ended since."""
+        if caller.session:
+            return self.sessions.is_open(caller.session)
+        return not caller.token or self.tokens.is_there(caller.token)
 
     @contextmanager
     def streaming(self, caller: ApiCaller, project: str = "") -> Iterator[None]:

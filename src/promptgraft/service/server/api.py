@@ -52,7 +52,14 @@ from promptgraft.service.server.api_requests import (
     unprotect_tag,
     withdraw_request,
 )
-from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural, reply
+from promptgraft.service.server.calls import (
+    LARGEST_POSITION,
+    ApiCall,
+    ApiReply,
+    Route,
+    natural,
+    reply,
+)
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.replies import (
     Applied,
@@ -253,7 +260,7 @@ def apply_winner(call: ApiCall) -> ApiReply:
 
 def list_events(call: ApiCall) -> ApiReply:
     """Return events of a job after a number; as a stream if server-sent events are accepted."""
-    after = call.integer("after", 0, least=0, most=10**11)
+    after = call.integer("after", 0, least=0, most=LARGEST_POSITION)
     limit = call.integer("limit", 100, least=1, most=500)
     events = call.manager.events(call.job.id, after=after, limit=limit)
     lines: list[Json] = [{"number": number, **json.loads(line)} for number, _, line in events]
@@ -325,7 +332,7 @@ def list_rounds(call: ApiCall) -> ApiReply:
 
 def list_rollouts(call: ApiCall) -> ApiReply:
     """Return recorded rollouts of a job, in the order of their recording."""
-    after = call.integer("after", 0, least=0, most=10**11)
+    after = call.integer("after", 0, least=0, most=LARGEST_POSITION)
     limit = call.integer("limit", 20, least=1, most=100)
     short = _is_short(call)
     rollouts: list[Json] = []

@@ -98,7 +98,6 @@ def list_projects(call: ApiCall) -> ApiReply:
             "projects": [
                 {"name": name, "prompts": list(project.names)}
                 for name, project in call.manager.projects.items()
-                if call.caller.sees(name)
             ]
         }
     )

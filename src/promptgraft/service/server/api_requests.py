@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import attrs
@@ -11,7 +12,7 @@ from promptgraft.ground.strict.checks import STRING, Kind
 from promptgraft.ground.strict.kinds import Key, record
 from promptgraft.service.jobs import JobNotFoundError
 from promptgraft.service.jobs.approvals import MoveRequest
-from promptgraft.service.server.calls import ApiCall, ApiReply, natural, reply
+from promptgraft.service.server.calls import LARGEST_POSITION, ApiCall, ApiReply, natural, reply
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import Headline
@@ -61,8 +62,7 @@ def list_requests(call: ApiCall) -> ApiReply:
 
 def visible_requests(call: ApiCall, limit: int) -> list[MoveRequest]:
     """Return the latest requests of the projects that the caller sees."""
-    projects = [name for name in call.manager.projects if call.caller.sees(name)]
-    return list(call.manager.requests(*projects, limit=limit))
+    return list(call.manager.requests(*call.manager.projects, limit=limit))
 
 
 def show_request(call: ApiCall) -> ApiReply:
@@ -128,11 +128,11 @@ def request_of(call: ApiCall) -> MoveRequest:
         JobNotFoundError: there is none, or the caller cannot see its project.
     """
     number = natural(call.path["number"])
-    # Larger than the numbers that databases hold in an integer.
-    if number is not None and number < 2**31:
-        request = call.manager.request(number)
-        if call.caller.sees(request.move.project):
-            return request
+    if number is not None and number <= LARGEST_POSITION:
+        with contextlib.suppress(JobNotFoundError):
+            request = call.manager.request(number)
+            if call.caller.sees(request.move.project):
+                return request
     raise JobNotFoundError(f"there is no request {call.path['number'][:40]}")
 
 

@@ -298,7 +298,9 @@ class _Server:
     def _call(self, request: Request, caller: ApiCaller, visit: Visit, body: bytes) -> ApiCall:
         return ApiCall(
             manager=self._manager.acting_for(
-                caller.name, most_queued=int(self._access.limits.queued_jobs)
+                caller.name,
+                most_queued=int(self._access.limits.queued_jobs),
+                projects=caller.projects,
             ),
             mirrors=self._mirrors,
             views=self._views,

@@ -13,10 +13,10 @@ import attrs
 from promptgraft import __version__
 from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
+from promptgraft.ground.serde import Json, is_deeper, is_unicode, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Source
-from promptgraft.service.jobs import Job, JobManager, JobNotFoundError
+from promptgraft.service.jobs import Job, JobManager
 from promptgraft.service.server.access import Access, Visit
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.problems import TITLES, ApiProblem
@@ -36,6 +36,8 @@ PREFIX = "/api/v1"
 # 256 KiB: far above the largest request, which changes some settings of a job.
 MOST_BODY_BYTES = 262_144
 MOST_DEPTH = 32
+LARGEST_POSITION = 2**31 - 2
+"""Largest number that databases hold in an integer, less one for what comes after it."""
 
 _NO_TEXTS: Mapping[str, str] = FrozenMap()
 _PLACEHOLDER = re.compile(r"{(\w+)}")
@@ -46,7 +48,7 @@ class ApiCall:
     """A request as handlers see it.
 
     Attributes:
-        manager: the jobs; it acts under the caller's name.
+        manager: the jobs; it acts under the caller's name, and has the projects that they see.
         mirrors: run directories of jobs, for reports and archives.
         views: cached views of jobs.
         access: sessions, and open streams.
@@ -76,12 +78,7 @@ class ApiCall:
         Raises:
             JobNotFoundError: there is none, or the caller cannot see its project.
         """
-        job = self.manager.get(self.path["job"])
-        if not self.caller.sees(job.project):
-            # As if it did not exist: the ids of other teams' jobs are none of the caller's
-            # business.
-            raise JobNotFoundError(f"no job has an id that begins with `{self.path['job'][:40]}`")
-        return job
+        return self.manager.get(self.path["job"], projects=self.caller.projects)
 
     @cached_property
     def view(self) -> JobView:
@@ -139,6 +136,8 @@ class ApiCall:
         # Later code recurses over the value.
         if is_deeper(value, MOST_DEPTH):
             raise ApiProblem(400, f"body: nested more than {MOST_DEPTH} deep")
+        if not is_unicode(value):
+            raise ApiProblem(400, "body: expected characters, found half of a surrogate pair")
         return value
 
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:

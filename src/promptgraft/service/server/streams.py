@@ -17,7 +17,7 @@ from promptgraft.service.server.tokens import ApiCaller
 
 SECONDS_BETWEEN_LOOKS = 0.4
 SECONDS_TO_READ = 30.0
-"""Seconds after which the stream of a client that does not read is closed."""
+"""Seconds after which the stream of a client that does not read, or may no longer, is closed."""
 
 # Keeps proxies from closing a quiet stream as idle.
 _SECONDS_OF_SILENCE = 15.0
@@ -114,7 +114,8 @@ class ServerStream:
     """ASGI response that streams the events of a job until the job ends.
 
     A client resumes with the number of its last event as ``Last-Event-ID``. The stream of a client
-    that does not read for ``patience`` seconds is closed.
+    that does not read for ``patience`` seconds is closed, and within that time also one whose token
+    was revoked or whose session has ended.
 
     Attributes:
         feed: reads the events.
@@ -147,9 +148,13 @@ class ServerStream:
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send_all(self, send: Send) -> None:
-        silent = 0.0
+        silent, looked = 0.0, time.monotonic()
         while True:
             ends, chunk, self.after = await run_in_threadpool(self.feed.next, self.job, self.after)
+            if time.monotonic() - looked >= self.patience:
+                looked = time.monotonic()
+                if not await run_in_threadpool(self.access.is_still_in, self.caller):
+                    ends, chunk = True, b""
             silent = 0.0 if chunk else silent + SECONDS_BETWEEN_LOOKS
             if silent >= _SECONDS_OF_SILENCE:
                 chunk, silent = b": still here\n\n", 0.0

@@ -104,6 +104,8 @@ class TokenStore:
         Raises:
             ConfigError: a name or a scope is invalid, the name is taken, or no project is named.
         """
+        if name == LOCAL.name:
+            raise ConfigError(f"name of a token: `{name}` is the browser on the server's machine")
         if not NAME.fullmatch(name):
             raise ConfigError(
                 "name of a token: expected 1 to 64 lower-case letters, digits and `._@+-`, "
@@ -148,6 +150,12 @@ class TokenStore:
         if row is None or not hmac.compare_digest(row.digest, digest):
             return None
         return caller_of(row)
+
+    def is_there(self, digest: str) -> bool:
+        """Return whether there is a token with this SHA-256."""
+        token = select(self._table.c.name).where(self._table.c.digest == digest)
+        with self.database.reading() as connection:
+            return connection.scalar(token) is not None
 
     def named(self, name: str) -> ApiCaller | None:
         """Return the caller with the token of this name, or None."""
