@@ -30,6 +30,7 @@ from jobs.job_world import (
 )
 from programs import Programs
 from promptgraft.errors import ConfigError
+from promptgraft.ground.clock import FakeClock
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.rows import Claim, JobRows
@@ -134,6 +135,53 @@ def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_pat
     assert 1 <= len({name for name in threads if name.startswith("ThreadPool")}) <= 3
     with pytest.raises(ConfigError, match="calls: expected at least 1 for each of 3 processes"):
         Worker(manager, processes=3, calls=2)
+
+
+HANGING = """
+from pathlib import Path
+from threading import Event
+
+class Hanging:
+    identity = "hanging"
+    def evaluate(self, prompt, *, session, deadline=None):
+        Path(__file__).with_name("hangs").touch()
+        Event().wait()
+
+MODEL = Hanging()
+"""
+
+
+@pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_process_that_hangs_ends_half_a_minute_after_its_job(
+    database: Database, tmp_path: Path, is_taken_over: bool
+) -> None:
+    path = write_priced(tmp_path / "own")
+    path.with_name("own.py").write_text(HANGING)
+    manager, clock = JobManager(database, projects={"support": path}), FakeClock()
+    job = submit(manager)
+    worker = Worker(manager, clock=clock, seconds=0.01)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        assert until(path.with_name("hangs").exists)
+        if is_taken_over:
+            expire(manager)
+            other = Worker(manager, name="other")
+            assert until(lambda: other.claim() is not None)
+        manager.cancel(job.id)
+        following = submit(manager, dry_run=True, budget=60)
+
+        def is_free() -> bool:
+            clock.advance(1.0)
+            return manager.get(following.id).state is JobState.COMPLETED
+
+        assert until(is_free)
+    finally:
+        worker.stop()
+        thread.join()
+    expected = JobState.RUNNING if is_taken_over else JobState.CANCELLED
+    assert manager.get(job.id).state is expected
 
 
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)

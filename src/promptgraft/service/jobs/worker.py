@@ -17,6 +17,7 @@ import attrs
 from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError, Lasting, LeaseLostError
+from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.project import Project
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.jobs.lines import spent_for_today
@@ -30,6 +31,9 @@ from promptgraft.service.jobs.types import Job, JobNotFoundError, JobState
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_TO_PAUSE = 30.0
+_SECONDS_TO_END = 30.0
+"""Time for a child to end once its job was cancelled or taken over; then it is killed."""
+_SECONDS_BETWEEN_CHECKS = 1.0
 
 _MOST_UNKNOWN = 240
 """Looks in a row that a fault of unknown length is borne; with the waits between them, a minute."""
@@ -42,13 +46,21 @@ LACKS_SOMETHING = 5
 """Exit code of a child that has put its job back, since this machine lacks something for it."""
 
 
-@attrs.frozen
+@attrs.define
 class _Child:
-    """A child process; ``slot`` is its index among the processes of the worker."""
+    """A child process.
+
+    Attributes:
+        slot: its index among the processes of the worker.
+        claim: its job.
+        process: the process.
+        ends_by: when it is killed, on the monotonic clock; None while its job goes on.
+    """
 
     slot: int
     claim: Claim
     process: subprocess.Popen[bytes]
+    ends_by: float | None = None
 
 
 @attrs.define
@@ -89,6 +101,7 @@ class Worker:
         calls: model calls that may be in flight to an account, divided evenly among the
             processes; by default each process adapts to what the account allows.
         seconds: between two looks at the queue.
+        clock: measures how long a child takes to end.
 
     Raises:
         ConfigError: there are fewer calls than processes.
@@ -102,12 +115,14 @@ class Worker:
         name: str | None = None,
         calls: int | None = None,
         seconds: float = _SECONDS_BETWEEN_LOOKS,
+        clock: Clock | None = None,
     ) -> None:
         if calls is not None and calls < processes:
             raise ConfigError(
                 f"calls: expected at least 1 for each of {processes} processes, found {calls}"
             )
-        self._calls, self._seconds = calls, seconds
+        self._calls, self._seconds, self._clock = calls, seconds, clock or SystemClock()
+        self._checked = self._clock.monotonic()
         self._database = manager.database
         self._projects = manager.projects
         self._rows = JobRows(self._database)
@@ -191,6 +206,7 @@ class Worker:
     def _poll(self) -> bool:
         """Look at children and queue once; return whether there is nothing to do."""
         self._reap()
+        self._end_late()
         self._presence.show(sorted(self._projects), self._avoids)
         while len(self._children) < self._processes:
             claim = self.claim()
@@ -251,6 +267,22 @@ class Worker:
                 self._children.remove(child)
                 is_lost = code not in (0, LACKS_SOMETHING)
                 self._tell_end(job, _exit_reason(code) if is_lost else "")
+
+    def _end_late(self) -> None:
+        """Kill children that go on although their jobs do not: code of users may hang for ever."""
+        now = self._clock.monotonic()
+        if not self._children or now - self._checked < _SECONDS_BETWEEN_CHECKS:
+            return
+        self._checked = now
+        for child in self._children:
+            with self._database.reading() as connection:
+                goes_on = self._rows.goes_on(connection, child.claim)
+            if goes_on:
+                child.ends_by = None
+            elif child.ends_by is None:
+                child.ends_by = now + _SECONDS_TO_END
+            elif now >= child.ends_by:
+                child.process.kill()
 
     def _tell_end(self, job: Job, lost: str) -> None:
         """Log what became of a job whose process has ended."""
