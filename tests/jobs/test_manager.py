@@ -20,6 +20,7 @@ from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs import (
     Job,
     JobConflictError,
+    JobFilter,
     JobManager,
     JobState,
     Worker,
@@ -385,6 +386,14 @@ def test_what_was_spent_yesterday_is_not_spent_today(manager: JobManager) -> Non
     database.write(lambda connection: rows.charge(connection, job.number, Decimal("0.7")))
     with database.reading() as connection:
         assert rows.spent_today(connection, "support") == Decimal("0.2")
+
+
+@pytest.mark.parametrize("text", ["é", "漢😀", "a\0b", "%", "_", "\\"])
+def test_a_text_that_no_name_has_finds_no_job(manager: JobManager, text: str) -> None:
+    manager.create("support", "triage")
+    filters = [JobFilter(project=text), JobFilter(prompt=text), JobFilter(tag=text)]
+    for where in [*filters, JobFilter(text=text)]:
+        assert manager.list(where) == []
 
 
 def test_a_project_that_waits_holds_no_other(database: Database, project: Path) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 from sqlalchemy import Connection, inspect, text
 
+from promptgraft.errors import StoreError
+
 _TYPES = {
     "sqlite": {"NAME": r"VARCHAR(\1)", "BYTES": "BLOB", "REAL": "DOUBLE"},
     "postgresql": {"NAME": r"VARCHAR(\1)", "BYTES": "BYTEA", "REAL": "DOUBLE PRECISION"},
@@ -164,7 +166,8 @@ def lock_schema(connection: Connection, *, prefix: str, dialect: str) -> None:
     elif dialect == "mysql":
         # A lock of a row would end with the first change of a table.
         name = {"name": f"{prefix}migrating", "seconds": _SECONDS_FOR_THE_LOCK}
-        connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), name)
+        if connection.scalar(text("SELECT GET_LOCK(:name, :seconds)"), name) != 1:
+            raise StoreError("another process is migrating the tables; wait for it, and try again")
 
 
 def unlock_schema(connection: Connection, *, prefix: str, dialect: str) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     types,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import SchemaItem
 
 # Every index is a constraint, because every database creates those together with the table.
@@ -31,10 +32,35 @@ _DIGEST = 64
 _ADDRESS = ("ns", "prompt_key", "tag")
 
 
+class _Name(types.TypeDecorator[str]):
+    """ASCII names, which every database compares byte by byte.
+
+    What is looked for may be any text: MySQL refuses to compare others with ASCII, and PostgreSQL
+    takes no NUL.
+    """
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[str]:
+        if dialect.name in {"mysql", "mariadb"}:
+            return mysql.VARCHAR(self.length, charset="ascii", collation="ascii_bin")
+        return String(self.length)
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        del dialect
+        if value is None or (value.isascii() and "\0" not in value):
+            return value
+        # No name has a backslash.
+        return value.encode("unicode-escape").decode()
+
+
 def _name(length: int) -> types.TypeEngine[str]:
-    """Return the type of ASCII names, which every database compares byte by byte."""
-    exact = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
-    return String(length).with_variant(exact, "mysql", "mariadb")
+    return _Name(length)
 
 
 def _document() -> types.TypeEngine[bytes]:
