@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,6 +256,47 @@ def test_several_who_approve_at_once_move_the_tag_once(manager: JobManager) -> N
     assert len(store.history(ns="support", prompt_key="triage", tag=TAG)) == 1
     steps = [entry.what for entry in manager.request(number).entries]
     assert steps.count(RequestStep.DONE) == 1
+
+
+def test_a_request_that_is_declined_in_the_last_moment_moves_nothing(
+    manager: JobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ana, ben, eve = people(manager)
+    write(manager, "night", "Be kind.")
+    ana.protect("support", TAG)
+    number = asked(lambda: ana.promote("support", "triage", "night", to=TAG))
+    declined = SqlPromptOverridesStore.mutate_all
+
+    def decline_first(*given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        eve.decline(number, comment="Not today.")
+        return declined(*given, **named)
+
+    # Between the second approval and the move.
+    monkeypatch.setattr(SqlPromptOverridesStore, "mutate_all", decline_first)
+    with pytest.raises(JobConflictError, match="is declined already"):
+        ben.approve(number)
+    assert (manager.request(number).state, body(manager)) == ("declined", None)
+
+
+def test_a_rollback_undoes_nothing_that_came_after_it_was_decided(
+    manager: JobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("First.", "Second."):
+        write(manager, TAG, text)
+    roll_back = SqlPromptOverridesStore.rollback_all
+
+    def write_first(*given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        write(manager, TAG, "Third.")
+        return roll_back(*given, **named)
+
+    monkeypatch.setattr(SqlPromptOverridesStore, "rollback_all", write_first)
+    with pytest.raises(OverrideConflictError, match="was moved meanwhile"):
+        manager.roll_back("support", "triage", TAG)
+    assert body(manager) == "Third."
+    with pytest.raises(OverrideConflictError, match="expected revision 00000000"):
+        manager.roll_back("support", "triage", TAG, expected={NAME: "00000000"})
 
 
 def test_an_approval_that_was_not_carried_out_is_tried_again(manager: JobManager) -> None:

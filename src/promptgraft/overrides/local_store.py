@@ -36,7 +36,7 @@ from promptgraft.overrides.revision_files import (
     refuse_foreign_links,
     seen_through,
 )
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, check_expected
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 
 _SYSTEM_CLOCK = SystemClock()
@@ -207,7 +207,10 @@ class LocalPromptOverridesStore(RevisionedStore):
         return self.rollback_all({address: revision})[address]
 
     def rollback_all(
-        self, revisions: Mapping[OverrideAddress, str | None]
+        self,
+        revisions: Mapping[OverrideAddress, str | None],
+        *,
+        expected: Mapping[OverrideAddress, str] | None = None,
     ) -> dict[OverrideAddress, Revision | None]:
         tags = [RevisionFiles(self._root, address) for address in revisions]
         for files in tags:
@@ -219,6 +222,11 @@ class LocalPromptOverridesStore(RevisionedStore):
         with self._locked(tags):
             # Of all first, so that none moves if one cannot.
             moves = [_Move.of(files, revisions[files.address]) for files in tags]
+            present = {
+                move.files.address: move.present.revision if move.present else None
+                for move in moves
+            }
+            check_expected(present, expected)
             for move in moves:
                 move.make()
         return {move.files.address: move.target.revision if move.target else None for move in moves}

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError, OverrideConflictError
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
@@ -331,6 +331,24 @@ def _set(store: PromptOverridesStore, prompt: PromptLike, tag: str, entry: Entry
     return store.upsert(descriptor, address.empty().holding([bound]))
 
 
+def check_expected(
+    present: Mapping[OverrideAddress, Revision | None],
+    expected: Mapping[OverrideAddress, str] | None,
+) -> None:
+    """Refuse to move tags that do not point at the expected revisions; an empty id is for none.
+
+    Raises:
+        OverrideConflictError: one has moved.
+    """
+    for address, revision_id in (expected or {}).items():
+        now = present[address]
+        if revision_id != (now.id if now else ""):
+            raise OverrideConflictError(
+                f"tag `{address.tag}` of `{address.ns}/{address.prompt_key}` was moved meanwhile; "
+                "look at it again"
+            )
+
+
 class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
     """A store that keeps every state that a tag had.
 
@@ -373,13 +391,29 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
         """
 
     def rollback_all(
-        self, revisions: Mapping[OverrideAddress, str | None]
+        self,
+        revisions: Mapping[OverrideAddress, str | None],
+        *,
+        expected: Mapping[OverrideAddress, str] | None = None,
     ) -> dict[OverrideAddress, Revision | None]:
         """Point several tags at other revisions, each as :meth:`rollback` does.
 
         If one is refused, the stores of this package move none. In a database all of them move or
         none even if the process is killed; other stores move one after another.
+
+        Args:
+            revisions: an id for each tag, or None for the parent of its present revision.
+            expected: ids of the revisions that tags point at now, an empty one for none; compared
+                under the locks of the stores of this package.
+
+        Raises:
+            OverrideConflictError: a tag points at another revision than expected.
         """
+        present = {
+            address: self.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
+            for address in expected or ()
+        }
+        check_expected(present, expected)
         return {
             address: self.rollback(
                 ns=address.ns, prompt_key=address.prompt_key, tag=address.tag, revision=revision

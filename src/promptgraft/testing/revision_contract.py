@@ -8,7 +8,12 @@ import itertools
 
 import pytest
 
-from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError, RevisionNotFoundError
+from promptgraft.errors import (
+    InvalidIdentifierError,
+    InvalidOverrideError,
+    OverrideConflictError,
+    RevisionNotFoundError,
+)
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import OverrideAddress, Provenance, Revision
 from promptgraft.overrides.store import RevisionedPromptOverridesStore as Store
@@ -153,6 +158,26 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
             assert revision is not None
             assert revision == store.history(ns=address.ns, prompt_key=address.prompt_key)[0]
             assert store.current(ns=address.ns, prompt_key=address.prompt_key) == revision
+
+    def test_a_rollback_moves_no_tag_that_is_elsewhere_than_expected(self, store: Store) -> None:
+        for body in ("first", "second"):
+            set_all(store, PROMPT, WRITER, path=TONE, body=body)
+        both = [OverrideAddress(one.ns, one.key, "latest") for one in (PROMPT, WRITER)]
+        ids = {
+            address: revision.id
+            for address in both
+            if (revision := store.current(ns=address.ns, prompt_key=address.prompt_key))
+        }
+        for wrong in ("", "0" * 64):
+            with pytest.raises(OverrideConflictError):
+                store.rollback_all(dict.fromkeys(both), expected={**ids, both[1]: wrong})
+        assert [bodies(store.resolve(one.descriptor)) for one in (PROMPT, WRITER)] == [
+            {TONE: "second"},
+            {TONE: "second"},
+        ]
+
+        store.rollback_all(dict.fromkeys(both), expected=ids)
+        assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "first"}
 
     def test_the_addresses_of_what_is_kept_are_sorted(self, store: Store) -> None:
         assert store.addresses() == ()

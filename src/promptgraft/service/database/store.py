@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import attrs
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, select, update
 
 from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError, StoreError
@@ -19,7 +20,7 @@ from promptgraft.overrides.base_store import (
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, check_expected
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.service.database.engine import Database
 from promptgraft.service.database.tables import MOST_NS_CHARS
@@ -29,17 +30,36 @@ class ProtectedTagError(StoreError):
     """A protected tag was to move without a request that people have approved."""
 
 
-_IS_APPROVED: ContextVar[bool] = ContextVar("is_approved", default=False)
+@attrs.frozen
+class _Approval:
+    """Leave to move protected tags, and what records in a database that it was used."""
+
+    database: Database
+    record: Callable[[Connection], object]
+
+    def use(self, connection: Connection, database: Database) -> None:
+        """Record the move in the transaction that makes it, if the store is in the database."""
+        if (database.secret_url, database.prefix) == (
+            self.database.secret_url,
+            self.database.prefix,
+        ):
+            self.record(connection)
+
+
+_APPROVAL: ContextVar[_Approval | None] = ContextVar("approval", default=None)
 
 
 @contextmanager
-def approved_move() -> Iterator[None]:
-    """Let stores move protected tags while the context is open, in this thread."""
-    before = _IS_APPROVED.set(True)
+def approved_move(database: Database, record: Callable[[Connection], object]) -> Iterator[None]:
+    """Let stores move protected tags while the context is open, in this thread.
+
+    Stores in ``database`` call ``record`` in the transaction of a move, which it may refuse.
+    """
+    before = _APPROVAL.set(_Approval(database, record))
     try:
         yield
     finally:
-        _IS_APPROVED.reset(before)
+        _APPROVAL.reset(before)
 
 
 class SqlPromptOverridesStore(RevisionedStore):
@@ -131,13 +151,17 @@ class SqlPromptOverridesStore(RevisionedStore):
         return self.rollback_all({address: revision})[address]
 
     def rollback_all(
-        self, revisions: Mapping[OverrideAddress, str | None]
+        self,
+        revisions: Mapping[OverrideAddress, str | None],
+        *,
+        expected: Mapping[OverrideAddress, str] | None = None,
     ) -> dict[OverrideAddress, Revision | None]:
         for revision in revisions.values():
             check_revision(revision)
 
         def roll_back(connection: Connection) -> dict[OverrideAddress, Revision | None]:
             present = self._locked(connection, [*revisions])
+            check_expected(present, expected)
             targets = {
                 address: self._target(connection, address, present[address], revision)
                 for address, revision in revisions.items()
@@ -203,6 +227,8 @@ class SqlPromptOverridesStore(RevisionedStore):
     ) -> Mapping[OverrideAddress, Revision | None]:
         """Lock tags against other writers, and return the revisions that they point at."""
         tags = self._database.tables.tags
+        if (approval := _APPROVAL.get()) is not None:
+            approval.use(connection, self._database)
         # All writers lock in the same order, which rules out deadlocks between them.
         for address in sorted(addresses):
             lock = select(tags.c.tag).where(self._at(tags, address)).with_for_update()
@@ -257,7 +283,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         connection.execute(update(tags).where(self._at(tags, address)).values(revision=at))
 
     def _check_movable(self, connection: Connection, tag: str) -> None:
-        if not self._project or _IS_APPROVED.get():
+        if not self._project or _APPROVAL.get() is not None:
             return
         table = self._database.tables.protections
         of_tag = (table.c.project == self._project, table.c.tag == tag, table.c.ended.is_(None))

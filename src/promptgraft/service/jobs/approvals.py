@@ -365,6 +365,20 @@ class Approvals:
         if len(comment) > _MOST_COMMENT_CHARS:
             most = f"at most {_MOST_COMMENT_CHARS:,} characters"
             raise ConfigError(f"comment: expected {most}, found {len(comment):,}")
+        return self._database.write(
+            lambda connection: self.entered(connection, number, what=what, by=by, comment=comment)
+        )
+
+    def entered(
+        self,
+        connection: Connection,
+        number: int,
+        *,
+        what: RequestStep,
+        by: str,
+        comment: str = "",
+    ) -> MoveRequest:
+        """Add an entry within a transaction, as :meth:`enter` does."""
         table = self._requests
         closing = {
             RequestStep.DECLINED: RequestState.DECLINED,
@@ -372,18 +386,13 @@ class Approvals:
             RequestStep.DONE: RequestState.DONE,
         }.get(what)
 
-        def put(connection: Connection) -> MoveRequest:
-            # Locked, so that of two who close it at once one sees that it is closed.
-            lock = select(table.c.number).where(table.c.number == number).with_for_update()
-            connection.execute(lock)
-            request = self._found(connection, number)
-            if request.state is not RequestState.WAITING:
-                raise JobConflictError(f"request {number} is {request.state} already")
-            self._enter(connection, number, what, by=by, comment=comment)
-            if closing is not None:
-                connection.execute(
-                    update(table).where(table.c.number == number).values(state=closing)
-                )
-            return self._found(connection, number)
-
-        return self._database.write(put)
+        # Locked, so that of two who close it at once one sees that it is closed.
+        lock = select(table.c.number).where(table.c.number == number).with_for_update()
+        connection.execute(lock)
+        request = self._found(connection, number)
+        if request.state is not RequestState.WAITING:
+            raise JobConflictError(f"request {number} is {request.state} already")
+        self._enter(connection, number, what, by=by, comment=comment)
+        if closing is not None:
+            connection.execute(update(table).where(table.c.number == number).values(state=closing))
+        return self._found(connection, number)

@@ -479,13 +479,21 @@ class JobManager(Jobs):
         )
 
     def roll_back(
-        self, project: str, prompt: str, tag: str, revisions: Mapping[str, str] | None = None
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        revisions: Mapping[str, str] | None = None,
+        *,
+        expected: Expected | None = None,
     ) -> None:
         """Point a tag at revisions of prompts, in one step; others stay.
 
         By default, every prompt that the tag holds goes back to the parent of its revision.
 
         Raises:
+            OverrideConflictError: the tag does not point at ``expected``, as :meth:`promote`
+                takes it, or is moved at the same moment.
             ConfigError: there is no such project or prompt, or the tag does not hold a prompt.
             RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
             ApprovalNeededError: the tag is protected; a request was made.
@@ -493,7 +501,7 @@ class JobManager(Jobs):
         project_found = self._project(project)
         with beside(project_found.folder):
             subject, store = project_found.prompt(prompt), project_found.store()
-            move = rollback(store, subject, tag, revisions, project=project)
+            move = rollback(store, subject, tag, revisions, project=project, expected=expected)
             rows = [row for row in held(store, subject, tag) if row.name in move.after]
             if self._approvals.is_protected(project, tag):
                 job = self._job_of(rows, project, prompt)
@@ -551,7 +559,12 @@ class JobManager(Jobs):
                 f"{self._by} has approved request {number} already; somebody else has to approve it"
             )
         if not request.missing:
-            self._carry_out(request)
+            try:
+                self._carry_out(request)
+            except (JobConflictError, OverrideConflictError):
+                # Somebody who has approved at the same moment may have moved it.
+                if self._approvals.find(number).state is not RequestState.DONE:
+                    raise
         return self.request(number)
 
     def decline(self, number: int, *, comment: str = "") -> MoveRequest:
@@ -628,9 +641,14 @@ class JobManager(Jobs):
         project = self._project(move.project)
         origin = f" from job {move.job}" if move.job else ""
         note = f"{move.kind}{origin}: request {request.number}, approved by {people}"
-        with beside(project.folder), approved_move():
+        record = partial(
+            self._approvals.entered, number=request.number, what=RequestStep.DONE, by=self._by
+        )
+        with beside(project.folder), approved_move(self.database, record):
             carry_out(project.store(), project.prompt(move.prompt), move, note=note)
-        self._approvals.enter(request.number, RequestStep.DONE, by=self._by)
+        # A store elsewhere does not record it.
+        if self._approvals.find(request.number).state is RequestState.WAITING:
+            self.database.write(record)
         with contextlib.suppress(JobNotFoundError):  # jobs may be removed meanwhile
             job, what = self.get(move.job or " "), str(move.kind)
             more: dict[str, Json] = {"tag": move.tag, "request": request.number}

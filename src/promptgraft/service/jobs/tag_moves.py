@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from promptgraft.errors import ConfigError, OverrideConflictError
 from promptgraft.ground.serde import did_you_mean
-from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
+from promptgraft.overrides import Revision, RevisionedStore
 from promptgraft.overrides.base_store import one_id
 from promptgraft.overrides.resolution import diff_override
 from promptgraft.project.project_prompt import ProjectPrompt
@@ -65,26 +65,29 @@ def rollback(
     revisions: Mapping[str, str] | None,
     *,
     project: str,
+    expected: Expected | None = None,
 ) -> TagMove:
     """Return the move of a tag back to revisions, by default to the parents of those it has.
 
     Raises:
+        OverrideConflictError: the tag does not point at ``expected``.
         ConfigError: ``revisions`` names a prompt that the tag does not hold.
         RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
     """
     rows = {row.name: row for row in held(store, subject, tag)}
+    for name, revision_id in (expected or {}).items():
+        now = rows[name].revision if name in rows else None
+        check_present(now, revision_id, f"tag `{tag}` of `{name}`")
     for name in revisions or {}:
         if name not in rows:
             near = did_you_mean(name, list(rows))
             raise ConfigError(f"revisions: no prompt `{name}`{near}; there: {', '.join(rows)}")
     after = {}
     for name in rows if revisions is None else revisions:
-        row, revision_id = rows[name], (revisions or {}).get(name)
+        row, goal = rows[name], (revisions or {}).get(name)
         by_id = {str(revision.id): revision for revision in history(store, row.prompt, tag)}
         where = f"tag `{tag}` of prompt `{name}`"
-        after[name] = (
-            one_id(by_id, revision_id, where) if revision_id else row.revision.parent or ""
-        )
+        after[name] = one_id(by_id, goal, where) if goal else row.revision.parent or ""
     return TagMove(
         kind=MoveKind.ROLLBACK,
         project=project,
@@ -145,13 +148,13 @@ def carry_out(store: RevisionedStore, subject: ProjectPrompt, move: TagMove, *, 
             whole=is_whole,
         )
         return
-    addresses: dict[OverrideAddress, str | None] = {
+    names = {address(prompt, move.tag): address_of(prompt) for prompt in subject.prompts}
+    store.rollback_all(
         # Without an id, to the parent: there is none, or the move would name it.
-        address(prompt, move.tag): move.after[name] or None
-        for prompt in subject.prompts
-        if (name := address_of(prompt)) in move.after
-    }
-    store.rollback_all(addresses)
+        {at: move.after[name] or None for at, name in names.items() if name in move.after},
+        # Compared again inside of the transaction, because the tag was read before it.
+        expected={at: move.before[name] for at, name in names.items() if name in move.after},
+    )
 
 
 def moved_texts(

@@ -32,6 +32,7 @@ class _Promotion:
 @attrs.frozen(kw_only=True)
 class _Rollback:
     revisions: Mapping[str, str] | None = None
+    expected: Expected | None = None
 
 
 PROMOTION: Kind[_Promotion] = record(
@@ -43,7 +44,10 @@ PROMOTION: Kind[_Promotion] = record(
 )
 ROLLBACK: Kind[_Rollback] = record(
     _Rollback,
-    {"revisions": Key(named(STRING), "Ids by prompt; by default the parents of the current ones.")},
+    {
+        "revisions": Key(named(STRING), "Ids by prompt; by default the parents of current ones."),
+        "expected": Key(named(STRING), "Revisions that the tag must point at now, by prompt."),
+    },
 )
 
 
@@ -213,19 +217,22 @@ def promote_to(call: ApiCall, to: str, expected: Expected | None = None) -> int 
 
 def roll_back(call: ApiCall) -> ApiReply:
     """Point a tag at earlier revisions."""
-    request = roll_back_to(call, call.read(ROLLBACK).revisions)
+    rollback = call.read(ROLLBACK)
+    request = roll_back_to(call, rollback.revisions, rollback.expected)
     return _moved(call, call.path["tag"], request)
 
 
-def roll_back_to(call: ApiCall, revisions: Mapping[str, str] | None = None) -> int | None:
-    """Point the tag in the path at revisions of prompts, by default at the parents of its own.
+def roll_back_to(
+    call: ApiCall, revisions: Mapping[str, str] | None = None, expected: Expected | None = None
+) -> int | None:
+    """Point the tag in the path at revisions, by default at parents, if it is at ``expected`` now.
 
     Returns:
         The number of the request that waits, if the tag is protected.
     """
     prompt_of(call)
     names = (call.path["project"], call.path["prompt"], call.path["tag"])
-    return _request_of(lambda: call.manager.roll_back(*names, revisions))
+    return _request_of(lambda: call.manager.roll_back(*names, revisions, expected=expected))
 
 
 def _request_of(move: Callable[[], object]) -> int | None:

@@ -620,10 +620,12 @@ def move_tag(call: ApiCall) -> ApiReply:
         if "now" not in form:
             return _confirm(tag_call, form)
         store, stored_rows = _stored(call, path["project"], path["prompt"])
-        if form["now"] != _pointed(held(store, stored_rows, path["tag"])):
+        rows = held(store, stored_rows, path["tag"])
+        if form["now"] != _pointed(rows):
             raise ApiProblem(409, f"tag `{path['tag']}` was moved meanwhile; look at it again")
         revisions = {name: revision} if revision else None
-        request = api_projects.roll_back_to(tag_call, revisions)
+        expected = {row.name: row.revision.id for row in rows}
+        request = api_projects.roll_back_to(tag_call, revisions, expected)
     else:
         raise ApiProblem(422, "what: expected promote or rollback")
     return redirect(call, "/tags" if request is None else f"/approvals/{request}")
