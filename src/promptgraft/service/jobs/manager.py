@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import attrs
 from sqlalchemy import Connection
 
-from promptgraft.errors import ConfigError, OverrideConflictError
-from promptgraft.ground.serde import Json, did_you_mean, parse_json
-from promptgraft.overrides.parts.validation import check_key, check_tag
+from promptgraft.errors import ConfigError
+from promptgraft.ground.serde import Json, parse_json
+from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.other_cases import cases_for, rows_in
 from promptgraft.project.python_source import beside
@@ -22,17 +19,6 @@ from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
 from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
-from promptgraft.service.database.store import approved_move
-from promptgraft.service.jobs.approvals import (
-    ApprovalNeededError,
-    Approvals,
-    MoveKind,
-    MoveRequest,
-    ProtectedTag,
-    RequestState,
-    RequestStep,
-    TagMove,
-)
 from promptgraft.service.jobs.candidates import discard_candidate
 from promptgraft.service.jobs.datasets import (
     MOST_DATASET_BYTES,
@@ -43,8 +29,9 @@ from promptgraft.service.jobs.datasets import (
     text_of,
     tidy,
 )
-from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
+from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes
 from promptgraft.service.jobs.mirror import mirror
+from promptgraft.service.jobs.moving import TagMover
 from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
@@ -56,31 +43,20 @@ from promptgraft.service.jobs.preparing import (
     submitted_digest,
 )
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
-from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
-from promptgraft.service.jobs.rows import JobRows, ProjectTotals, encoded_changes
-from promptgraft.service.jobs.tag_moves import (
-    carry_out,
-    moved_texts,
-    promotion,
-    rollback,
-    stale_reason,
-)
+from promptgraft.service.jobs.rows import ProjectTotals, encoded_changes
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
-    CANDIDATE_PREFIX,
     ENDED,
     Attempt,
     Job,
     JobChanges,
     JobConflictError,
     JobFilter,
-    JobNotFoundError,
     JobsFullError,
     JobState,
     Submitted,
     Wish,
     check_allowed,
-    check_applicable,
 )
 
 _MOST_COMMENT_CHARS = 2_000
@@ -88,7 +64,7 @@ MOST_QUEUED = 1_000
 """Jobs that may be queued at a time."""
 
 
-class JobManager(Jobs):
+class JobManager(TagMover):
     """Optimization jobs in a database; safe to share between threads.
 
     Workers run them: see :class:`promptgraft.service.jobs.Worker`. A job changes values of a
@@ -119,14 +95,13 @@ class JobManager(Jobs):
     ) -> None:
         for name in projects or {}:
             check_key(name, "name of a project")
-        self.database = database if isinstance(database, Database) else Database(database)
-        self.projects: Mapping[str, Project] = {
-            name: in_database(_loaded(project), name, self.database)
+        database = database if isinstance(database, Database) else Database(database)
+        loaded = {
+            name: in_database(_loaded(project), name, database)
             for name, project in (projects or {}).items()
         }
-        self._by, self._most_queued = by, most_queued
-        self._rows, self._datasets = JobRows(self.database), Datasets(self.database)
-        self._approvals = Approvals(self.database)
+        super().__init__(database, loaded, by)
+        self._most_queued, self._datasets = most_queued, Datasets(database)
 
     def acting_for(
         self,
@@ -388,70 +363,6 @@ class JobManager(Jobs):
         if job_now.status.revisions and job_now.project in self.projects:
             discard_candidate(self.projects[job_now.project].store(), job_now.candidate_tag)
 
-    def promote(
-        self,
-        project: str,
-        prompt: str,
-        tag: str,
-        *,
-        to: str,
-        expected: Expected | None = None,
-    ) -> dict[str, str]:
-        project_found = self._project(project)
-        with beside(project_found.folder):
-            subject, store = project_found.prompt(prompt), project_found.store()
-            if self._approvals.is_protected(project, to):
-                job = self._job_of(held(store, subject, tag), project, prompt)
-                move = promotion(
-                    store,
-                    subject,
-                    tag,
-                    to=to,
-                    expected=expected,
-                    kind=MoveKind.PROMOTE,
-                    project=project,
-                    job=job.id if job else "",
-                )
-                self._ask(move)
-            note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
-            rows = promoted(store, subject, tag, to=to, expected=expected, note=note)
-            now = held(store, subject, to)
-        self._record_move(rows, "promote", project=project, prompt=prompt, tag=to)
-        return {row.name: row.revision.id for row in now}
-
-    def apply(
-        self, job: str, *, to: str | None = None, expected: Expected | None = None
-    ) -> dict[str, str]:
-        job_now = self.get(job)
-        check_applicable(job_now)
-        tag = to or job_now.tag
-        if expected is None and tag == job_now.tag:
-            expected = job_now.status.replaces
-        project = self._project(job_now.project)
-        note = f"applied from job {job_now.id}{f' by {self._by}' if self._by else ''}"
-        with beside(project.folder):
-            subject, store = project.prompt(job_now.prompt), project.store()
-            candidate = job_now.candidate_tag
-            if self._approvals.is_protected(job_now.project, tag):
-                move = promotion(
-                    store,
-                    subject,
-                    candidate,
-                    to=tag,
-                    expected=expected,
-                    kind=MoveKind.APPLY,
-                    project=job_now.project,
-                    job=job_now.id,
-                )
-                self._ask(move)
-            rows = promoted(
-                store, subject, candidate, to=tag, expected=expected, note=note, whole=False
-            )
-            now = held(store, subject, tag)
-        self.database.write(partial(self._record, job=job_now, what="apply", tag=tag))
-        moved = {row.name for row in rows}
-        return {row.name: row.revision.id for row in now if row.name in moved}
-
     def datasets(self, project: str) -> Sequence[DatasetRevision]:
         self._project(project)
         return self._datasets.latest([project])
@@ -478,186 +389,6 @@ class JobManager(Jobs):
             project, name, text, cases=count, author=self._by, expected=expected
         )
 
-    def roll_back(
-        self,
-        project: str,
-        prompt: str,
-        tag: str,
-        revisions: Mapping[str, str] | None = None,
-        *,
-        expected: Expected | None = None,
-    ) -> None:
-        """Point a tag at revisions of prompts, in one step; others stay.
-
-        By default, every prompt that the tag holds goes back to the parent of its revision.
-
-        Raises:
-            OverrideConflictError: the tag does not point at ``expected``, as :meth:`promote`
-                takes it, or is moved at the same moment.
-            ConfigError: there is no such project or prompt, or the tag does not hold a prompt.
-            RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
-            ApprovalNeededError: the tag is protected; a request was made.
-        """
-        project_found = self._project(project)
-        with beside(project_found.folder):
-            subject, store = project_found.prompt(prompt), project_found.store()
-            move = rollback(store, subject, tag, revisions, project=project, expected=expected)
-            rows = [row for row in held(store, subject, tag) if row.name in move.after]
-            if self._approvals.is_protected(project, tag):
-                job = self._job_of(rows, project, prompt)
-                self._ask(attrs.evolve(move, job=job.id if job else ""))
-            carry_out(store, subject, move, note="")
-        self._record_move(rows, "rollback", project=project, prompt=prompt, tag=tag)
-
-    def _record_move(
-        self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
-    ) -> None:
-        """Record who moved a winner in the events of its job."""
-        if (job := self._job_of(rows, project, prompt)) is not None:
-            self.database.write(partial(self._record, job=job, what=what, tag=tag))
-
-    def _job_of(self, rows: Sequence[TaggedRevision], project: str, prompt: str) -> Job | None:
-        """Return the job that has found a winner, if that is among the latest 100."""
-        runs = {row.revision.provenance.run_id for row in rows}
-        where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
-        for job in self.list(where, limit=LARGEST_PAGE):
-            # The store knows the run of a revision, but not the job that ran it.
-            if (self.result(job.id) or {}).get("run_id") in runs:
-                return job
-        return None
-
-    # Protected tags
-
-    def protections(self, project: str) -> Sequence[ProtectedTag]:
-        self._project(project)
-        return self._approvals.protected([project])
-
-    def protect(self, project: str, tag: str) -> None:
-        self._project(project)
-        check_tag(tag)
-        if tag.startswith(CANDIDATE_PREFIX):
-            raise ConfigError(f"tag `{tag}` holds a candidate of a job, which nobody uses")
-        self._approvals.protect(project, tag, by=self._by)
-
-    def unprotect(self, project: str, tag: str) -> None:
-        self._project(project)
-        self._approvals.unprotect(project, tag, by=self._by)
-
-    def request(self, number: int) -> MoveRequest:
-        return self._compared(self._approvals.find(number))
-
-    def requests(self, *projects: str, limit: int = LARGEST_PAGE) -> Sequence[MoveRequest]:
-        return [self._compared(request) for request in self._approvals.page(projects, limit=limit)]
-
-    def approve(self, number: int, *, comment: str = "") -> MoveRequest:
-        request = self._waiting(number, "approve")
-        if self._by not in request.approved_by:
-            entry = RequestStep.APPROVED
-            request = self._approvals.enter(number, entry, by=self._by, comment=comment)
-        elif request.missing:
-            raise JobConflictError(
-                f"{self._by} has approved request {number} already; somebody else has to approve it"
-            )
-        if not request.missing:
-            try:
-                self._carry_out(request)
-            except (JobConflictError, OverrideConflictError):
-                # Somebody who has approved at the same moment may have moved it.
-                if self._approvals.find(number).state is not RequestState.DONE:
-                    raise
-        return self.request(number)
-
-    def decline(self, number: int, *, comment: str = "") -> MoveRequest:
-        self._waiting(number, "decline", is_stale_too=True)
-        if not comment.strip():
-            raise ConfigError("comment: give the reason for declining")
-        return self._approvals.enter(number, RequestStep.DECLINED, by=self._by, comment=comment)
-
-    def withdraw(self, number: int, *, comment: str = "") -> MoveRequest:
-        request = self._approvals.find(number)
-        if request.by != self._by:
-            asker = request.by or "somebody at the database"
-            raise JobConflictError(
-                f"only {asker}, who made request {number}, can withdraw it; decline it instead"
-            )
-        return self._approvals.enter(number, RequestStep.WITHDRAWN, by=self._by, comment=comment)
-
-    def waiting_for(self, job: Job) -> Sequence[MoveRequest]:
-        """Return the requests to use the winner of a job that wait, or are stale."""
-        waiting = self._approvals.page([job.project], state=RequestState.WAITING)
-        return [request for request in waiting if request.move.job == job.id]
-
-    def is_protected(self, project: str, tag: str) -> bool:
-        """Return whether a tag of a project is protected."""
-        return self._approvals.is_protected(project, tag)
-
-    def moved_texts(self, request: MoveRequest) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the texts before and after a request, by part; none if its prompt is gone."""
-        move = request.move
-        if (
-            move.project not in self.projects
-            or move.prompt not in self.projects[move.project].names
-        ):
-            return {}, {}
-        project = self.projects[move.project]
-        with beside(project.folder):
-            return moved_texts(project.store(), project.prompt(move.prompt), move)
-
-    def _ask(self, move: TagMove) -> NoReturn:
-        """Ask for a move that has to be approved."""
-        raise ApprovalNeededError.of(self._approvals.ask(move, by=self._by))
-
-    def _waiting(self, number: int, what: str, *, is_stale_too: bool = False) -> MoveRequest:
-        """Return a request that somebody with a name may decide on."""
-        if not self._by:
-            raise ConfigError(
-                f"{what}: the records need your name; use the page, or --server with a token"
-            )
-        request = self.request(number)
-        if request.state is RequestState.STALE and not is_stale_too:
-            raise OverrideConflictError(f"request {number} is stale: {request.reason}; ask again")
-        if request.state not in (RequestState.WAITING, RequestState.STALE):
-            raise JobConflictError(f"request {number} is {request.state} already")
-        return request
-
-    def _compared(self, request: MoveRequest) -> MoveRequest:
-        """Return a request that is stale if something has changed since it was made."""
-        move = request.move
-        if request.state is not RequestState.WAITING or move.project not in self.projects:
-            return request
-        project = self.projects[move.project]
-        if move.prompt not in project.names:
-            reason = f"the project has no prompt `{move.prompt}` any more"
-        else:
-            with beside(project.folder):
-                reason = stale_reason(project.store(), project.prompt(move.prompt), move)
-        if not reason:
-            return request
-        return attrs.evolve(request, state=RequestState.STALE, reason=reason)
-
-    def _carry_out(self, request: MoveRequest) -> None:
-        """Move the tag of a request that two people have approved."""
-        move, people = request.move, " and ".join(request.approved_by)
-        project = self._project(move.project)
-        origin = f" from job {move.job}" if move.job else ""
-        note = f"{move.kind}{origin}: request {request.number}, approved by {people}"
-        record = partial(
-            self._approvals.entered, number=request.number, what=RequestStep.DONE, by=self._by
-        )
-        with beside(project.folder), approved_move(self.database, record):
-            carry_out(project.store(), project.prompt(move.prompt), move, note=note)
-        # A store elsewhere does not record it.
-        if self._approvals.find(request.number).state is RequestState.WAITING:
-            self.database.write(record)
-        with contextlib.suppress(JobNotFoundError):  # jobs may be removed meanwhile
-            job, what = self.get(move.job or " "), str(move.kind)
-            more: dict[str, Json] = {"tag": move.tag, "request": request.number}
-            self.database.write(lambda connection: self._record(connection, job, what, **more))
-
-    def _record(self, connection: Connection, job: Job, what: str, **details: Json) -> None:
-        """Record who did what with a job."""
-        self._rows.publish(connection, job.number, "job_asked", what=what, by=self._by, **details)
-
     def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
         if (waiting := self._rows.waiting(connection)) >= self._most_queued:
             raise JobsFullError(
@@ -679,13 +410,6 @@ class JobManager(Jobs):
             return changed
 
         return self.database.write(apply)
-
-    def _project(self, name: str) -> Project:
-        if name not in self.projects:
-            names = ", ".join(self.projects) or "none"
-            near = did_you_mean(name, list(self.projects))
-            raise ConfigError(f"there is no project `{name}`{near}; there: {names}")
-        return self.projects[name]
 
     def _merged(self, job: Job, given: Changes) -> JobChanges:
         whole = merged_changes(job.changes, given)
