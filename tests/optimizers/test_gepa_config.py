@@ -253,6 +253,17 @@ def test_a_target_that_may_not_be_overridden_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("others", [{}, {"target_section_paths": ()}])
+def test_examples_that_no_section_could_hold_are_not_asked_for_in_vain(
+    others: dict[str, object],
+) -> None:
+    refuses_to_start(
+        Run(config(enable_example_generation=True, **others)),
+        ConfigError,
+        "enable_example_generation: the prompt has no section of task examples",
+    )
+
+
 def test_an_empty_path_is_refused() -> None:
     refused("target_section_paths[0]: expected a tuple of section keys", target_section_paths=((),))
     refuses_to_start(Run(config(target_section_paths=(("",),))), UnknownPartError, "has no section")

@@ -287,6 +287,18 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
     )
 
 
+def test_merging_changes_of_a_single_part_is_warned_of() -> None:
+    def told(**given: Any) -> tuple[str, ...]:
+        return Run(config(rollout_budget=500, **given)).plan().warnings
+
+    few, warning = told(enable_merge=True, target_section_paths=(RULES,))
+    assert warning == (
+        "enable_merge: merging combines changes of different parts, and `section rules` is the "
+        "only one that may change"
+    )
+    assert told(enable_merge=True) == told(target_section_paths=(RULES,)) == (few,)
+
+
 def test_a_run_without_a_bus_logs_each_warning_of_its_plan_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -14,6 +14,7 @@ from promptgraft.overrides.resolution import resolve_override
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.verdict import LEVEL
+from promptgraft.targets.base import Target
 from promptgraft.targets.judging import metrics_of
 
 _LEAST_ACCEPTED = 3
@@ -21,11 +22,12 @@ _FEW = 10
 
 
 def advice(
-    config: RunConfig, models: Iterable[ProviderAdapter], questions: Questions
+    config: RunConfig, target: Target, models: Iterable[ProviderAdapter], questions: Questions
 ) -> Iterator[str]:
     """Yield the warnings of a plan, a line each."""
     yield from _ends(models)
     yield from _of_settings(config)
+    yield from config.warnings(target)
     yield from _outdated(questions)
 
 
@@ -50,7 +52,6 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
             f"{count} test cases can prove a gain of {least / count:.2f} or more; use more for "
             "smaller ones"
         )
-    yield from config.warnings
     if compares_expected(metrics_of(config.feedback_fn)):
         yield from filter(None, [contradictions(config.cases)])
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -195,6 +195,11 @@ class RunConfig(Settings, ABC):
     def check_target(self, target: Target) -> None:
         """Check that the algorithm's own settings fit what is to be improved; as :meth:`check`."""
 
+    def warnings(self, target: Target) -> Iterator[str]:
+        """Yield problems of the algorithm's own settings with this target, a line each."""
+        del target
+        return iter(())
+
     def check(self) -> None:
         """Check that the algorithm's own settings fit each other.
 
@@ -305,11 +310,6 @@ class RunConfig(Settings, ABC):
     def questions_at_once(self) -> int:
         """Questions that may be asked in parallel."""
         return 1
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Problems of the algorithm's own settings, a line each."""
-        return ()
 
     @property
     def least_budget(self) -> int:

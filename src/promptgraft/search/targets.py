@@ -245,12 +245,17 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptP
     """Return the modules that may change, in the order in which they take turns.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: examples are to be written, and there is no section for them.
     """
     named = dict.fromkeys(path[:-1] for path in config.target_task_examples)
     free = (container.path for container in descriptor.containers if container.overridable)
-    generated = (named or free) if config.enable_example_generation else ()
-    modules: tuple[PromptPart, ...] = (
+    generated = tuple(named or free) if config.enable_example_generation else ()
+    if config.enable_example_generation and not generated:
+        raise ConfigError(
+            "enable_example_generation: the prompt has no section of task examples to write "
+            "for; add a TaskExamplesSection, or turn it off"
+        )
+    return (
         *map(SectionModule, config.target_section_paths),
         *map(SummaryModule, config.targets.summaries),
         *map(ToolModule, config.targets.tools),
@@ -264,12 +269,6 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptP
         ),
         *map(GenerationModule, generated),
     )
-    if not modules:
-        raise ConfigError(
-            "enable_example_generation: the prompt has no section of task examples to write "
-            "for; add a TaskExamplesSection or name another target"
-        )
-    return modules
 
 
 def template_digest(template: PromptTemplate[object]) -> HexDigest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, get_args
 
@@ -41,6 +41,7 @@ from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import Affordable, Settings
 from promptgraft.search.validation import Full, Racing, Validation
+from promptgraft.targets.base import Target
 
 _QUESTIONS_EACH = 1.2
 """Expected questions per module of a proposal, with repairs."""
@@ -435,12 +436,17 @@ class GepaSettings(RunConfig):
         """Number of training examples of a minibatch that has grown as far as it may."""
         return min(self.strategy.minibatch_growth * self.batch_size, self.training_size)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        if self.batch_size == self.minibatch_size:
-            return ()
-        size_text = f"{self.minibatch_size} is more than the {self.batch_size} training examples"
-        return (f"minibatch_size: {size_text}, so every step takes all of them; lower it",)
+    def warnings(self, target: Target) -> Iterator[str]:
+        if self.batch_size != self.minibatch_size:
+            yield (
+                f"minibatch_size: {self.minibatch_size} is more than the {self.batch_size} "
+                "training examples, so every step takes all of them; lower it"
+            )
+        if self.enable_merge and len(target.modules) == 1:
+            yield (
+                "enable_merge: merging combines changes of different parts, and "
+                f"`{target.modules[0].name}` is the only one that may change"
+            )
 
     @property
     def trial_size(self) -> int:
