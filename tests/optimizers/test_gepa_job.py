@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from optimizers.worlds import PROMPT, PlainAdapter, answer, config, propose
@@ -15,12 +16,15 @@ from promptgraft import (
     OptimizationContext,
     OptimizationJob,
     Prompt,
+    PromptOverride,
     PromptTemplate,
     RolloutFeedback,
     ScriptedAdapter,
 )
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import ConfigError
+from promptgraft.overrides import PromptDescriptor
+from promptgraft.runtime import EventBus
 
 
 def surroundings(**changes: Any) -> OptimizationContext:
@@ -39,6 +43,52 @@ def test_a_job_runs_and_plans_as_its_optimizer_does() -> None:
     optimizer = GepaOptimizer(surroundings(), config())
     assert job.plan() == optimizer.plan(PROMPT)
     assert job.run() == optimizer.optimize(PROMPT)
+
+
+class _CountingStore(InMemoryPromptOverridesStore):
+    """Counts how often it is asked for the overrides in force of the prompt."""
+
+    reads = 0
+
+    def resolve(self, descriptor: PromptDescriptor, tag: str = "latest") -> PromptOverride | None:
+        self.reads += descriptor.ns == PROMPT.template.ns
+        return super().resolve(descriptor, tag)
+
+
+def test_a_checked_job_is_checked_once() -> None:
+    plain, store = OptimizationJob(PROMPT, surroundings(), config(persist=False)), _CountingStore()
+    checked = OptimizationJob(
+        PROMPT, attrs.evolve(surroundings(), overrides_store=store), config(persist=False)
+    ).check()
+    reads, events = store.reads, list[object]()
+    bus = EventBus()
+    bus.subscribe(object, events.append)
+    limits = attrs.evolve(checked.config.limits, max_reflections=2)
+
+    assert reads
+    assert checked.plan() == plain.plan()
+    ran = checked.within(attrs.evolve(checked.context, event_bus=bus), limits=limits).run()
+
+    assert store.reads == reads
+    assert ran.total_reflections == 2
+    assert events
+    assert (
+        OptimizationJob(PROMPT, surroundings(), config(max_reflections=2, persist=False)).run()
+        == ran
+    )
+
+
+def test_checks_do_not_outlive_what_they_were_made_of() -> None:
+    first, second = _CountingStore(), _CountingStore()
+    checked = OptimizationJob(
+        PROMPT, attrs.evolve(surroundings(), overrides_store=first), config()
+    ).check()
+    other = attrs.evolve(checked.context, overrides_store=second)
+    checked.within(other).plan()
+    assert second.reads
+    reads = first.reads
+    attrs.evolve(checked, config=config(seed=3)).plan()
+    assert first.reads > reads
 
 
 def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_money() -> None:

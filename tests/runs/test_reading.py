@@ -28,7 +28,7 @@ from promptgraft.runs import (
     transcripts,
 )
 from promptgraft.runs.event_file import read_lines
-from promptgraft.runs.folder import make_run
+from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.reading import follow
 from promptgraft.search.events import RunStarted
 from promptgraft.search.notices import Unknown
@@ -174,6 +174,29 @@ def test_a_damaged_line_is_named_with_its_number(
     with pytest.raises(DataFormatError) as fault:
         read_run(folder)
     assert str(fault.value).startswith(f"{folder.events}{says}")
+
+
+def test_a_damaged_line_has_its_number_where_only_the_end_of_a_file_is_read(
+    folder: RunFolder,
+) -> None:
+    lines = folder.events.read_bytes().splitlines(keepends=True)
+    folder.events.write_bytes(b"".join([*lines, b"no json\n"]))
+    [summary] = list_runs(folder.path.parent)
+    assert summary.fault.startswith(f"{folder.events}:{len(lines) + 1}:1:1: Expecting value")
+    with pytest.raises(DataFormatError, match=rf"events.jsonl:{len(lines) + 1}:"):
+        list(follow(folder, wait=lambda _: None))
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_a_missing_document_is_named_with_a_mend(folder: RunFolder, name: str) -> None:
+    path = folder.path / name
+    path.unlink()
+    with pytest.raises(DataFormatError) as fault:
+        read_document(path)
+    assert str(fault.value).startswith(f"{path}: expected a document, found no file; ")
+    path.mkdir()
+    [summary] = list_runs(folder.path.parent)
+    assert "Errno" not in summary.fault
 
 
 @pytest.mark.parametrize(

@@ -254,9 +254,10 @@ def _optimized(
             if dry:
                 outcome = run_dry(source.job, runner.run)
             else:
-                folder = source.make_folder(kept_in.root)
+                checked = source.checked()
+                folder = checked.make_folder(kept_in.root)
                 on_start()
-                outcome = runner.run_in(folder, source.job)
+                outcome = runner.run_in(folder, checked.job)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 
@@ -336,9 +337,10 @@ def resume_command(
     folder = RunFolder(kept_in.find(run).path.absolute())
     with loaded_again(folder, Changes(**limits), project=project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
-        context = attrs.evolve(source.job.context, reuse_scores=reuse_scores)
+        checked = source.checked()
+        context = attrs.evolve(checked.job.context, reuse_scores=reuse_scores)
         with _runner(source, progress, stream, workers=workers, dask=dask) as runner:
-            outcome = runner.run_in(folder, source.job.within(context), config=source.config)
+            outcome = runner.run_in(folder, checked.job.within(context), config=checked.config)
         # Cases that are held out may have changed since the run began.
         source.keep_sources(folder)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)

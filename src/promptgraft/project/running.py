@@ -326,6 +326,10 @@ class Runnable:
             project=project,
         )
 
+    def checked(self) -> Runnable:
+        """Return the runnable of a checked job; see :meth:`OptimizationJob.check`."""
+        return attrs.evolve(self, job=self.job.check())
+
     @property
     def config(self) -> dict[str, Json]:
         """The contents of ``config.json`` for its run, without the id."""
@@ -574,7 +578,7 @@ def run_job(
             executor=executor,
             journal=job_context.journal if journal is None else journal,
         )
-        return attrs.evolve(job, context=context).run()
+        return job.within(context).run()
 
 
 Run = Callable[[OptimizationJob], RunResult]

@@ -354,6 +354,16 @@ def read_lines(path: Path) -> Iterator[tuple[int, Event]]:
                 yield number, decoded(text, f"{name}:{number}")
 
 
+def decoded_at(text: bytes, path: Path) -> Event:
+    """Decode a line of a file of which only a piece was read; raises as :func:`read_lines`."""
+    try:
+        return decoded(text, str(path))
+    except DataFormatError:
+        for _ in read_lines(path):  # for the number of the line
+            pass
+        raise
+
+
 def tail_of(path: Path) -> list[Event]:
     """Return the last events of a file, oldest first, from the last end or progress of the run on.
 
@@ -375,7 +385,7 @@ def tail_of(path: Path) -> list[Event]:
             texts = file.read(size - start).split(b"\n")[start > 0 : -1]
             events: list[Event] = []
             for text in reversed(texts):
-                events.append(decoded(text, str(path)))
+                events.append(decoded_at(text, path))
                 if isinstance(events[-1], (RunEnded, RunProgress)):
                     return events[::-1]
             if start == 0:

@@ -307,11 +307,13 @@ def read_document(path: Path) -> dict[str, Json]:
     """Read a JSON document of this version.
 
     Raises:
-        DataFormatError: the file is no such document.
+        DataFormatError: the file is no such document, or missing.
     """
     mend = "restore it" if path.name == "config.json" else "`promptgraft resume` writes it again"
     try:
         document = parse_json(path.read_bytes(), where=str(path))
+    except FileNotFoundError:
+        raise DataFormatError(f"{path}: expected a document, found no file; {mend}") from None
     except DataFormatError as error:
         raise DataFormatError(f"{error}; {mend}") from None
     if not isinstance(document, dict):

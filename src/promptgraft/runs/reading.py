@@ -23,7 +23,7 @@ from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import MOMENT, STRING
 from promptgraft.ground.text import change, counted, dollars, listed, moment
 from promptgraft.journal.records import decode_record, record_key
-from promptgraft.runs.event_file import decoded, read_lines, tail_of
+from promptgraft.runs.event_file import decoded_at, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
 from promptgraft.runs.history import RunHistory, StepCandidates, shown_mean
 from promptgraft.search.answers import record_from_json
@@ -323,10 +323,11 @@ def _scored(known: RunSummary, event: CandidateAdded | CandidateScored) -> RunSu
 def _listed(folder: RunFolder) -> RunSummary:
     try:
         return summarize(folder)
-    except (OSError, DataFormatError) as error:
-        return RunSummary(
-            folder=folder, state=State.DAMAGED, created=_created(folder), fault=str(error)
-        )
+    except DataFormatError as error:
+        fault = str(error)
+    except OSError as error:
+        fault = f"{error.filename or folder.path}: {error.strerror}; restore it"
+    return RunSummary(folder=folder, state=State.DAMAGED, created=_created(folder), fault=fault)
 
 
 def _created(folder: RunFolder) -> datetime:
@@ -413,8 +414,10 @@ def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], 
         file.seek(start)
         data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
-    where, texts = str(folder.events), whole.split(b"\n")[:-1]
-    lines = [(text.decode("ascii", "replace"), decoded(text, where)) for text in texts]
+    lines = [
+        (text.decode("ascii", "replace"), decoded_at(text, folder.events))
+        for text in whole.split(b"\n")[:-1]
+    ]
     return lines, start + len(whole)
 
 

@@ -334,8 +334,7 @@ def recorded(
         context = attrs.evolve(job.context, event_bus=bus, journal=journal)
         limits = job.config.limits
         limits = attrs.evolve(limits, stoppers=(*limits.stoppers, StopFile(folder.stop)))
-        config = attrs.evolve(job.config, limits=limits)
-        yield attrs.evolve(job, context=context, config=config), recorder
+        yield job.within(context, limits=limits), recorder
 
 
 def _journal_of(folder: RunFolder) -> FileJournal:

@@ -91,8 +91,9 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
         # Of calls that an earlier process of the run has not lived to answer.
         ledger.count(calls.unfinished(), recorded=True)
     target = _with_recorded_base(checked.target, answers)
+    plan = checked.plan if target is checked.target else None
     return BegunRun(
-        checked=attrs.evolve(checked, target=target, fingerprint=fingerprint),
+        checked=attrs.evolve(checked, target=target, fingerprint=fingerprint, plan=plan),
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
         answers=answers,
@@ -149,7 +150,7 @@ def search(begun: BegunRun) -> RunResult:
         context.journal.keep_files(files_in([bound, params]))
     _probe_agent(begun)
     left_over = remove_left_over(checked.config.limits.stop_files)
-    plan = plan_run(checked)
+    plan = checked.plan or plan_run(checked)
     _announce(begun, plan, left_over)
     working: Working | None = None
     if bus is not None:

@@ -31,9 +31,9 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
-from promptgraft.search.preflight import models_asked, preflight
+from promptgraft.search.preflight import CheckedRun, models_asked, preflight
 from promptgraft.search.result import RunResult
-from promptgraft.search.settings import PersistenceScope
+from promptgraft.search.settings import Limits, PersistenceScope
 from promptgraft.search.stopping import RunStoppedError, StopFile, is_early
 from promptgraft.search.wear import Wear, wear_from_json, wear_to_json
 from promptgraft.targets.base import Subject, Target
@@ -178,28 +178,8 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             WinnerNotStoredError: the run is complete, but the store refused the winner; the
                 error has the result.
         """
-        self._check_session(session)
-        checked = preflight(self._context, self._config, prompt)
-        begun = begin(checked, session)
-        calls = begun.answers.calls
-        with opened(checked.context.adapter), nullcontext() if calls is None else closing(calls):
-            result = search(begun)
-            try:
-                result = store_winner(begun, with_wear(begun, result))
-            finally:
-                # Also if the winner cannot be stored: the search itself has ended.
-                begun.emit(result.ended)
-        return result
-
-    def _check_session(self, session: SessionProtocol | None) -> None:
-        if session is not None and not callable(getattr(session, "dispatch", None)):
-            raise ConfigError(f"session: expected a session, found {shown(session)}")
-        in_session = self._config.persist_scope is PersistenceScope.SESSION
-        if session is None and self._config.persist and in_session:
-            raise ConfigError(
-                "persist_scope: expected a session for the winner, found none; give `session=`, or "
-                "leave persist_scope out"
-            )
+        _check_session(self._config, session)
+        return _run(preflight(self._context, self._config, prompt), session)
 
     def plan(
         self,
@@ -218,12 +198,40 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             UnknownPartError, ConfigError, BindingError, DataFormatError, JournalMismatchError: as
                 ``optimize`` does before its first call.
         """
-        self._check_session(session)
-        checked = preflight(self._context, self._config, prompt)
-        check_opening(checked.context.adapter)
-        if (journal := self._context.journal) is not None:
-            checked.check_journal(journal)
-        return plan_run(checked, seen)
+        _check_session(self._config, session)
+        return _planned(preflight(self._context, self._config, prompt), seen)
+
+
+def _check_session(config: RunConfig, session: SessionProtocol | None) -> None:
+    if session is not None and not callable(getattr(session, "dispatch", None)):
+        raise ConfigError(f"session: expected a session, found {shown(session)}")
+    in_session = config.persist_scope is PersistenceScope.SESSION
+    if session is None and config.persist and in_session:
+        raise ConfigError(
+            "persist_scope: expected a session for the winner, found none; give `session=`, or "
+            "leave persist_scope out"
+        )
+
+
+def _run(checked: CheckedRun, session: SessionProtocol | None = None) -> RunResult:
+    begun = begin(checked, session)
+    calls = begun.answers.calls
+    with opened(checked.context.adapter), nullcontext() if calls is None else closing(calls):
+        result = search(begun)
+        try:
+            result = store_winner(begun, with_wear(begun, result))
+        finally:
+            # Also if the winner cannot be stored: the search itself has ended.
+            begun.emit(result.ended)
+    return result
+
+
+def _planned(checked: CheckedRun, seen: SeenAnswers | None) -> RunPlan:
+    check_opening(checked.context.adapter)
+    if (journal := checked.context.journal) is not None:
+        checked.check_journal(journal)
+    plan = checked.plan if seen is None else None
+    return plan or plan_run(checked, seen)
 
 
 @attrs.frozen(init=False)
@@ -237,6 +245,7 @@ class OptimizationJob:
         subject: what is improved; for a subject such as ``Texts``, its prompt.
         context: the models, the store of the winner, the overrides in force.
         config: the settings.
+        checked: the checks of :meth:`check`, which plans and runs then do not repeat.
 
     Raises:
         ConfigError: a field has another type.
@@ -245,6 +254,7 @@ class OptimizationJob:
     subject: Prompt[object] | PromptSet | Target
     context: OptimizationContext
     config: RunConfig
+    checked: CheckedRun | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def __init__(
         self, subject: Improvable, context: OptimizationContext, config: RunConfig
@@ -315,14 +325,37 @@ class OptimizationJob:
             ),
         )
 
-    def within(self, context: OptimizationContext) -> OptimizationJob:
-        """Return the job with another context."""
-        return attrs.evolve(self, context=context)
+    def within(
+        self, context: OptimizationContext, *, limits: Limits | None = None
+    ) -> OptimizationJob:
+        """Return the job with another context, and with other limits if they are given."""
+        config = self.config if limits is None else attrs.evolve(self.config, limits=limits)
+        return _with_checks(attrs.evolve(self, context=context, config=config), self.checked)
+
+    def check(self) -> OptimizationJob:
+        """Return the job with its checks and its plan, for runs that begin at once.
+
+        The overrides in force are those of this moment. Raises as :meth:`Optimizer.plan` does.
+        """
+        checked = preflight(self.context, self.config, self.subject)
+        return _with_checks(attrs.evolve(self), attrs.evolve(checked, plan=plan_run(checked)))
+
+    def _present_checks(self) -> CheckedRun:
+        _check_session(self.config, None)
+        if self.checked is not None and self.checked.suits(self.context):
+            return self.checked.within(self.context, self.config.limits)
+        return preflight(self.context, self.config, self.subject)
 
     def plan(self, *, seen: SeenAnswers | None = None) -> RunPlan:
         """Return what the run can use; see :meth:`Optimizer.plan`."""
-        return Optimizer(self.context, self.config).plan(self.subject, seen=seen)
+        return _planned(self._present_checks(), seen)
 
     def run(self) -> RunResult:
         """Run it; see :meth:`Optimizer.optimize`."""
-        return Optimizer(self.context, self.config).optimize(self.subject)
+        return _run(self._present_checks())
+
+
+def _with_checks(job: OptimizationJob, checked: CheckedRun | None) -> OptimizationJob:
+    """Give checks to a job that nobody else has yet: it does not get them from its arguments."""
+    object.__setattr__(job, "checked", checked)
+    return job

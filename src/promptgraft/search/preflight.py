@@ -31,7 +31,10 @@ from promptgraft.runtime.session import Budget, Watch
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
+from promptgraft.search.plan import RunPlan
 from promptgraft.search.scores import AMOUNTS, SCORE
+from promptgraft.search.settings import Limits
+from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import (
     example_digest,
     fingerprint_of,
@@ -39,6 +42,7 @@ from promptgraft.search.targets import (
     plain_or_repr,
     target_for,
     targeted,
+    watched,
 )
 from promptgraft.search.wear import Wear, wear_of
 from promptgraft.targets.base import Target
@@ -72,6 +76,7 @@ class CheckedRun:
         budget: its limits on money and tokens.
         watch: budget and notices of the run.
         fingerprint: what decides the path of the run.
+        plan: what it is expected to use; None if that has not been worked out.
     """
 
     context: OptimizationContext
@@ -86,6 +91,27 @@ class CheckedRun:
     budget: Budget
     watch: Watch
     fingerprint: Mapping[str, Json] = attrs.field(hash=False)
+    plan: RunPlan | None = None
+
+    def suits(self, context: OptimizationContext) -> bool:
+        """Return whether the checks hold in a context: it differs in what belongs to a process."""
+        names = {field.name for field in attrs.fields(OptimizationContext)} - _OF_A_PROCESS
+        return all(getattr(context, name) is getattr(self.context, name) for name in names)
+
+    def within(self, context: OptimizationContext, limits: Limits) -> CheckedRun:
+        """Return the run in a context that it suits, with these limits."""
+        deadline, budget, watch = _accounts(context, limits)
+        is_as_planned = _without_stop_files(limits) == _without_stop_files(self.config.limits)
+        return attrs.evolve(
+            self,
+            context=context,
+            config=attrs.evolve(self.config, limits=limits),
+            target=watched(self.target, watch),
+            deadline=deadline,
+            budget=budget,
+            watch=watch,
+            plan=self.plan if is_as_planned else None,
+        )
 
     @property
     def examples(self) -> tuple[GepaExample, ...]:
@@ -147,6 +173,37 @@ class CheckedRun:
         )
 
 
+_OF_A_PROCESS = {
+    "event_bus",
+    "deadline",
+    "cancellation",
+    "pause",
+    "executor",
+    "journal",
+    "reuse_scores",
+    "remember_looks",
+}
+"""What of a context no check looks at."""
+
+
+def _accounts(
+    context: OptimizationContext, limits: Limits
+) -> tuple[Deadline | None, Budget, Watch]:
+    """Return deadline, budget and watch of a run that begins now."""
+    deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
+    budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
+    return (
+        deadline,
+        budget,
+        Watch(budget=budget if budget.is_limited else None, notices=context.event_bus),
+    )
+
+
+def _without_stop_files(limits: Limits) -> Limits:
+    stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]
+    return attrs.evolve(limits, stoppers=stoppers)
+
+
 def preflight(context: OptimizationContext, config: RunConfig, subject: Improvable) -> CheckedRun:
     """Check a run, and return it with everything that the checks have worked out.
 
@@ -162,11 +219,9 @@ def preflight(context: OptimizationContext, config: RunConfig, subject: Improvab
     held_out_ids = [example.id for example in config.held_out]
     judging = with_held_out(config.feedback_fn, held_out_ids)
     config = attrs.evolve(config, feedback_fn=judging)
-    limits, examples = config.limits, (*config.training_examples, *config.held_out)
+    examples = (*config.training_examples, *config.held_out)
     digests = {example.id: example_digest(example) for example in examples}
-    deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
-    budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
-    watch = Watch(budget=budget if budget.is_limited else None, notices=context.event_bus)
+    deadline, budget, watch = _accounts(context, config.limits)
     target = target_for(subject, config, context, watch)
     questions = _present_questions(target, config, context)
     target.check(examples)

@@ -148,6 +148,13 @@ def target_for(
     )
 
 
+def watched(target: Target, watch: Watch) -> Target:
+    """Return the target with another watch over its rollouts."""
+    if not isinstance(target, PromptTarget):
+        return target
+    return attrs.evolve(target, rollout=attrs.evolve(target.rollout, watch=watch))
+
+
 def check_nodes(subject: Improvable, metrics: Iterable[Metric]) -> None:
     """Refuse metrics that judge the output of an unknown node.
 
