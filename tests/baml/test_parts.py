@@ -130,6 +130,26 @@ def test_what_cannot_stand_in_a_part_is_refused_in_one_line(
     assert (fault in found and "\n" not in found) if fault else found == ""
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ " + '"a" ' * 100_000,
+        "{% " + "'a' " * 100_000,
+        "{{ " + r"\"" * 100_000,
+        "{{ " * 100_000 + '"}}"',
+        "{# " * 100_000,
+        "{% raw %}" * 50_000,
+    ],
+    ids=["quotations", "apostrophes", "escapes", "braces", "comments", "raw"],
+)
+def test_texts_of_models_are_searched_for_tags_in_linear_time(text: str) -> None:
+    function = load_function("ExtractReceipt", PROJECT)
+    [part] = [one for one in function.parts if one.key == "prompt"]
+    # Each of these takes minutes, or for ever, if it is searched again from every place.
+    assert part.fault(f"{part.text} {text}") == ""
+    assert "lost" in part.fault(text)
+
+
 def test_blocks_keep_their_order() -> None:
     function = load_function("ExtractReceipt", PROJECT)
     [part] = [one for one in function.parts if one.key == "prompt"]

@@ -34,11 +34,14 @@ class PartKind(StrEnum):
     LABEL = "label"
 
 
+# Atomic, because a quotation mark is a character too: a text of a model could be split in as many
+# ways as it has quotations. What does not end is read to its end, which takes linear time.
+_INSIDE = r"(?>\"(?:\\.|[^\"\\])*(?:\"|\Z)|'(?:\\.|[^'\\])*(?:'|\Z)|.)*?"
 _TAGS = re.compile(
-    r"\{%-?\s*raw\s*-?%\}.*?\{%-?\s*endraw\s*-?%\}"
-    r"|\{\{(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|.)*?\}\}"
-    r"|\{%(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|.)*?%\}"
-    r"|\{#.*?#\}",
+    r"\{%-?\s*raw\s*-?%\}.*?(?:\{%-?\s*endraw\s*-?%\}|(\Z))"
+    rf"|\{{\{{{_INSIDE}(?:\}}\}}|(\Z))"
+    rf"|\{{%{_INSIDE}(?:%\}}|(\Z))"
+    r"|\{#.*?(?:#\}|(\Z))",
     re.DOTALL,
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -129,7 +132,7 @@ def _literal(text: str, *, before_tag: bool) -> str:
 def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
     pieces = _split(wanted, text)
     tags_present = tuple(pieces[1::2])
-    added = [tag for piece in pieces[::2] for tag in _TAGS.findall(piece)]
+    added = [tag for piece in pieces[::2] for tag in _tags_in(piece)]
     added += (Counter(tags_present) - Counter(wanted)).elements()
     if lost := Counter(wanted) - Counter(tags_present):
         return f"the prompt lost {listed(lost)}; keep it"
@@ -139,6 +142,11 @@ def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
     if tags_present != wanted and any(tag.startswith("{%") for tag in wanted):
         return f"the expressions and blocks changed their order; keep it: {listed(wanted)}"
     return ""
+
+
+def _tags_in(text: str) -> tuple[str, ...]:
+    """Return the expressions, blocks and comments of Jinja in a text, without unended ones."""
+    return tuple(tag[0] for tag in _TAGS.finditer(text) if tag.lastindex is None)
 
 
 def _hashes(text: str) -> int:
@@ -188,7 +196,7 @@ def parts_of(
             title=f"Prompt of {block.name}" if is_own else f"Template string {block.name}",
             file=file.path,
             literal=block.prompt,
-            tags=tuple(_TAGS.findall(block.prompt.text)),
+            tags=_tags_in(block.prompt.text),
         )
     for file, block in types:
         yield from _of_type(file, block, keys)
