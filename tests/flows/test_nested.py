@@ -18,7 +18,7 @@ from promptgraft.errors import CandidateError, ConfigError, FlowError, JournalMi
 from promptgraft.graphs import AsyncRun, Graph, Node, Run, Step, step, text
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt.texts import texts_in
-from promptgraft.runtime import Session
+from promptgraft.runtime import Deadline, Session
 
 
 def notes(run: Run, desk: str, ticket: Ticket) -> str:
@@ -140,6 +140,24 @@ def test_graphs_nest_to_any_depth_and_may_be_plain_or_async() -> None:
     names = ["middle/plain/planner", "middle/plain", "middle"]
     assert [one.node for one in session.select_all(Step)] == names
     assert [part.name for part in graph.parts] == ["plans/planner#instruction"]
+
+
+def test_async_graphs_in_async_graphs_do_not_wait_for_each_others_threads() -> None:
+    async def inner(run: AsyncRun, ticket: Ticket) -> str:
+        return str(await run.ask("facts", ticket))
+
+    async def outer(run: AsyncRun, ticket: Ticket) -> str:
+        async def asked(branch: AsyncRun) -> str:
+            return str(await branch.ask("inner", ticket))
+
+        # More than the executor of an event loop has threads on any machine.
+        return " ".join(await run.together(*[asked] * 40))
+
+    graph = Graph("inner", flow=inner, nodes=[Node("facts", template("facts"))])
+    whole = Graph("outer", flow=outer, nodes=[Node("inner", graph=graph)], max_steps=80)
+    ends = Deadline.after(60)
+    answered = whole.answer(Ticket("t"), adapter=ScriptedAdapter(work), deadline=ends)
+    assert answered.text == " ".join(["Say facts."] * 40)
 
 
 def test_the_answer_of_an_inner_graph_keeps_its_type_and_its_tokens() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -29,7 +30,7 @@ from promptgraft.ground.text import raised
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.event_loop import awaited, in_thread
 from promptgraft.runtime.session import Branch, Session, SessionProtocol
 from promptgraft.targets.part import PartOf, View
 from promptgraft.targets.prompts import address_of
@@ -279,15 +280,11 @@ class AsyncRun:
 
     async def ask(self, node: str, *params: object) -> Any:
         """Ask a node, with its prompt bound to ``params``; see :meth:`Run.ask`."""
-        import asyncio
-
-        return await asyncio.to_thread(self._run.ask, node, *params)
+        return await in_thread(partial(self._run.ask, node, *params))
 
     async def do(self, node: str, function: Callable[..., Any], *args: object) -> Any:
         """Call a function as a step without a prompt; see :meth:`Run.do`."""
-        import asyncio
-
-        return await asyncio.to_thread(self._run.do, node, function, *args)
+        return await in_thread(partial(self._run.do, node, function, *args))
 
     async def together(self, *branches: Callable[[AsyncRun], Awaitable[Any]]) -> tuple[Any, ...]:
         """Await coroutines concurrently, each with its own run; see :meth:`Run.together`."""

@@ -257,6 +257,18 @@ class _LoopCall(Generic[T]):
             self._task.cancel()
 
 
+def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """Make ``call`` in a new thread, in the current context, for a coroutine to await."""
+    import asyncio
+
+    # Not in the loop's own executor: its few threads may all wait for calls that need another one.
+    executor = ThreadPoolExecutor(1, thread_name_prefix="promptgraft-run")
+    context = contextvars.copy_context()
+    ended = asyncio.get_running_loop().run_in_executor(executor, context.run, call)
+    executor.shutdown(wait=False)  # waiting would block the loop; the thread ends with the call
+    return ended
+
+
 async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:
     """Make ``call`` in a new thread, with the running loop as the loop of its run.
 
@@ -264,13 +276,11 @@ async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:
     """
     import asyncio
 
-    loop = asyncio.get_running_loop()
-    context = contextvars.copy_context()
-    context.run(_chosen.set, RunLoop(loop, threading.get_ident()))
-    # Not the loop's own executor: coroutines of the run may wait for that one.
-    executor = ThreadPoolExecutor(1, thread_name_prefix="promptgraft-run")
-    ended = loop.run_in_executor(executor, context.run, call)
-    executor.shutdown(wait=False)  # waiting would block the loop; the thread ends with the call
+    token = _chosen.set(RunLoop(asyncio.get_running_loop(), threading.get_ident()))
+    try:
+        ended = in_thread(call)
+    finally:
+        _chosen.reset(token)
     cancelled: asyncio.CancelledError | None = None
     while not ended.done():
         try:

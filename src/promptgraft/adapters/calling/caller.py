@@ -346,7 +346,7 @@ class _Call:
         try:
             if self.kept is not None and self.kept.places.kept.is_slow:
                 # In a thread: a database takes a while, and other calls go on meanwhile.
-                await asyncio.to_thread(self.kept.sending)
+                await event_loop.in_thread(self.kept.sending)
             elif self.kept is not None:
                 self.kept.sending()
             received = await self._send()
