@@ -94,6 +94,18 @@ def test_secrets_that_are_passed_on_are_blanked_in_answers(monkeypatch: pytest.M
     assert asked(agent).text == "[secret] fast"
 
 
+@pytest.mark.parametrize("more", [3_985, 65_525, 200_000])
+def test_no_part_of_a_secret_is_left_where_long_errors_are_cut(
+    more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_TOKEN", "desk-secret-0123456789")
+    code = "import os, sys; sys.exit(os.environ['DESK_TOKEN'] + int(sys.argv[1]) * 'x')"
+    command = (sys.executable, "-S", "-c", code, str(more), "{query}", "{texts.system}")
+    with pytest.raises(AgentFaultError, match="exit code 1: .*x{100}$") as raised:
+        asked(CommandAgent(command=command, only=["DESK_TOKEN"]))
+    assert "123456" not in str(raised.value)
+
+
 def test_an_answer_is_read_from_json_with_its_tools() -> None:
     reply = '{"result": "4", "calls": [{"name": "count", "arguments": {}}]}'
     session = Session()

@@ -32,8 +32,9 @@ from promptgraft.runtime.deadline import Deadline
 LONGEST_OUTPUT = 10_000_000
 """Largest output of a command in bytes."""
 
-# Bytes of standard error; the end says why a command failed.
-_KEPT_OF_ERRORS = 4_000
+# Bytes of standard error, of which only the last characters are told: half of a secret that was cut
+# off could not be recognized. The end says why a command failed.
+_KEPT_OF_ERRORS, _TOLD_OF_ERRORS = 1 << 16, 4_000
 _SHORT_PAUSE = 0.001  # seconds
 _PART = 1 << 16
 _LOOK_EVERY = 0.2  # seconds; pipes inherited by children may stay open after the command ended
@@ -212,7 +213,8 @@ class CommandAgent(Templated):
             raise AgentFaultError(f"the agent wrote more than {LONGEST_OUTPUT:,} bytes")
         if outcome.code:
             errors_shown = hidden(outcome.errors.decode("utf-8", "replace"), secrets)
-            message = clip(" ".join((errors_shown or output).split()), LONGEST_SHOWN, around=" ")
+            reason = errors_shown[-_TOLD_OF_ERRORS:] or output
+            message = clip(" ".join(reason.split()), LONGEST_SHOWN, around=" ")
             how = _ended(outcome.code)
             raise AgentFaultError(f"the agent {how}{f': {message}' if message else ''}")
         return self._answer_in(output.removesuffix("\n"))
