@@ -7,6 +7,7 @@ import importlib
 import itertools
 import linecache
 import operator
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -377,6 +378,35 @@ def test_cells_of_a_notebook_are_known_by_their_source() -> None:
         len({of(helper, score), of(helper.replace("1", "2"), score), of(helper[:-1] + "2", score)})
         == 3
     )
+
+
+def test_a_function_is_the_same_in_every_process() -> None:
+    names = [f"RULE_{number}" for number in range(10)]
+    cells = [
+        "class Rule:\n    def __init__(self, text):\n        self.text = text\n",
+        f"{' = '.join(names)} = ['x', {{Rule('a'), Rule('b'), Rule('c')}}]\n",
+        f"def score(case, answer):\n    return [{', '.join(names)}]\n",
+    ]
+    code = f"""
+        import linecache
+        from promptgraft.ground.functions import function_identity
+
+        holds = {{"__name__": "__main__"}}
+        for number, cell in enumerate({cells!r}):
+            name = f"/tmp/cell-of-{{number}}.py"
+            linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+            exec(compile(cell, name, "exec"), holds)
+        print(function_identity(holds["score"]))
+        """
+
+    def identity(seed: str) -> str:
+        command = [sys.executable, "-c", dedent(code)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert len({identity(seed) for seed in ("1", "2", "3", "4")}) == 1
 
 
 def test_values_are_described_with_the_code_in_them() -> None:

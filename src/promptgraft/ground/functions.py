@@ -444,11 +444,15 @@ class _Walk:
         match value:
             case _Use():
                 self._use(value)
-            case list() | tuple() | set() | frozenset():
-                # The order of a set differs from process to process.
-                items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
-                for place, item in enumerate(items):
+            case list() | tuple():
+                for place, item in enumerate(value):
                     self._later(f"{label}[{place}]", item)
+            case set() | frozenset():
+                # The order of a set, and addresses in memory, differ from process to process.
+                spelled = {item: without_address(repr(item)) for item in value}
+                places = {text: place for place, text in enumerate(sorted({*spelled.values()}))}
+                for item, text in spelled.items():
+                    self._later(f"{label}[{places[text]}]", item)
             case Mapping():
                 for key, item in value.items():
                     self._later(f"{label}[{without_address(repr(key))}]", item)
@@ -481,7 +485,7 @@ class _Walk:
         code, file = function.__code__, function.__code__.co_filename
         if code not in self._source(file).codes.get(place_of_code(code), ()):
             self._texts.update(map(bytecode, codes_in(code)))
-            for name in loaded(code):
+            for name in sorted(loaded(code)):
                 self._later("", _Use(file, function.__globals__, (name,)))
 
     def _class(self, kind: type) -> set[str]:
@@ -517,7 +521,8 @@ class _Walk:
         if self._is_new(node):
             self._texts.add(text_of(node))
             imports = imports_in(node)
-            for path in used(node):
+            # In one order: a value with several names is told under the one that is followed first.
+            for path in sorted(used(node)):
                 self._later("", _Use(file, holds, path, imports))
 
     def _use(self, use: _Use) -> None:
