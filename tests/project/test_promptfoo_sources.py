@@ -500,6 +500,13 @@ def test_nunjucks_is_converted_inside_of_tags_only(template: str, expected: str 
     assert as_jinja(template).text == (wanted if expected is None else expected)
 
 
+@pytest.mark.parametrize(
+    "template", ["{{ " * 200_000, "{% " * 200_000, "{{ " + r"\"" * 200_000, "{{ " + r"\'" * 200_000]
+)
+def test_what_never_ends_is_converted_in_linear_time(template: str) -> None:
+    assert as_jinja(template).text == template
+
+
 def combinations(lists: int, values: int) -> str:
     held = {f"v{n}": list(map(str, range(values))) for n in range(lists)}
     tests = [{"vars": {"note": "a", **held}, "assert": [{"type": "contains", "value": "a"}]}]

@@ -264,6 +264,13 @@ def test_long_answers_are_quoted_around_the_first_difference_within_limits() -> 
     assert len(metrics.tool_trajectory().judge(lost, Answer(text="")).reason) <= 1000
 
 
+def test_a_long_list_of_thousands_is_read_in_linear_time() -> None:
+    # Minutes, if the list is read again from each of its items.
+    listed = Answer(text="1" + ",111" * 100_000 + ",")
+    assert metrics.number(which="last").judge(case(111), listed).score == 1
+    assert metrics.number().judge(case(1_234_567), Answer(text="It is 1,234,567.")).score == 1
+
+
 def test_deep_answers_score_zero_and_exhaust_nothing() -> None:
     for depth in (101, 900, 990, 100_000):
         answer = Answer(text="[" * depth + "]" * depth)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import attrs
 
-_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_TEXT = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
+# What does not end is read to its end, or it would be searched again from each of its places.
+_TAG = re.compile(r"\{\{.*?(?:\}\}|\Z)|\{%.*?(?:%\}|\Z)", re.DOTALL)
+_TEXT = re.compile(r"""("(?:\\.|[^"\\])*(?:"|\Z)|'(?:\\.|[^'\\])*(?:'|\Z))""", re.DOTALL)
 _ENVIRONMENT = re.compile(r"""\{\{-?\s*env(?:\.(\w+)|\[["'](\w+)["']\])[^{}]*\}\}""")
 _FILTER = re.compile(r"\|\s*([A-Za-z_]\w*)(?:\([^()]*\))?")
 _REWRITES = tuple(

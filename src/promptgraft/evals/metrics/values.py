@@ -16,9 +16,10 @@ from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import number, one_of
 
-# Exponents of more than three digits are not numbers: arithmetic with them would not end.
+# Exponents of more than three digits are not numbers: arithmetic with them would not end. A number
+# has at most 20 commas, or a list of thousands would be read again from each of its items.
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3}){1,20}(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d{1,3})?(?![\d])"
 )
 
