@@ -101,7 +101,7 @@ def test_no_part_of_a_secret_is_left_where_long_errors_are_cut(
     monkeypatch.setenv("DESK_TOKEN", "desk-secret-0123456789")
     code = "import os, sys; sys.exit(os.environ['DESK_TOKEN'] + int(sys.argv[1]) * 'x')"
     command = (sys.executable, "-S", "-c", code, str(more), "{query}", "{texts.system}")
-    with pytest.raises(AgentFaultError, match="exit code 1: .*x{100}$") as raised:
+    with pytest.raises(AgentFaultError, match=r"exit code 1: .*x{100}$") as raised:
         asked(CommandAgent(command=command, only=["DESK_TOKEN"]))
     assert "123456" not in str(raised.value)
 

@@ -106,6 +106,16 @@ def test_each_turn_is_judged_and_the_case_has_their_mean() -> None:
     assert lines[2].startswith('turn 2 failed 0: expected "Booked for Friday.", found "For when?"')
 
 
+def test_turns_that_all_pass_pass_together() -> None:
+    # Of floats, the mean of three times 0.7 is below 0.7.
+    turns = tuple(Turn(user=name) for name in "abc")
+    metric = metrics.python(function=lambda case, answer: 0.7, name="fair", threshold=0.7)
+    found = BlackBox(TEXTS, agent=lambda query, call: "ok")
+    case = Case(id="c", input="c", turns=turns)
+    [attempt] = evaluate(found.prompt, [case], [metric], adapter=found.adapter).attempts
+    assert attempt.outcome.status == "passed"
+
+
 def test_a_turn_without_what_a_metric_needs_is_left_out_by_it() -> None:
     turns = (Turn(user="Hello"), *TURNS)
     outcome = judged(

@@ -356,6 +356,15 @@ def test_an_objective_that_no_feedback_has_is_found_with_the_baseline(wrong: str
     assert run.task.calls == 6
 
 
+def test_a_mean_that_is_the_target_on_paper_reaches_it() -> None:
+    mean = sum([0.7] * 3) / 3
+    assert mean < 0.7
+    state = attrs.evolve(START, best=1, best_mean=mean, best_objectives={"polite": mean})
+    assert TargetScore(0.7).reached(state) is not None
+    assert RequiredObjectives({"polite": 0.7}).reached(state) is not None
+    assert RequiredObjectives({"polite": 0.7001}).reached(state) is None
+
+
 def test_a_run_in_which_nothing_is_scored_has_no_best_mean() -> None:
     state = attrs.evolve(START, best=1, best_mean=None)
     assert TargetScore(0.0)(state) is None

@@ -20,6 +20,7 @@ from promptgraft.evals.spending import (
 )
 from promptgraft.evals.types import Verdict, step_to_json
 from promptgraft.ground.serde import HexDigest, Json
+from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
@@ -260,7 +261,7 @@ class Repeated:
             if (score := scores.get(worst.metric, 0.0)) is not None
         ]
         score = fmean(metric_scores) if metric_scores else None
-        passed = None if score is None else score >= self.thresholds.get(worst.metric, 0.0)
+        passed = None if score is None else reaches(score, self.thresholds.get(worst.metric, 0.0))
         return attrs.evolve(worst, score=score, passed=passed)
 
 

@@ -8,6 +8,7 @@ import attrs
 
 from promptgraft.evals.causes import unusable
 from promptgraft.ground.serde import HexDigest
+from promptgraft.ground.strict.checks import reaches
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.frontier import (
     Cover,
@@ -214,7 +215,9 @@ class Population:
             return False
         if critical_loss(self.pool.scores[0], scores, self._examples) is not None:
             return False
-        return all(name in means and means[name] >= least for name, least in self._required.items())
+        return all(
+            name in means and reaches(means[name], least) for name, least in self._required.items()
+        )
 
 
 class Pool:

@@ -30,7 +30,7 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
-from promptgraft.ground.strict.checks import COUNT, FINITE, SHARE, integer
+from promptgraft.ground.strict.checks import COUNT, FINITE, SHARE, integer, reaches
 from promptgraft.runtime.deadline import found_at
 from promptgraft.targets.types import named_numbers_fault
 
@@ -418,9 +418,10 @@ class TargetScore:
 
     def reached(self, state: RunState) -> str | None:
         """Return a reason if the target is reached, even by an estimate, or None."""
-        if state.best == 0 or state.best_mean is None or state.best_mean < self.score:
+        mean = state.best_mean
+        if state.best == 0 or mean is None or not reaches(mean, self.score):
             return None
-        return f"the best candidate has {state.best_mean:.3f}; the target is {self.score:g}"
+        return f"the best candidate has {mean:.3f}; the target is {self.score:g}"
 
 
 def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
@@ -452,12 +453,10 @@ class RequiredObjectives:
 
     def reached(self, state: RunState) -> str | None:
         """Return a reason if every threshold is met, even by estimates, or None."""
-        best = state.best_objectives
-        if any(name not in best or best[name] < self.thresholds[name] for name in self.thresholds):
+        best, least = state.best_objectives, self.thresholds
+        if not all(name in best and reaches(best[name], least[name]) for name in least):
             return None
-        reached = (
-            f"{name} {best[name]:.3f} of {self.thresholds[name]:g}" for name in self.thresholds
-        )
+        reached = (f"{name} {best[name]:.3f} of {least[name]:g}" for name in least)
         return f"the best candidate has what is required: {', '.join(reached)}"
 
 

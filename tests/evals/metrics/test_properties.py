@@ -14,6 +14,7 @@ from promptgraft.evals.metrics.json_values import chain, pair
 from promptgraft.evals.metrics.reading import parse_path, spelled
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
 from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import reaches
 
 FEW = settings(max_examples=60)
 
@@ -66,14 +67,14 @@ def test_any_answer_gets_a_score_a_pass_or_fail_and_a_reason_of_one_paragraph(
     for metric, expected in zip(TEXT_METRICS, references, strict=True):
         verdict = judged(metric, expected, answer)
         assert verdict.score is not None
-        assert verdict.passed is (verdict.score >= metric.threshold)
+        assert verdict.passed is reaches(verdict.score, metric.threshold)
         assert 0 < len(verdict.reason) <= LONGEST_REASON
         assert len(verdict.reason.splitlines()) == 1
         verdict.reason.encode("utf-8")
     strict = metrics.edit_similarity(threshold=threshold)
     verdict = judged(strict, "yes", answer)
     assert verdict.score is not None
-    assert verdict.passed is (verdict.score >= threshold)
+    assert verdict.passed is reaches(verdict.score, threshold)
 
 
 @FEW

@@ -21,6 +21,7 @@ from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import listed, score
 from promptgraft.search.acceptance import Rejections
 from promptgraft.search.algorithm import BaseSearch, Kit
@@ -177,7 +178,7 @@ class GradientSearch(BaseSearch):
         config, pool = self._config, self.population.pool
         mean, target = pool.estimate(self._current), config.target_score
         outlook = yield from Checkpoint(Standing(pool, self.steps, len(self.accepted)))
-        if target is not None and mean is not None and mean >= target:
+        if target is not None and mean is not None and reaches(mean, target):
             detail = f"the current candidate has {score(mean)}, {target:g} was wanted"
             return RunStoppedError(StopReason.TARGET_SCORE, detail)
         if self._without_gain >= config.patience:

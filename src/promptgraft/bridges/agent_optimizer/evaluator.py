@@ -21,7 +21,7 @@ from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.content import named
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.checks import COUNT
+from promptgraft.ground.strict.checks import COUNT, reaches
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import beside
 
@@ -120,7 +120,9 @@ def _failures(
     for case in cases:
         attempts = by_case[case.id]
         means = _means(attempts, thresholds)
-        if all(mean is not None and mean >= thresholds[name] for name, mean in means.items()):
+        if all(
+            mean is not None and reaches(mean, thresholds[name]) for name, mean in means.items()
+        ):
             continue
         yield {
             "case": case.id,

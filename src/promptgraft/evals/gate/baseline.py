@@ -15,15 +15,13 @@ from promptgraft.evals.gate.report import GateReport, TriedPrompt
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown, unstructure
 from promptgraft.ground.strict import structure
-from promptgraft.ground.strict.checks import SHARE
+from promptgraft.ground.strict.checks import ROUNDING, SHARE
 from promptgraft.ground.text import counted
 
 VERSION = 1
 """The version of the file format."""
 
 _SHORT = 12
-ROUNDING = 1e-9
-"""Means that are equal on paper may differ by so much."""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 import attrs
 
 from promptgraft.evals.aggregate import CaseStatus
-from promptgraft.evals.gate.baseline import ROUNDING, Comparison, Standing
+from promptgraft.evals.gate.baseline import Comparison, Standing
 from promptgraft.evals.gate.report import CaseResult, GateReport, reason_of
 from promptgraft.ground.serde import Json, unstructure
-from promptgraft.ground.strict.checks import FLAG, SHARE, integer
+from promptgraft.ground.strict.checks import FLAG, SHARE, integer, reaches
 from promptgraft.ground.text import spelled, visible_line
 
 _SHOWN = 5
@@ -126,7 +126,7 @@ def _scored(report: GateReport, rules: GateRules) -> Ruling:
 
 def _least(rule: str, found: float | None, least: float) -> Ruling:
     shown_score = "none" if found is None else f"{found:.4g}"
-    is_held = found is not None and found >= least - ROUNDING
+    is_held = found is not None and reaches(found, least)
     return Ruling(rule=rule, held=is_held, said=f"{shown_score}, at least {least:.4g} wanted")
 
 

@@ -25,7 +25,7 @@ from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, BaseMet
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.content import Image, files_in
 from promptgraft.ground.serde import shown
-from promptgraft.ground.strict.checks import COUNT, one_of
+from promptgraft.ground.strict.checks import COUNT, one_of, reaches
 from promptgraft.ground.text import clip, fenced
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -92,7 +92,7 @@ def score_of_votes(
             for missing in (0.0, 1.0)
         )
         # A judge that failed must not decide by its absence.
-        if (worst >= threshold) != (best >= threshold):
+        if reaches(worst, threshold) != reaches(best, threshold):
             return None
     return _tally(voting, *zip(*cast, strict=True)) if cast else None
 
@@ -210,7 +210,7 @@ class JudgeMetric(BaseMetric):
         return Verdict(
             metric=self.name,
             score=score,
-            passed=None if score is None else score >= self.threshold,
+            passed=None if score is None else reaches(score, self.threshold),
             reason=clip(self._reason(judgements), LONGEST_VERDICT_REASON),
         )
 
@@ -296,7 +296,7 @@ class JudgeMetric(BaseMetric):
                 missing.append(f"{head}, no judgement: {judgement.reason}")
             else:
                 # Those against come first: the reflector can learn from them alone.
-                reasons = against if judgement.score < self.threshold else for_it
+                reasons = for_it if reaches(judgement.score, self.threshold) else against
                 reasons.append(f"{head}, {judgement.score:.4g}: {judgement.reason}")
         votes = f"{len(for_it)} for the answer, {len(against)} against"
         void = f", {len(missing)} without a judgement" if missing else ""

@@ -29,7 +29,7 @@ from promptgraft.evals.metrics.reading import (
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import Json, did_you_mean, shown
-from promptgraft.ground.strict.checks import SHARE, STRING, TEXT, number, plain_score
+from promptgraft.ground.strict.checks import SHARE, STRING, TEXT, number, plain_score, reaches
 from promptgraft.ground.text import clip
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -142,7 +142,7 @@ class BaseMetric(ABC):
     def verdict(self, score: float, why: str, amount: float | None = None) -> Verdict:
         """Return the verdict for a score; the reason becomes one paragraph of limited length."""
         score = plain_score(score)
-        passed = score >= self.threshold
+        passed = reaches(score, self.threshold)
         return Verdict(
             metric=self.name, score=score, passed=passed, reason=reason(why), amount=amount
         )

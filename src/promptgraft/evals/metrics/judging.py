@@ -35,6 +35,7 @@ from promptgraft.evals.types import (
 from promptgraft.ground.content import Content
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import clip, listed
 from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.session import SessionProtocol
@@ -291,7 +292,7 @@ def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> 
     return attrs.evolve(
         first,
         score=score,
-        passed=None if score is None else score >= threshold,
+        passed=None if score is None else reaches(score, threshold),
         reason="\n".join(lines),
         amount=sum(amounts) if amounts else None,
     )

@@ -318,7 +318,15 @@ def plain_number(value: object) -> Any:
 
 
 ROUNDING = 1e-9
-"""By how much rounding may move a score away from 0 or 1."""
+"""By how much rounding may move a score."""
+
+
+def reaches(score: float, least: float) -> bool:
+    """Return whether a score is at least so high, as far as rounding can tell.
+
+    Of floats, the mean of three times 0.7 is below 0.7.
+    """
+    return score >= least or math.isclose(score, least, rel_tol=ROUNDING)
 
 
 def plain_score(value: object) -> Any:
