@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import importlib
+import json
 import os
 import random
 from collections.abc import Iterable, Mapping
@@ -259,5 +260,27 @@ def test_a_million_keys_are_compared_with_fields_a_bounded_number_of_times(
     compared.clear()
     with pytest.raises(DataFormatError) as caught:
         Dataset.of([{"input": "x", **keys}])
-    assert "19,990 more unknown keys" in "\n".join(caught.value.faults)
+    assert "19,960 more unknown keys" in "\n".join(caught.value.faults)
     assert len(compared) < 2_000
+
+
+def test_columns_that_nothing_reads_are_named_once_with_the_line_that_keeps_them(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {"id": "a", "input": "x", "expectd": "y", "model": "m", "latency ms": 3},
+        {"id": "b", "input": "x2", "expectd": "y", "model": "m", "latency ms": 3, "true": 1},
+        *({"id": f"c{n}", "input": f"x{n}", "model": "m"} for n in range(9)),
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.load(path)
+    *near, several, single = [fault.partition(": case ")[2] for fault in caught.value.faults]
+    assert near == [f"`{name}`: expectd: unknown key (did you mean `expected`?)" for name in "ab"]
+    assert several.startswith(
+        '`a`: unknown keys `model`, `latency ms`; `keep: [model, "latency ms"]` hides them '
+    )
+    assert single.startswith("`b`: true: unknown key; name it in `keep`, ")
+    kept = ["model", "latency ms", "true"]
+    assert len(Dataset.load(path, fields={"expected": "expectd"}, keep=kept)) == 11

@@ -6,6 +6,7 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
@@ -226,6 +227,9 @@ _TYPING_MISTAKE = 0.87
 _MOST_COMPARED = 1_000
 """Different keys that are compared with the names of fields, which is slow."""
 _MOST_KEYS = 10
+"""Keys of one case that are listed."""
+# An export has that many columns beside those that a case needs.
+_MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
 
 Names = Mapping[str, str | Sequence[str]]
@@ -274,6 +278,8 @@ class PlainReader:
         # What is said of keys that are no field, by key: as faults, and as parameters.
         self._unknown: dict[str, str] = {}
         self._similar: dict[str, str] = {}
+        # Unknown keys without a mend of their own; the first row that has one names it.
+        self._reported: set[str] = set()
         # Line and id of the cases that have an `input`, and of those that have parameters.
         self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
 
@@ -450,7 +456,7 @@ class PlainReader:
             if field != column:
                 return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
             return f" (did you mean `{column}`?)"
-        return "; name it in `keep`, or among those of `input` in `fields`, or take it out"
+        return ""
 
     def _compared(self, key: str, known: dict[str, str], compare: Callable[[str], str]) -> str:
         """Return what a comparison says of a key; empty if too many have been compared."""
@@ -465,18 +471,37 @@ class PlainReader:
         )
         if not is_whole:
             return self._all_of(node, rest)
-        for key in rest[:_MOST_KEYS]:
-            if key not in self._parameters:
-                meant = self._compared(key, self._unknown, self._meant)
-                node.member(key).fault(f"unknown key{meant}")
-        if len(rest) > _MOST_KEYS and not self._parameters:
-            node.fault(f"{len(rest) - _MOST_KEYS:,} more unknown keys")
+        self._refuse_unknown(node, [key for key in rest if key not in self._parameters])
         if self._parameters:
             return self._chosen(node, value)
         if "input" not in found:
             self._note_absent(node, self._input_column, value)
             return None
         return _INPUT.read(found["input"])
+
+    def _refuse_unknown(self, node: Node, keys: Sequence[str]) -> None:
+        """Note keys that nothing reads; one line has all whose mend is the same."""
+        strangers = list[str]()
+        for key in keys[:_MOST_UNKNOWN]:
+            if meant := self._compared(key, self._unknown, self._meant):
+                node.member(key).fault(f"unknown key{meant}")
+            elif key not in self._reported:
+                strangers.append(key)
+        self._reported.update(strangers)
+        if len(strangers) == 1:
+            node.member(strangers[0]).fault(
+                "unknown key; name it in `keep`, or among those of `input` in `fields`, or take "
+                "it out"
+            )
+        elif strangers:
+            keys_named = ", ".join(f"`{key}`" for key in strangers)
+            line = f"keep: [{', '.join(map(_in_list, strangers))}]"
+            node.fault(
+                f"unknown keys {keys_named}; `{line}` hides them from the model, and those of "
+                "`input` in `fields` are shown to it"
+            )
+        if len(keys) > _MOST_UNKNOWN:
+            node.fault(f"{len(keys) - _MOST_UNKNOWN:,} more unknown keys")
 
     def _chosen(self, node: Node, value: Mapping[str, Json]) -> dict[str, Json]:
         """Return the parameters; one that lies at a path is called like the end of the path."""
@@ -524,6 +549,12 @@ def listed_keys(value: Collection[str]) -> str:
     names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
     more = len(value) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "") or "none"
+
+
+def _in_list(key: str) -> str:
+    """Return a key as it is written in a list of YAML, which is valid in JSON's quotation marks."""
+    is_plain = key.isidentifier() and key.lower() not in {"null", "true", "false"}
+    return key if is_plain else json.dumps(key, ensure_ascii=False)
 
 
 def _root(path: str) -> str:
