@@ -191,6 +191,25 @@ def test_the_page_of_a_request_says_whom_it_waits_for(
     assert ">declined<" in listed
 
 
+def test_who_may_only_approve_applies_and_comments_on_the_page_of_a_job(client: Client) -> None:
+    job = client.manager.create("support", "triage", {"tag": "canary"})
+    work_off(client.manager)
+    path, form = f"/jobs/{job.id}", "application/x-www-form-urlencoded"
+    for name, scopes, allowed in (
+        ("eve", "read", set()),
+        ("kim", "read submit", {"comment", "fork"}),
+        ("ben", "read approve", {"comment", "apply"}),
+    ):
+        bearer = token(client, name, scopes)
+        text = client.ask("GET", path, token=bearer).text
+        for what in ("comment", "fork", "apply"):
+            assert (f'value="{what}"' in text) == (what in allowed), (name, what)
+            body = f"what={what}&text=Hm.".encode()
+            answer = client.ask("POST", path, body, token=bearer, Content_Type=form)
+            assert answer.status == (303 if what in allowed else 403), (name, what)
+    assert held(client, "canary") == 1
+
+
 def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
     browser: Browser, client: Client
 ) -> None:
@@ -199,9 +218,12 @@ def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
     work_off(manager)
     manager.acting_for("root").protect("support", "production")
     page, other = new_page(browser), new_page(browser)
-    for each, name in ((page, "ana"), (other, "ben")):
+    for each, name, scopes in (
+        (page, "ana", "read submit approve"),
+        (other, "ben", "read approve"),
+    ):
         each.goto(f"{client.url}/login")
-        each.get_by_label("Token").fill(token(client, name, "read submit approve"))
+        each.get_by_label("Token").fill(token(client, name, scopes))
         each.get_by_role("button", name="Sign in").click()
     page.goto(f"{client.url}/jobs/{job.id}")
     page.get_by_role("button", name="Ask to apply to production").click()
@@ -209,6 +231,9 @@ def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     verdict = page.get_by_role("link", name=f"Job {job.id[:8]}")
     expect(verdict).to_be_visible()
+    gained = manager.get(job.id).status.gained
+    assert gained
+    expect(page.get_by_text(gained)).to_be_visible()
     expect(page.locator("ins").first).to_be_visible()
     other.goto(f"{client.url}/jobs/{job.id}")
     other.get_by_role("link", name="Request 1").click()

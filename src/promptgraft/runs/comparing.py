@@ -183,7 +183,7 @@ def figure_rows(
             more = "" if differing.held_out else difference(*means)
             rows.append((f"held out, {name}", *map(score, means), more))
         rows.append(("held out, gain", first_gain.short, second_gain.short, ""))
-        counts = (side.short_counts for side in (first_gain, second_gain))
+        counts = (side.short_counts if side else "none" for side in gains)
         rows.append(("better, worse, same", *counts, ""))
     rows += _passing_rows(_passing(first), _passing(second), differing)
     sides = (first, second)

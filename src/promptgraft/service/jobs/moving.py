@@ -47,6 +47,12 @@ from promptgraft.service.jobs.types import (
     check_applicable,
 )
 
+_DONE: Mapping[MoveKind, str] = {
+    MoveKind.APPLY: "applied",
+    MoveKind.PROMOTE: "promoted",
+    MoveKind.ROLLBACK: "rolled back",
+}
+
 
 class TagMover(Jobs):
     """The part of a manager of jobs that moves tags, or asks for that if they are protected.
@@ -287,7 +293,7 @@ class TagMover(Jobs):
         move, people = request.move, " and ".join(request.approved_by)
         project = self._project(move.project)
         origin = f" from job {move.job}" if move.job else ""
-        note = f"{move.kind}{origin}: request {request.number}, approved by {people}"
+        note = f"{_DONE[move.kind]}{origin}: request {request.number}, approved by {people}"
         record = partial(
             self._approvals.entered, number=request.number, what=RequestStep.DONE, by=self._by
         )

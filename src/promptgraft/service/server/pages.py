@@ -420,8 +420,12 @@ def act_on_jobs(call: ApiCall) -> ApiReply:
 def act(call: ApiCall) -> ApiReply:
     """Carry out the action of a button on the page of a job."""
     form, job = form_of(call), call.job
-    manager = call.manager
-    match form.get("what"):
+    manager, what = call.manager, form.get("what")
+    # Who approves may also say why not.
+    needed = Scope.APPROVE if what == "apply" else Scope.SUBMIT
+    if what != "comment" or Scope.APPROVE not in call.caller.scopes:
+        call.caller.check(needed)
+    match what:
         case "pause":
             manager.pause(job.id)
         case "resume":
@@ -429,7 +433,6 @@ def act(call: ApiCall) -> ApiReply:
         case "cancel":
             manager.cancel(job.id)
         case "apply":
-            call.caller.check(Scope.APPROVE)
             try:
                 manager.apply(job.id)
             except ApprovalNeededError as error:
@@ -657,7 +660,7 @@ ROUTES: Sequence[Route] = (
     Route("GET /new", S, show_new),
     Route("POST /new", S, submit),
     Route("GET /jobs/{job}", R, show_job),
-    Route("POST /jobs/{job}", S, act),
+    Route("POST /jobs/{job}", None, act),
     Route("GET /jobs/{job}/live", R, show_live),
     Route("GET /jobs/{job}/report", R, show_report, is_heavy=True),
     Route("GET /jobs/{job}/events", R, show_events),

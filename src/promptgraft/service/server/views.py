@@ -135,11 +135,13 @@ class Headline:
         kind: the style; `good` only for a gain that is proven on held-out cases.
         word: the verdict or the state.
         sentence: the same in a sentence.
+        gained: the gain on held-out cases with its interval; empty if it is not known.
     """
 
     kind: str
     word: str
     sentence: str
+    gained: str
 
     @classmethod
     def of(cls, job: Job) -> Headline:
@@ -147,7 +149,8 @@ class Headline:
         verdict = job.status.verdict
         is_final = job.state is JobState.COMPLETED and verdict in _VERDICTS
         kind, sentence = _VERDICTS[verdict] if is_final else _STATES[job.state]
-        return cls(kind=kind, word=verdict if is_final else str(job.state), sentence=sentence)
+        word, gained = verdict if is_final else str(job.state), job.status.gained
+        return cls(kind=kind, word=word, sentence=sentence, gained=gained)
 
 
 @attrs.frozen(kw_only=True)
