@@ -455,6 +455,32 @@ def test_the_best_answer_of_each_case_is_kept_where_that_is_asked_for(folder: Pa
     assert sorted(best) == ["val-11", "val-12", "val-13"]
 
 
+def test_settings_without_effect_are_warned_of(folder: Path) -> None:
+    write_program(folder, perfect_score=0.9)
+    path = folder / "optimizer.json"
+    given = json.loads(path.read_text())
+    given["optimize"]["algorithm"]["reflection_lm"]["think"] = True
+    given["evaluate"]["user_simulator_config"] = {}
+    judge = given["evaluate"]["metrics"][1]["criterion"]["llm_judge"]["judge_model"]
+    judge["variant"] = "small"
+    path.write_text(json.dumps(given, indent=1))
+    with pytest.warns(UserWarning, match="left out") as caught:
+        run(folder, verbose=0)
+    lines = [str(one.message) for one in caught if "left out" in str(one.message)]
+    assert [line.split(": ")[1].rpartition(".")[2] for line in lines] == [
+        *("user_simulator_config", "judge_model", "reflection_lm", "perfect_score")
+    ]
+    with pytest.warns(UserWarning, match="left out") as caught, pytest.raises(AssertionError):
+        asyncio.run(
+            AgentEvaluator.evaluate(
+                call_agent=program(folder).call_agent,
+                eval_set_path=str(folder / "val.evalset.json"),
+                test_config_path=str(path),
+            )
+        )
+    assert [str(one.message) for one in caught] == lines[:2]
+
+
 def test_merging_one_text_is_warned_of(folder: Path) -> None:
     write_program(folder, use_merge=True)
     module = program(folder)

@@ -72,7 +72,8 @@ class Imported:
         workers: concurrent rollouts.
         tracks_outputs: whether the best answer to each case is to be kept.
         keys: the plain keys in the file, by the variable that stands for each in ``models``.
-        notes: a line for each thing that is dropped or works differently.
+        ignored: a line for each setting that has no effect in a run, or another one.
+        notes: a line for each thing that is dropped or works differently in a project.
     """
 
     evaluate: dict[str, Json] = attrs.field(hash=False)
@@ -81,6 +82,7 @@ class Imported:
     workers: int
     tracks_outputs: bool
     keys: Mapping[str, str] = attrs.field(hash=False, repr=False)
+    ignored: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -94,6 +96,7 @@ class ImportedMetrics:
         num_runs: how often each case is answered.
         workers: concurrent answers.
         keys: the plain keys in the file, by the variable that stands for each in ``judges``.
+        ignored: a line for each setting that has no effect, or another one.
     """
 
     evaluate: dict[str, Json] = attrs.field(hash=False)
@@ -101,6 +104,7 @@ class ImportedMetrics:
     num_runs: int
     workers: int
     keys: Mapping[str, str] = attrs.field(hash=False, repr=False)
+    ignored: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -226,7 +230,7 @@ class _ConfigurationReader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._notes: list[str] = []
+        self._notes: dict[str, bool] = {}
         self._judges: dict[str, Json] = {}
         self._keys: dict[str, str] = {}
 
@@ -262,7 +266,8 @@ class _ConfigurationReader:
             workers=workers,
             tracks_outputs=algorithm.track_best_outputs,
             keys=self._keys,
-            notes=tuple(dict.fromkeys(self._notes)),
+            ignored=self._ignored,
+            notes=tuple(self._notes),
         )
 
     def read_metrics(self) -> ImportedMetrics:
@@ -284,10 +289,16 @@ class _ConfigurationReader:
             num_runs=runs,
             workers=workers,
             keys=self._keys,
+            ignored=self._ignored,
         )
 
-    def _note(self, node: Node, text: str) -> None:
-        self._notes.append(self._source.line(node.path, text))
+    @property
+    def _ignored(self) -> tuple[str, ...]:
+        return tuple(line for line, in_runs in self._notes.items() if in_runs)
+
+    def _note(self, node: Node, text: str, *, in_runs: bool = True) -> None:
+        """Add a line; ``in_runs`` unless it concerns the files of a project only."""
+        self._notes[self._source.line(node.path, text)] = in_runs
 
     def _evaluate(self, node: Node) -> tuple[dict[str, Json], int]:
         """Return the contents of a metric file, with judges by name, and ``num_runs``."""
@@ -380,7 +391,9 @@ class _ConfigurationReader:
             # The new files may be committed; a plain key in them would be leaked.
             settings["api_key"] = f"${{{variable}}}"
             self._keys[variable] = given.api_key
-            self._note(node, f"a key is not copied into a file: export it as {variable}")
+            self._note(
+                node, f"a key is not copied into a file: export it as {variable}", in_runs=False
+            )
         elif given.api_key or given.base_url:
             settings["api_key"] = given.api_key or NO_KEY
         body = dict(given.extra_fields)
@@ -402,14 +415,17 @@ class _ConfigurationReader:
         """Convert the settings of the search."""
         budget: int | Size | None = given.max_metric_calls
         if budget is None:
-            self._notes.append(
+            line = (
                 f"{self._source.name}: without `max_metric_calls` the budget is `heavy`: a run "
                 "here always has one"
             )
+            self._notes[line] = True
         if given.perfect_score != 1:
             self._note(members["perfect_score"], "left out: scores of metrics reach 1 and no more")
         if given.track_best_outputs:
-            self._note(members["track_best_outputs"], "left out: a run keeps every answer")
+            self._note(
+                members["track_best_outputs"], "left out: a run keeps every answer", in_runs=False
+            )
         stoppers: list[Json] = [
             {kind: {option: value}}
             for name, (kind, option) in _STOPPERS.items()

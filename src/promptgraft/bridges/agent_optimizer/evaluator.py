@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,8 @@ def _evaluated(
     """Return the evaluation of the cases of one file by the metrics of the other."""
     data, config = files
     imported, cases = import_metrics(config), Dataset.load(data).cases
+    for line in imported.ignored:
+        warnings.warn(line, stacklevel=2)
     metrics = metrics_of(imported.evaluate, imported.judges, path=config, keys=imported.keys)
     # A prompt has at least one text, which this delivery never writes anywhere.
     subject = BlackBox({"agent": "unchanged"}, agent=agent, delivery=_InPlace())

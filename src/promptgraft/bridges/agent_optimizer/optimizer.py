@@ -281,7 +281,7 @@ class _GivenOptions:
         """Run a search of ours, and write what it leaves; ``stop`` ends it early."""
         began = SystemClock().now()
         imported, sources = import_optimizer(self.path), self.target.sources()
-        self._warn_of_merging(imported)
+        self._warn(imported)
         with ThreadPoolExecutor(imported.workers) as executor:
             bus, reflection = EventBus(), imported.models["reflection"]
             context = OptimizationContext(
@@ -348,7 +348,10 @@ class _GivenOptions:
         self._conclude(result)
         return result
 
-    def _warn_of_merging(self, imported: Imported) -> None:
+    def _warn(self, imported: Imported) -> None:
+        """Warn of settings without the effect that they have in that optimizer."""
+        for line in imported.ignored:
+            warnings.warn(line, stacklevel=2)
         if imported.optimizer["enable_merge"] and len(self.target.names()) == 1:
             warnings.warn(
                 f"{self.path}: use_merge has no effect: merging combines changes of different "
