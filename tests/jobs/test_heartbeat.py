@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.exc import OperationalError
 
 from jobs.job_world import expire, work_off, write_project
 from promptgraft.ground.clock import FakeClock
@@ -79,3 +82,30 @@ def test_a_run_is_ended_once_the_database_was_away_for_a_lease_and_another_worke
     assert work_off(manager) == 1
     assert manager.get(job.id).state is JobState.COMPLETED
     assert [one.worker for one in manager.attempts(job.id)] == ["first", "here"]
+
+
+def test_a_job_of_which_an_event_could_not_be_written_is_carried_out_at_once(
+    tmp_path: Path,
+) -> None:
+    """As after a commit of which nobody knows whether it succeeded: its lease is not over."""
+    engine = create_engine(f"sqlite:///{tmp_path}/graft.db")
+    project = write_project(tmp_path / "project")
+    faults = [OperationalError("", {}, sqlite3.OperationalError("disk I/O error"))]
+
+    def fail(connection: Connection, _: object, statement: str, *__: object) -> None:
+        if faults and "promptgraft_events" in statement and "INSERT" in statement:
+            raise faults.pop()
+
+    with contextlib.closing(Database(engine)) as database:
+        manager = JobManager(database, projects={"support": project})
+        job = manager.create("support", "triage", {"store": False, "budget": 60})
+        claim = Worker(manager, name="first").claim()
+        assert claim is not None
+        event.listen(engine, "before_cursor_execute", fail)
+        Worker(manager, name="first").run_here(claim)
+        assert not faults
+        assert work_off(manager) == 1
+        assert manager.get(job.id).state is JobState.COMPLETED
+        first, second = manager.attempts(job.id)
+        assert "disk I/O error" in first.error
+        assert second.error == ""

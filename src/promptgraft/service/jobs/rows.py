@@ -456,6 +456,18 @@ class JobRows(JobLines):
         state = _STATES_BY_WISH.get(job.wish, JobState.QUEUED)
         self.settle(connection, job, state, reason=why, error=why, blames_job=blames_job)
 
+    def give_back(
+        self, connection: Connection, claim: Claim, why: str, *, blames_job: bool = True
+    ) -> None:
+        """Put back a claimed job.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+        """
+        self.check(connection, claim)
+        job = self.load(connection, claim.job.number)
+        self.put_back(connection, job, why, blames_job=blames_job)
+
 
 def encoded_changes(changes: JobChanges) -> bytes:
     """Return changes as the table stores them; equal changes have equal bytes."""

@@ -59,7 +59,7 @@ _PAUSING = frozenset(
 def carry_out(
     database: Database, claim: Claim, project: Project, *, calls: int | None = None
 ) -> str:
-    """Run a claimed job, and settle it unless its lease is lost.
+    """Run a claimed job, and settle it or put it back, unless another worker has it.
 
     ``calls`` limits the model calls in flight, whatever the project says. Returns what this
     machine lacks for the project, such as a key; empty if nothing. The job is put back then.
@@ -89,9 +89,11 @@ def carry_out(
         except PromptgraftError as error:
             is_place = _is_fault_of_place(error, claim.job, project, is_prepared=job is not None)
             end = _put_back(error, claim.job) if is_place else _end_by(error)
-        # Another worker has the job: its state is no longer ours to write.
-        if not heartbeat.lost:
-            with contextlib.suppress(LeaseLostError):
+        # Unless another worker has the job: its state is no longer ours to write.
+        with contextlib.suppress(LeaseLostError):
+            if heartbeat.lost:
+                attempt.give_back(heartbeat.lost)
+            else:
                 attempt.settle(job, end)
     return end.lacking
 
@@ -212,6 +214,11 @@ class _Attempt:
         if end.result is None or not result.persisted:
             return end
         return attrs.evolve(end, revisions=winners.revisions, replaces=winners.replaces)
+
+    def give_back(self, why: str) -> None:
+        """Put the job back after a write that failed, although its lease may not be over."""
+        rows = JobRows(self.database)
+        self.database.write(lambda connection: rows.give_back(connection, self.claim, why))
 
     def settle(self, job: OptimizationJob | None, end: _End) -> None:
         """Store how the attempt ended; ``job`` is None if it could not be prepared."""

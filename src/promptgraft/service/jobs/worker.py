@@ -307,15 +307,14 @@ class Worker:
         self._avoids[job.project] = attempts[-1].error if attempts else _exit_reason(code)
 
     def _put_back(self, claim: Claim, why: str, *, blames_job: bool) -> None:
-        def put_back(connection: Connection) -> None:
-            # By then another worker may have recovered the job.
-            self._rows.check(connection, claim)
-            job = self._rows.load(connection, claim.job.number)
-            self._rows.put_back(connection, job, why, blames_job=blames_job)
-
-        # A child that settled its job before it exited has given up the lease.
+        # A child that settled its job before it exited has given up the lease, and another worker
+        # may have recovered the job.
         with contextlib.suppress(LeaseLostError):
-            self._database.write(put_back)
+            self._database.write(
+                lambda connection: self._rows.give_back(
+                    connection, claim, why, blames_job=blames_job
+                )
+            )
 
     def _recover(self, connection: Connection) -> Sequence[Job]:
         expired = self._rows.expired(connection)
