@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 
 from evals.judging import judge
@@ -63,6 +66,26 @@ def test_our_own_form_says_everything() -> None:
     assert [adapter_identity(found) for found in metric.judges] == ["a", '{"model":"b"}']
     assert (metric.voting, metric.weights, metric.samples) == (Voting.WEIGHTED, (1, 2), 3)
     assert metric.rubrics == (Rubric(id="kind", text="It is kind.", weight=2.0),)
+
+
+@pytest.mark.parametrize(
+    ("rubrics", "texts"),
+    [
+        ("It is kind.", {"r1": "It is kind."}),
+        (["It is kind.", "It is brief."], {"r1": "It is kind.", "r2": "It is brief."}),
+        (
+            [{"id": "tone", "text": "It is kind."}, "It is brief."],
+            {"tone": "It is kind.", "r2": "It is brief."},
+        ),
+    ],
+)
+def test_a_rubric_may_be_a_plain_text(rubrics: Any, texts: dict[str, str]) -> None:
+    metric = loaded({"name": "llm_rubric_response", "judges": ["a"], "rubrics": rubrics})
+    assert isinstance(metric, LlmRubricResponse)
+    assert {rubric.id: rubric.text for rubric in metric.rubrics} == texts
+    in_python = [Rubric(**one) if isinstance(one, dict) else one for one in rubrics]
+    given = rubrics if isinstance(rubrics, str) else in_python
+    assert attrs.evolve(metric, rubrics=given) == metric
 
 
 SNAKE: Json = {

@@ -200,6 +200,15 @@ class Rubric:
             raise ConfigError(f"id: expected one word, found {shown(self.id)}")
 
 
+def _as_rubrics(rubrics: str | Iterable[Rubric | str]) -> tuple[Rubric, ...]:
+    """Return rubrics; a plain text is one that is called after its position."""
+    listed_rubrics = [rubrics] if isinstance(rubrics, str) else rubrics
+    return tuple(
+        Rubric(id=f"r{position}", text=rubric) if isinstance(rubric, str) else rubric
+        for position, rubric in enumerate(listed_rubrics, 1)
+    )
+
+
 def _distinct(
     _: object, attribute: attrs.Attribute[tuple[Rubric, ...]], rubrics: tuple[Rubric, ...]
 ) -> None:
@@ -217,14 +226,14 @@ class LlmRubricResponse(JudgeMetric):
     Judges see the reference if the case has one.
 
     Attributes:
-        rubrics: the requirements, each judged on its own.
+        rubrics: the requirements, each judged on its own; a text, or a list of texts and rubrics.
     """
 
     kind: ClassVar[str] = "llm_rubric_response"
     template: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
-    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple[Rubric, ...])
+    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
 
     @property
     def wording(self) -> tuple[str, ...]:
@@ -314,7 +323,8 @@ def read_judge(name: str, judge_of: JudgeOf, node: Node) -> Metric | None:
     settings: dict[str, Any] = {}
     if issubclass(kind, LlmRubricResponse):
         rubrics = members.pop("rubrics", Node([], node.path, node.source))
-        settings["rubrics"] = _RUBRICS.read(rubrics) or ()
+        read = TEXT.read if isinstance(rubrics.value, str) else _RUBRICS.read
+        settings["rubrics"] = read(rubrics) or ()
     elif "rubrics" in members:
         node.member("rubrics").fault("this metric compares with `expected` and takes no rubrics")
         return None
@@ -358,13 +368,15 @@ _THEIR_RUBRIC = record(
 )
 
 
-def _rubric(node: Node) -> Rubric | None:
-    """Return a rubric in our own form, or in that of other tools, with ``content.text``."""
+def _rubric(node: Node) -> Rubric | str | None:
+    """Return a rubric as a text, in our own form, or in that of other tools: ``content.text``."""
+    if isinstance(node.value, str):
+        return TEXT.read(node)
     is_own = isinstance(node.value, dict) and "text" in node.value
     return (_OWN_RUBRIC if is_own else _THEIR_RUBRIC).read(node)
 
 
-_RUBRICS = listed(Kind(_rubric), "a list of rubrics")
+_RUBRICS = listed(Kind(_rubric), "a text or a list of rubrics")
 
 
 def _translated(node: Node) -> dict[str, Node]:
