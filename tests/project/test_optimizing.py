@@ -119,6 +119,23 @@ def test_store_tag_and_journal_are_those_of_the_context() -> None:
     assert store.resolve(TEMPLATE.descriptor, "fresh") == improved.best_override
 
 
+def test_the_path_of_a_journal_is_enough_to_resume_a_run(tmp_path: Path) -> None:
+    counting = pg.ScriptedAdapter(lambda _: "fruit", identity="counting")
+    options: pg.OptimizeOptions = {
+        "reflection_model": "offline",
+        "rollout_budget": 60,
+        "limits": pg.Limits(max_idle_steps=1),
+        "journal": tmp_path / "run.jsonl",
+    }
+    first = pg.optimize(TEMPLATE, SPLITS, EXACT, model=counting, **options)
+    calls = counting.calls
+    again = pg.optimize(TEMPLATE, SPLITS, EXACT, model=counting, **options)
+    assert bare(again) == bare(first)
+    assert counting.calls == calls == first.total_rollouts > 0
+    with pg.FileJournal(tmp_path / "run.jsonl") as journal:  # nothing holds its lock any more
+        assert any(record.kind == "rollout" for record in journal.records())
+
+
 MAILS = [
     *((f"question {number} about a bill", "billing") for number in range(20)),
     *((f"question {number} about a bug", "tech") for number in range(20)),

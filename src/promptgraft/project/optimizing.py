@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -25,6 +27,7 @@ from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.ground.text import listed
 from promptgraft.journal.base import Journal
+from promptgraft.journal.file import FileJournal
 from promptgraft.overrides.parts.body import BodySyntax, marker_names
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import check_key
@@ -57,7 +60,8 @@ class OptimizeOptions(TypedDict, total=False):
         overrides_store: the store to start from and to write the winner to; by default none.
         overrides_tag: the tag for both; ``latest`` by default.
         keep_anyway: also store a winner that is better only on the validation set.
-        journal: records every answer, so that the run can be resumed; by default none.
+        journal: records every answer, so that the run can be resumed; a journal, or the path of
+            its file; by default none.
         event_bus: receives every event of the run; by default none.
     """
 
@@ -70,7 +74,7 @@ class OptimizeOptions(TypedDict, total=False):
     overrides_store: PromptOverridesStore
     overrides_tag: str
     keep_anyway: bool
-    journal: Journal
+    journal: Journal | str | os.PathLike[str]
     event_bus: EventBus
 
 
@@ -166,22 +170,32 @@ def _prepared(
     workers = options.get("workers", DEFAULT_WORKERS)
     COUNT.hold("workers", workers)
     executor = ThreadPoolExecutor(workers)
-    context = OptimizationContext(
-        adapter,
-        reflection_adapter=None
-        if reflection is None
-        else named_adapter(reflection, "reflection_model"),
-        overrides_store=options.get("overrides_store"),
-        overrides_tag=options.get("overrides_tag", DEFAULT_TAG),
-        executor=executor,
-        journal=options.get("journal"),
-        event_bus=options.get("event_bus"),
-    )
     try:
-        yield Optimizer(context, config), subject
+        with _opened(options.get("journal")) as journal:
+            context = OptimizationContext(
+                adapter,
+                reflection_adapter=None
+                if reflection is None
+                else named_adapter(reflection, "reflection_model"),
+                overrides_store=options.get("overrides_store"),
+                overrides_tag=options.get("overrides_tag", DEFAULT_TAG),
+                executor=executor,
+                journal=journal,
+                event_bus=options.get("event_bus"),
+            )
+            yield Optimizer(context, config), subject
     finally:
         # A cancelled run does not wait for rollouts that hang.
         executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _opened(
+    journal: Journal | str | os.PathLike[str] | None,
+) -> AbstractContextManager[Journal | None]:
+    """Return a journal for a ``with``, which closes it if only its path was given."""
+    if isinstance(journal, (str, os.PathLike)):
+        return FileJournal(journal)
+    return nullcontext(journal)
 
 
 Source = Improvable | PromptTemplate[object] | str | Mapping[str, str]
