@@ -189,7 +189,8 @@ def test_what_cannot_be_begun_is_refused_before_the_first_call() -> None:
         settings(rollout_budget=20)
     assert str(poor.value) == (
         "rollout_budget: expected at least 24 (the baseline takes 6 test calls, "
-        "one step up to 18), found 20; raise it or lower pareto_set_size or train_batch"
+        "one step up to 18), found 20; raise it, or lower the number of validation cases "
+        "(pareto_set_size in Python) or train_batch"
     )
     with pytest.raises(ConfigError, match="max_rounds: expected an integer from 1 to 100"):
         settings(max_rounds=101)

@@ -75,7 +75,8 @@ def test_more_proposals_at_once_than_a_machine_has_threads_for_are_refused() -> 
 
 def test_a_budget_that_does_not_pay_for_all_proposals_of_a_step_is_refused() -> None:
     refused(
-        "raise it or lower pareto_set_size or minibatch_size or strategy.proposals_per_step",
+        "raise it, or lower the number of validation cases (pareto_set_size in Python) "
+        "or minibatch_size or strategy.proposals_per_step",
         proposals_per_step=900,
     )
 

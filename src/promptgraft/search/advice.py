@@ -59,7 +59,8 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
         yield (
             f"rollout_budget: {counted(budget, 'test call')} are enough for only "
             f"{counted(config.pays_for(budget).if_accepted, 'kept rewrite')}; raise it to {needed} "
-            f"for {_LEAST_ACCEPTED}, or lower pareto_set_size or minibatch_size"
+            f"for {_LEAST_ACCEPTED}, or lower the number of validation cases (pareto_set_size in "
+            "Python) or minibatch_size"
         )
     limit = config.limits.max_reflections
     if limit is not None and limit < _LEAST_ACCEPTED:

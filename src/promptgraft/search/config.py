@@ -449,5 +449,6 @@ class RunConfig(Settings, ABC):
             raise ConfigError(
                 f"rollout_budget: expected at least {self.least_budget} (the baseline takes "
                 f"{self.baseline_size} test calls, one step up to {self.step_size}{last}), found "
-                f"{self.budget}; raise it or lower pareto_set_size{self.smaller_steps}"
+                f"{self.budget}; raise it, or lower the number of validation cases "
+                f"(pareto_set_size in Python){self.smaller_steps}"
             )
