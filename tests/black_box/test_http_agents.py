@@ -150,6 +150,16 @@ def test_without_a_place_the_whole_body_is_the_answer(service: Service) -> None:
     assert asked(agent(service, answer=None)).text == "plain \ufffd"
 
 
+@pytest.mark.parametrize("value", ["host:abc", "[host", "h\u00f6st/?q=\n", "a..b", "host/?q=a b"])
+def test_an_address_that_its_variables_spoil_ends_the_run_and_is_not_shown(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_HOST", value)
+    with pytest.raises(ConfigError, match="url: with its variables it is no address") as raised:
+        asked(HttpAgent(url="http://${DESK_HOST}/ask", json=BODY))
+    assert value not in str(raised.value)
+
+
 def test_a_refused_connection_is_unscored() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -198,6 +208,9 @@ def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() 
     ("settings", "line"),
     [
         ({"url": "localhost:8000"}, "url: expected an address such as http://localhost:8000/ask"),
+        ({"url": "http://host/caf\u00e9"}, "url: expected an address such as"),
+        ({"url": "http://host/?q=a b"}, "url: expected an address such as"),
+        ({"url": "http://a..b/"}, "url: expected an address such as"),
         ({"url": "http://me:pw@host/"}, "url: give user and password as a header"),
         ({"url": "http://host/{query}"}, "url: places such as `{query}` are for `json`"),
         ({"json": {"q": "{query}"}}, "contains `{texts.NAME}`, so the texts of a candidate"),

@@ -83,6 +83,7 @@ def test_a_relative_path_is_read_from_any_folder(tmp_path: Path) -> None:
         (lambda folder: Image(folder / "none.png"), "none.png: expected a file, found none"),
         (Image, "expected a file, found none"),
         (lambda _: Image(url="file:///etc/passwd"), "expected an address with https"),
+        (lambda _: Image(url="https://[host/a.png"), "expected an address with https"),
         (lambda _: Image(url="https://me:secret@host/a.png"), "expected no password"),
         (lambda _: Image(url="https://host/\na.png"), "expected an address with https"),
     ],

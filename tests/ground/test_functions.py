@@ -17,7 +17,12 @@ from types import ModuleType
 
 import pytest
 
-from promptgraft.ground.functions import described, function_identity, function_name
+from promptgraft.ground.functions import (
+    described,
+    function_identity,
+    function_name,
+    without_address,
+)
 from promptgraft.project.python_source import load_file
 from promptgraft.targets.formatting import default_example_formatter
 
@@ -407,6 +412,13 @@ def test_a_function_is_the_same_in_every_process() -> None:
         ).stdout
 
     assert len({identity(seed) for seed in ("1", "2", "3", "4")}) == 1
+
+
+def test_addresses_are_searched_for_in_linear_time() -> None:
+    # Minutes, if a long word of a model is read again from each of its letters.
+    word = "<" + "a" * 300_000
+    text = f"{word} <pkg.mod.of.<locals>.Kept object at 0x7f00> <Rule object at 0x1>"
+    assert without_address(text) == f"{word} <Kept object> <Rule object>"
 
 
 def test_values_are_described_with_the_code_in_them() -> None:

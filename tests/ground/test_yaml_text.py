@@ -153,6 +153,7 @@ def test_a_text_that_says_nothing_is_nothing() -> None:
                 )
             ],
         ),
+        ("a: \ud800", [(0, "not YAML: it holds half of a surrogate pair")]),
         ("a: '\x07'\n", [(0, "not YAML: it holds control characters")]),
         ("- \n " + "[" * 100 + "]" * 100, [(2, "nested deeper than 100 levels")]),
     ],

@@ -432,6 +432,7 @@ def test_simple_conditions_are_metrics(
         ("python", "output[0] == 'a'"),
         ("python", "(" * 300 + "output"),
         ("python", "'a' in output or " * 500),
+        ("python", "-" * 600 + "output == 1"),
     ],
 )
 def test_other_conditions_are_left_to_the_user(kind: str, code: str) -> None:
@@ -483,6 +484,13 @@ def test_python_functions_that_fill_in_a_template_are_read(
 ) -> None:
     text = f"import json\nHEAD = 'Head '\ndef make(context):\n    {body}\n"
     assert python_prompt(text, "make") == expected
+
+
+def test_a_function_of_very_many_parts_is_left_to_the_user() -> None:
+    # The parser of Python takes as many, and the recursion over them ends somewhere in between.
+    for parts in (1_000, 2_000, 4_000):
+        text = f"def make(context):\n    return {'+'.join(['chr(1)'] + ['0'] * parts)}\n"
+        assert python_prompt(text, "make") is None
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,17 @@ _OK, _REDIRECT = 200, 300
 
 def _an_address(_: object, field: attrs.Attribute[str], value: str) -> None:
     STRING.hold(field.name, value)
-    if not is_address(value.partition("?")[0]):
+    if not _is_usable(value):
         raise ConfigError(
             f"url: expected an address such as http://localhost:8000/ask, found {shown(value)}"
         )
     # The address is the agent's name in reports and messages.
     if "@" in urlsplit(value).netloc:
         raise ConfigError("url: give user and password as a header, not in the address")
+
+
+def _is_usable(url: str) -> bool:
+    return is_address(url.partition("?")[0]) and _is_sendable(url) and " " not in url
 
 
 def _default_body() -> Json:
@@ -164,6 +168,11 @@ class HttpAgent(Templated):
         try:
             # Variables in the address are revealed only here, so that no message can show them.
             url = Secret(self.url).reveal()
+            if not _is_usable(url):
+                raise ConfigError(
+                    f"agent `{self.name}`: url: with its variables it is no address in ASCII "
+                    "(not shown); set them again"
+                )
             status, reply = post(url, json.dumps(body).encode(), {**_KINDS, **headers}, ends)
         except OSError as error:
             if call.deadline is not None:

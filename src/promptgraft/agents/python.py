@@ -192,9 +192,9 @@ def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named
             # A second parameter with a default, such as `temperature=0`, is the user's own.
             is_meant = parameter.default is parameter.empty or parameter.name == "call"
             place = "second" if is_meant else ""
-    function_object = {"": ("query",), "second": ("query", "call"), "named": ("query",)}[place]
+    positional = ("query", "call") if place == "second" else ("query",)
     try:
-        signature.bind(*function_object, **({"call": None} if place == "named" else {}))
+        signature.bind(*positional, **({"call": None} if place == "named" else {}))
     except TypeError:
         raise ConfigError(
             f"agent `{function_name(function)}`: expected a function of `(query)` or "

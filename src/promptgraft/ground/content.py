@@ -302,7 +302,10 @@ def from_base64(text: str) -> bytes:
 
 
 def _check_address(url: object, what: str) -> None:
-    parts = urlsplit(url) if isinstance(url, str) and url.isprintable() else None
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() else None
+    except ValueError:  # such as a bracket that never closes
+        parts = None
     if parts is None or parts.scheme not in ("https", "http") or not parts.hostname:
         raise ConfigError(
             f"{what}: url: expected an address with https, found {shown(url)}; give bytes as `data`"

@@ -228,7 +228,8 @@ def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
 
 
 _DIGITS = 12
-_OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
+# Part by part, for a `repr` may hold long texts of models.
+_OBJECT = re.compile(r"<(?:(?:\w+|<locals>)\.)*(\w+) object at 0x[0-9a-f]+>")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LIBRARIES = (Path(os.__file__).parent, Path(__file__).parents[1])
 _PACKAGES = {"site-packages", "dist-packages"}

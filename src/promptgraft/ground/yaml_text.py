@@ -121,6 +121,8 @@ def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
             note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}{_mend(text, line)}")
     except yaml.YAMLError:
         note(0, "not YAML: it holds control characters")
+    except UnicodeEncodeError:
+        note(0, "not YAML: it holds half of a surrogate pair")
     except (MismatchError, DataFormatError) as error:
         note(builder.line, str(error))
     else:

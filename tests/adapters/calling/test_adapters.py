@@ -314,6 +314,16 @@ def test_options_are_checked_when_they_are_given(
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["http://[h", "http://h:x/v1", "http://a..b/v1", "h"])
+def test_an_address_of_the_environment_is_checked_before_the_key(
+    family: Family, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(family.address, value)
+    name = f"{family.adapter.__name__}: {family.address}"
+    with pytest.raises(ConfigError, match=f"^{name}: expected an address .* found something else"):
+        family.new()
+
+
 @pytest.mark.parametrize(
     ("model", "option", "value", "message"),
     [

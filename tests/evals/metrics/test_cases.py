@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from pathlib import Path
 from typing import Literal
 
 import attrs
@@ -124,6 +125,19 @@ def test_faults_of_many_cases_are_one_line_that_counts_the_rest() -> None:
 def test_unusable_options_are_refused_when_the_metric_is_made(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         make()
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [("1 / 0", "ZeroDivisionError: division by zero"), ("def (", "SyntaxError: invalid syntax")],
+)
+def test_a_module_of_a_metric_that_fails_is_named_in_one_line(
+    source: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_metrics.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=f"cannot import 'failing_metrics:f': {reason}"):
+        metrics.python(function="failing_metrics:f")
 
 
 def test_a_failed_assertion_ends_the_case_before_any_other_metric_is_asked() -> None:

@@ -37,6 +37,7 @@ def is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
         whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # what a connection would do first
     except ValueError:
         return False
     plain = text.isprintable() and " " not in text
@@ -159,6 +160,12 @@ class Access:
                 f"{self.api.adapter}: there is no address; set {self.api.address_variable}, or "
                 "give base_url="
             )
+        # Before the key, which is asked for with what the address holds.
+        if self._address is not None and not is_address(self._address):
+            raise ConfigError(
+                f"{self.api.adapter}: {self.api.address_variable}: expected {ADDRESS}, found "
+                "something else (not shown)"
+            )
         key = self.key
         if len(key.splitlines()) > 1:
             raise ConfigError(
@@ -169,11 +176,6 @@ class Access:
             raise ConfigError(
                 f"{self.api.adapter}: {self._variable}: expected printable ASCII characters, found "
                 "something else (the key is not shown); set it again"
-            )
-        if self._address is not None and not is_address(self._address):
-            raise ConfigError(
-                f"{self.api.adapter}: {self.api.address_variable}: expected {ADDRESS}, found "
-                "something else (not shown)"
             )
 
     @property

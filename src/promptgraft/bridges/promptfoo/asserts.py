@@ -60,10 +60,9 @@ def conditions_of(kind: str, code: str) -> list[Condition] | None:
     if kind == "python":
         try:
             tree = ast.parse(re.sub(r"^return\b", "", text).strip(), mode="eval")
+            conditions = [_of_python(part) for part in _python_conjuncts(tree.body)]
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
-        parts = _python_conjuncts(tree.body)
-        conditions = [_of_python(part) for part in parts]
     else:
         bare = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE).strip()
         bare = re.sub(r"^return\b|;\s*$", "", bare).strip()

@@ -129,7 +129,7 @@ def python_prompt(text: str, function: str) -> Messages | None:
         return None
     try:
         return list(_Template(names).messages(last.value))
-    except _NotSimpleError:
+    except (_NotSimpleError, RecursionError):
         return None
 
 

@@ -8,10 +8,10 @@ from typing import ClassVar, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.errors import ConfigError, FeedbackError, user_errors
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.functions import call_fault, texts_in_code
+from promptgraft.ground.functions import call_fault, raised_at, texts_in_code
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import SHARE, plain_score
 from promptgraft.ground.under_way import doing
@@ -46,6 +46,9 @@ def _function(value: Judge | str) -> Judge:
             member, place = pkgutil.resolve_name(value), f" at {shown(value)}"
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
+        except user_errors() as error:  # a module may fail in any way while it is imported
+            reason = raised_at(error)
+            raise ConfigError(f"function: cannot import {shown(value)}: {reason}") from error
     if not callable(member):
         raise ConfigError(f"function: expected a function, found {shown(member)}{place}")
     if fault := call_fault(member, "case", "answer"):
