@@ -15,7 +15,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.notebook import Card, Shown
 from promptgraft.ground.serde import Json, digest
-from promptgraft.ground.strict.checks import number
+from promptgraft.ground.strict.checks import ROUNDING, number
 from promptgraft.ground.text import counted, score
 
 Score = float | None
@@ -31,7 +31,6 @@ _RESAMPLES = 9_999
 _LEAST_RESAMPLES = 999
 _CELLS = 3_000_000  # numbers in one array of resamples: 24 MB
 _DECIMALS = 9
-_FUZZ = 1e-9
 _EXACT = 1e-7
 _MOST_CASES = 100_000
 # The series of `_share_below` ends at a term below the inverse of this.
@@ -203,7 +202,7 @@ def cases_to_show(gains: Sequence[float], error: float, *, reach: float = 1.0) -
 def least_cases(level: float) -> int:
     """Return the number of cases from which an interval at ``level`` can exclude 0."""
     # By chance, all of `n` cases are won with 2**-n, which may be at most (1 - level) / 2.
-    return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
+    return max(1, math.ceil(math.log2(2 / (1 - level)) - ROUNDING))
 
 
 @lru_cache(maxsize=64)  # the summary, the report and the events of a run need the same few
@@ -283,12 +282,12 @@ def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None
     freedom = max(1, min(len(_STUDENT), max(len(before), len(after)) - 1))
     # One side may be a single mean without a spread; the larger of the two stands for both.
     scale = math.sqrt(1 / (runs or len(before)) + 1 / len(after))
-    return fmean(before) - fmean(after) > _STUDENT[freedom - 1] * spread * scale + _FUZZ
+    return fmean(before) - fmean(after) > _STUDENT[freedom - 1] * spread * scale + ROUNDING
 
 
 def is_settled(before: Sequence[float], after: Sequence[float]) -> bool:
     """Return whether a case has enough answers to decide whether it is lost."""
-    return len(after) >= ANSWERS or max(after) >= fmean(before) - _FUZZ
+    return len(after) >= ANSWERS or max(after) >= fmean(before) - ROUNDING
 
 
 @cache  # comparisons ask again and again, and looking up a version reads files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode, urlsafe_b64encode
+from datetime import UTC, datetime
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.adapters.calling.access import HIDDEN, LONGEST_MESSAGE, one_line, redact
+from promptgraft.adapters.calling.faults import Fault, judge
+from promptgraft.adapters.calling.turns import Received
 
 SECRET = 'p/ss+w"örd =%7x'
 
@@ -96,3 +99,11 @@ def test_the_ends_of_an_endless_text_stay() -> None:
 
 def test_colours_and_lines_of_a_terminal_are_neutralised() -> None:
     assert one_line("a\x1b[31m\r\nb\u202ec\x00\ud800d", []) == "a [31m b c d"
+
+
+def test_no_part_of_a_key_in_a_long_word_of_a_server_is_left() -> None:
+    body = {"error": {"type": "x", "code": "5" * 50 + "topsecret-0123456", "message": "Oops"}}
+    received = Received(status=401, headers={}, content=json.dumps(body))
+    fault = judge(received, now=datetime.now(UTC))
+    assert isinstance(fault, Fault)
+    assert one_line(fault.what, ["topsecret-0123456"]) == "HTTP 401 x"

@@ -297,14 +297,20 @@ def _error_body_of(body: JsonObject) -> _ErrorBody:
         error = {**body, "message": error} if isinstance(error, str) else body
     kind = error.get("type")
     return _ErrorBody(
-        kind=_text(kind)[:_LONGEST_WORD] if kind != "error" else "",
-        code=_text(error.get("code"))[:_LONGEST_WORD],
+        kind=_word(kind) if kind != "error" else "",
+        code=_word(error.get("code")),
         message=_text(error.get("message") or error.get("detail")),
     )
 
 
-# Characters of a type or code in messages; a hostile server may send any text there.
+# Characters of a type or code; a hostile server may send any text there. A longer one is left out
+# and not cut: half of a key could not be recognized any more.
 _LONGEST_WORD = 60
+
+
+def _word(value: Json) -> str:
+    text = _text(value)
+    return text if len(text) <= _LONGEST_WORD else ""
 
 
 def _text(value: Json) -> str:
