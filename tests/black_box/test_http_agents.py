@@ -196,8 +196,10 @@ def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() 
                 asked(HttpAgent(url=url, json=BODY), deadline=Deadline.after(0.05))
             cancellation = Cancellation()
             threading.Timer(0.05, cancellation.set, ["enough"]).start()
+            # With its usual limit it would be left all the same, two minutes later.
+            patient = HttpAgent(url=url, json=BODY, timeout=3_600)
             with pytest.raises(RunCancelledError, match="enough"):
-                asked(HttpAgent(url=url, json=BODY), deadline=Deadline(cancellation=cancellation))
+                asked(patient, deadline=Deadline(cancellation=cancellation))
         finally:
             stop.set()
             server.shutdown(socket.SHUT_RDWR)

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,6 +69,13 @@ def test_a_stratified_split_gives_every_set_its_share_of_every_kind(
         here = Counter(c.fields["kind"] for c in part)
         for kind, count in kinds.items():
             assert abs(here[kind] - RATIOS[name] * count) < 1.01
+
+
+def test_strata_of_one_case_each_are_spread_over_all_sets() -> None:
+    kept = [attrs.evolve(case(number), fields={"kind": number}) for number in range(100)]
+    parts = Splits.by_ratio(Dataset.of(kept), stratify="kind").parts()
+    for name, part in parts.items():
+        assert abs(len(part) - 100 * RATIOS[name]) < 20
 
 
 def test_another_seed_gives_another_split() -> None:

@@ -104,6 +104,15 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         read_archive(path, WorkBudget())
 
 
+def test_an_archive_of_very_many_members_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "many.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(100_001):
+            archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
+    with pytest.raises(DataFormatError, match="at most 100,000 members, found 100,001"):
+        read_archive(path, WorkBudget())
+
+
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "bomb.zip"
     write_archive(path, {f"{number}": bytes(10_000_000) for number in range(10)})

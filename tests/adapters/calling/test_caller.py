@@ -25,6 +25,7 @@ from adapters.calling.endpoints import (
     received,
 )
 from promptgraft.adapters.base import NO_USAGE, CallWaiting, ModelCalled
+from promptgraft.adapters.calling.caller import Bill
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received
 from promptgraft.errors import (
@@ -42,6 +43,16 @@ from promptgraft.errors import (
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.session import NOTHING, Budget, Charge, EventBus, Session
+
+
+def test_a_call_that_was_given_up_reserves_nothing_more() -> None:
+    budget, expected = Budget(max_tokens=10), Charge(tokens=10)
+    bill = Bill(budget, expected)
+    assert bill.close(model="m", seconds=0.0, fault="broken off").requests == 0
+    with pytest.raises(asyncio.CancelledError):
+        bill.begin()
+    budget.reserve(expected)
+
 
 PAID = Charge(cost=PRICE, tokens=42)
 
