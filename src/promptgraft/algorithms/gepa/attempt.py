@@ -170,14 +170,22 @@ class Step(PipelineStep[Attempt]):
     @property
     def learned(self) -> list[Attempt]:
         """The attempts that could learn something."""
-        return [one for one in self.attempts if one.had_failures or not one.is_reflection]
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.had_failures or not attempt.is_reflection
+        ]
 
     @property
     def better(self) -> list[Attempt]:
         """The new children that were better than their parent, best first."""
-        compared = [(one, one.compared) for one in self.new if one.compared is not None]
-        accepted = [(one, outcome.gain) for one, outcome in compared if outcome.refusal is None]
-        return [one for one, _ in sorted(accepted, key=lambda pair: -pair[1])]  # the earlier first
+        gains = [
+            (attempt.compared.gain, attempt)
+            for attempt in self.new
+            if attempt.compared is not None and attempt.accepted
+        ]
+        # The sort is stable: of equals, the earlier is the first.
+        return [attempt for _, attempt in sorted(gains, key=lambda pair: -pair[0])]
 
     def count_idle(self, patience: Patience) -> None:
         """Count whether it has tried anything new.

@@ -168,9 +168,7 @@ class Merger:
 
 
 def _fault(
-    scores: Sequence[Score],
-    parents: tuple[Sequence[Score], Sequence[Score]],
-    places: Sequence[int],
+    scores: Sequence[Score], parents: tuple[Sequence[Score], Sequence[Score]], places: Sequence[int]
 ) -> str:
     """Return why a merge with these scores at some places is not kept; empty if it is."""
     examples = counted(len(places), "validation example")

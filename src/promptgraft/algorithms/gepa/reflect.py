@@ -261,13 +261,7 @@ class Reflector:
                 attempt.rejections.add(draft.name, draft.before, error, text=text, final=final)
 
     def graft(
-        self,
-        attempt: Attempt,
-        onto: Candidate,
-        part: Part,
-        text: str,
-        *,
-        may_be_old: bool = False,
+        self, attempt: Attempt, onto: Candidate, part: Part, text: str, *, may_be_old: bool = False
     ) -> Change:
         """Return the change of a part; unless it may be old, the child must be a new candidate.
 

@@ -30,15 +30,22 @@ class TrainingRollouts:
 
     Args:
         scorer: computes scores.
+        keeps: whether anything is remembered.
     """
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, *, keeps: bool = True) -> None:
         self.scorer = scorer
+        self._keeps = keeps
         self._of: OrderedDict[str, dict[str, RolloutRecord]] = OrderedDict()
         self._chosen: Counter[tuple[str, str]] = Counter()
 
     def add(self, candidate: Candidate, records: Iterable[RolloutRecord]) -> None:
-        """Record rollouts; a later one of the same example replaces the earlier one."""
+        """Record rollouts; a later one of the same example replaces the earlier one.
+
+        Call in step order.
+        """
+        if not self._keeps:
+            return
         rollouts = self._of.setdefault(candidate.digest, {})
         self._of.move_to_end(candidate.digest)
         rollouts.update(
@@ -71,7 +78,7 @@ class TrainingRollouts:
 
 @attrs.define(kw_only=True, eq=False)
 class Minibatches:
-    """Draws the minibatches of steps, and remembers the rollouts that may be reused.
+    """Draws the minibatches of steps.
 
     Args:
         seed: the seed of the run.
@@ -80,7 +87,7 @@ class Minibatches:
         growth: how many times that it may grow.
         choice: how they are drawn.
         reuses: whether rollouts of a parent are reused.
-        training_rollouts: remembers them.
+        training_rollouts: those of the latest candidates.
     """
 
     _seed: int
@@ -126,11 +133,6 @@ class Minibatches:
         """Return the rollouts of a candidate on some examples that are reused."""
         rollouts: RolloutsById = self._training_rollouts.of(candidate) if self._reuses else {}
         return {example.id: rollouts[example.id] for example in examples if example.id in rollouts}
-
-    def learn(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
-        """Record new training rollouts. Call in step order."""
-        if self._reuses or self._choice == "teaching":
-            self._training_rollouts.add(candidate, records)
 
     def _failed(self, candidate: Candidate, size: int) -> list[str]:
         """Return earlier failures of a candidate for some places, the least often used first."""

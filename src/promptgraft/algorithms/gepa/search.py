@@ -99,7 +99,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         step.new.append(attempt)
         parts.seen.add(attempt.child.digest)
         if attempt.accepted:
-            parts.minibatches.learn(attempt.child, attempt.compared.batches[-1])
+            parts.training_rollouts.add(attempt.child, attempt.compared.batches[-1])
 
     def close(self, step: Step) -> Asking[None]:
         """Combine the accepted children of a step into its result."""

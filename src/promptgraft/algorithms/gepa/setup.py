@@ -34,7 +34,8 @@ class Parts:
         seen: the candidates tried so far.
         patience: ends the search after too many steps without anything to try.
         parents: chooses parents.
-        minibatches: draws minibatches, and remembers the rollouts that may be reused.
+        training_rollouts: those of the latest candidates.
+        minibatches: draws minibatches.
         reflector: asks the reflection model for new texts.
         comparer: compares children with their parents.
         validator: evaluates candidates on the validation set.
@@ -47,6 +48,7 @@ class Parts:
     seen: Seen
     patience: Patience
     parents: Parents
+    training_rollouts: TrainingRollouts
     minibatches: Minibatches
     reflector: Reflector
     comparer: Comparer
@@ -58,7 +60,8 @@ class Parts:
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
         strategy, seen_texts = config.strategy, Seen()
-        training_rollouts = TrainingRollouts(kit.scorer)
+        keeps = strategy.reuse_rollouts or strategy.minibatches == "teaching"
+        training_rollouts = TrainingRollouts(kit.scorer, keeps=keeps)
         reflector = _reflector(config, kit, seen_texts)
         validator = _validator(config, kit)
         tools = Tools(
@@ -81,6 +84,7 @@ class Parts:
             parents=Parents(
                 config.seed, exploration=strategy.exploration, explored=strategy.explored
             ),
+            training_rollouts=training_rollouts,
             minibatches=Minibatches(
                 seed=config.seed,
                 examples={example.id: example for example in kit.training},
@@ -153,7 +157,7 @@ class Parts:
     def learn(self, attempt: Attempt) -> None:
         """Learn from an attempt that has ended. Call in the order of the steps."""
         new = [record for record in attempt.records if record.example_id not in attempt.reused]
-        self.minibatches.learn(attempt.candidate, new)
+        self.training_rollouts.add(attempt.candidate, new)
         if attempt.had_failures:
             self.reflector.turns.took(attempt.turn, attempt.modules)
         for addition in self.additions:

@@ -113,9 +113,7 @@ def _called(*names: str) -> re.Pattern[str]:
 
 
 def blamed(
-    names: Names,
-    imperfect: Sequence[RolloutRecord],
-    perfect: Sequence[RolloutRecord] = (),
+    names: Names, imperfect: Sequence[RolloutRecord], perfect: Sequence[RolloutRecord] = ()
 ) -> Mapping[str, int]:
     """Return the modules at fault, with the number of imperfect rollouts that name each.
 

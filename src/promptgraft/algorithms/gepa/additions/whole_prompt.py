@@ -30,12 +30,7 @@ from promptgraft.search.reflection import (
     with_answers,
 )
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.evidence import (
-    Evidence,
-    TriedChild,
-    label_of,
-    tried_before,
-)
+from promptgraft.targets.evidence import Evidence, TriedChild, label_of, tried_before
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.replies import edits_in, no_edit
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
