@@ -12,7 +12,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate, compress, islice
-from operator import and_, eq, ge, gt, ne, or_
+from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 from typing import Literal
 
@@ -90,6 +90,7 @@ class Frontier:
         self._rows: list[Row] = []
         self._heights: list[float] = []
         self._leaders: list[int] = []
+        self._leading = 0
         self._wins: dict[int, int] = {}
         self._open: dict[int, int] = {}
 
@@ -128,27 +129,35 @@ class Frontier:
                 self._lose(leader)
             self._leaders[place] = 0
         led = _where(eq, row, heights)
-        for place in led:
-            self._leaders[place] |= bit
         if led:
             self._wins[index] = self._open[index] = len(led)
-            self._update_dominance(index, led)
+            self._update_dominance(index, row, led)
+            self._leading |= bit
+        for place in led:
+            self._leaders[place] |= bit
 
     def _lose(self, leader: int) -> None:
         self._wins[leader] -= 1
         if leader in self._open:
             self._open[leader] = self._wins[leader]
-            if not self._wins[leader]:
-                del self._open[leader]
+        if not self._wins[leader]:
+            self._leading ^= 1 << leader
+            self._open.pop(leader, None)
 
-    def _update_dominance(self, index: int, led: Sequence[int]) -> None:
+    def _update_dominance(self, index: int, cells: Sequence[float], led: Sequence[int]) -> None:
         # A candidate that dominates a leader leads wherever the leader does, so only those are
         # compared that lead in no cell beside those of ``led``, or in all of them.
-        row, leaders = self._rows[index], [self._leaders[place] for place in led]
-        within, including = (reduce(choose, leaders) ^ 1 << index for choose in (or_, and_))
-        for place in compress(range(len(row)), map(ne, row, self._heights)):
-            within &= ~self._leaders[place]
+        row, leaders = self._rows[index], self._leaders
+        within = including = self._leading
+        if 2 * len(led) < len(row):
+            within = reduce(or_, [leaders[place] for place in led])
+        for place in compress(range(len(row)), map(ne, cells, self._heights)):
+            within &= ~leaders[place]
             if not within:
+                break
+        for place in led:
+            including &= leaders[place]
+            if not including:
                 break
         for rival in _bits(within):
             if rival in self._open and dominates(row, self._rows[rival]):
