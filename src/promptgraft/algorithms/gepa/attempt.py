@@ -179,13 +179,12 @@ class Step(PipelineStep[Attempt]):
     @property
     def better(self) -> list[Attempt]:
         """The new children that were better than their parent, best first."""
-        gains = [
-            (attempt.compared.gain, attempt)
+        gains = {
+            attempt: attempt.compared.gain
             for attempt in self.new
             if attempt.compared is not None and attempt.accepted
-        ]
-        # The sort is stable: of equals, the earlier is the first.
-        return [attempt for _, attempt in sorted(gains, key=lambda pair: -pair[0])]
+        }
+        return sorted(gains, key=lambda attempt: -gains[attempt])  # stable: the earlier first
 
     def count_idle(self, patience: Patience) -> None:
         """Count whether it has tried anything new.

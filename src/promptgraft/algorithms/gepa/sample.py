@@ -40,10 +40,7 @@ class TrainingRollouts:
         self._chosen: Counter[tuple[str, str]] = Counter()
 
     def add(self, candidate: Candidate, records: Iterable[RolloutRecord]) -> None:
-        """Record rollouts; a later one of the same example replaces the earlier one.
-
-        Call in step order.
-        """
+        """Record rollouts in step order; of one example, a later one replaces the earlier one."""
         if not self._keeps:
             return
         rollouts = self._of.setdefault(candidate.digest, {})
