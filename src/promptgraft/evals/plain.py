@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.chat_logs import is_chat_log, read_chat_log
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
 from promptgraft.ground.content import Content, File, Input, is_content
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
@@ -165,9 +166,19 @@ USE_ALIASES = {"args": "arguments"}
 TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
     record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
 )
-TURNS: Kind[tuple[Turn, ...]] = listed(
+_OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
     record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
 )
+
+
+def _read_turns(node: Node) -> tuple[Turn, ...] | None:
+    if is_chat_log(node.value):
+        return read_chat_log(node, CONTENT)
+    return _OWN_TURNS.read(node)
+
+
+TURNS: Kind[tuple[Turn, ...]] = Kind(_read_turns, _OWN_TURNS.schema)
+"""Turns, or the messages of a chat log."""
 ANSWER: Kind[Answer] = either(
     "a text or an object with `text`",
     (str, Kind(lambda node: Answer(text=str(node.value)))),
@@ -444,7 +455,7 @@ class PlainReader:
         if not messages or messages[-1].speaker is not Speaker.USER:
             node.fault(
                 "expected messages of which the last is the user's; put an answer of the assistant "
-                "into `expected`"
+                "into `expected`, or name the messages as `turns` in `fields`"
             )
             return None
         said["context"] = (*(said.get("context") or ()), *messages[:-1])

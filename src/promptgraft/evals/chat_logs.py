@@ -1,0 +1,103 @@
+"""Turns of a conversation that was logged as the messages of a chat, with calls of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import ToolUse, Turn
+from promptgraft.ground.content import Content
+from promptgraft.ground.serde import Json, parse_json
+from promptgraft.ground.strict.checks import Kind
+from promptgraft.ground.strict.nodes import Node
+
+# An agent has its own prompt, and its tools answer anew.
+_LEFT_OUT = {"system", "developer", "tool", "function"}
+_ROLES = ("user", "assistant", "model", *sorted(_LEFT_OUT))
+
+
+def is_chat_log(value: Json) -> bool:
+    """Return whether a list holds messages with roles, and not turns."""
+    return isinstance(value, list) and any(
+        isinstance(item, dict) and "role" in item for item in value
+    )
+
+
+def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] | None:
+    """Return a turn for each message of the user, or report faults and return None.
+
+    What the assistant says last before the next message of the user is the expected answer, and
+    all calls until then are the expected ones. Calls are as OpenAI or Anthropic record them; other
+    members of messages, such as times, are left out. ``content`` reads what the user says.
+    """
+    turns = list[Turn]()
+    has_calls = False
+    for message in log.items():
+        role = message.member("role")
+        if role.value == "user":
+            if not _holds_results(message.member("content").value):
+                turns.append(Turn(user=content.read(message.member("content")) or ""))
+        elif role.value in {"assistant", "model"}:
+            if not turns:
+                message.fault("expected a message of the user first; `context` takes earlier ones")
+                return None
+            calls = tuple(_calls(message))
+            has_calls = has_calls or bool(calls)
+            turn = turns[-1]
+            turns[-1] = attrs.evolve(
+                turn,
+                expected=_text(message.member("content")) or turn.expected,
+                tools=(*(turn.tools or ()), *calls),
+            )
+        elif role.value not in _LEFT_OUT:
+            role.expected(f"one of {', '.join(f'`{name}`' for name in _ROLES)}")
+    if not log.is_right():
+        return None
+    # A log without a call may be of an agent whose calls were not logged.
+    return tuple(
+        attrs.evolve(turn, tools=turn.tools or () if has_calls else None) for turn in turns
+    )
+
+
+def _parts(value: Json, kind: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    for at, part in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(part, dict) and part.get("type") == kind:
+            yield at, part
+
+
+def _holds_results(value: Json) -> bool:
+    """Return whether a message of the user only hands results of tools to the model."""
+    return any(_parts(value, "tool_result")) and not any(_parts(value, "text"))
+
+
+def _text(content: Node) -> str:
+    if isinstance(content.value, str):
+        return content.value
+    texts = (part.get("text") for _, part in _parts(content.value, "text"))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _calls(message: Node) -> Iterator[ToolUse]:
+    for call in message.member("tool_calls").items():
+        yield from _call(call.member("function"), "arguments")
+    content = message.member("content")
+    for at, _ in _parts(content.value, "tool_use"):
+        yield from _call(content.items()[at], "input")
+
+
+def _call(call: Node, arguments_key: str) -> Iterator[ToolUse]:
+    name, arguments = call.member("name"), call.member(arguments_key)
+    value = arguments.value
+    if isinstance(value, str):
+        try:
+            value = parse_json(value or "{}", where="")
+        except DataFormatError:
+            value = None
+    if not isinstance(name.value, str):
+        name.expected("the name of a tool")
+    elif not isinstance(value, dict):
+        arguments.expected("an object, or JSON that holds one")
+    else:
+        yield ToolUse(name=name.value, arguments=value)

@@ -1,0 +1,85 @@
+"""Logs of chats with tools as cases of several turns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from promptgraft import Dataset
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import ToolUse, Turn
+
+FIND = ToolUse(name="find", arguments={"id": "7"})
+OPENAI: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are kind.", "ts": "2026-01-31T10:00:00Z"},
+    {"role": "user", "content": [{"type": "text", "text": "Where is 7?"}], "name": "Zoë"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "find", "arguments": '{"id":"7"}'},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": '{"days": 3}'},
+    {"role": "assistant", "content": "On its way.", "refusal": None},
+    {"role": "user", "content": "Thanks!"},
+    {"role": "assistant", "content": "You are welcome."},
+]
+ANTHROPIC: list[dict[str, Any]] = [
+    {"role": "user", "content": "Where is 7?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "I look it up."},
+            {"type": "tool_use", "id": "c1", "name": "find", "input": {"id": "7"}},
+        ],
+    },
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "3"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "On its way."}]},
+    {"role": "user", "content": [{"type": "text", "text": "Thanks!"}]},
+    {"role": "assistant", "content": "You are welcome."},
+]
+
+
+def load(folder: Path, *logs: object) -> Dataset:
+    """Return the data set of a file of logs, one a line, as a service writes them."""
+    rows = [{"trace_id": f"t{n}", "messages": log, "env": "prod"} for n, log in enumerate(logs)]
+    path = folder / "logs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return Dataset.load(path, fields={"id": "trace_id", "turns": "messages"}, keep=["env"])
+
+
+@pytest.mark.parametrize("log", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+def test_a_log_has_a_turn_for_each_message_of_the_user(tmp_path: Path, log: object) -> None:
+    (case,) = load(tmp_path, log)
+    first, second = case.turns
+    assert (first.expected, first.tools) == ("On its way.", (FIND,))
+    assert second == Turn(user="Thanks!", expected="You are welcome.", tools=())
+    assert "Where is 7?" in str(first.user)
+
+
+def test_a_log_without_calls_expects_none_and_forbids_none(tmp_path: Path) -> None:
+    (case,) = load(tmp_path, OPENAI[5:])
+    assert (case.input, case.expected, case.tools) == ("Thanks!", "You are welcome.", None)
+
+
+def test_faults_of_a_log_are_named_by_their_messages(tmp_path: Path) -> None:
+    call = {"function": {"name": "find", "arguments": "{id: 7"}}
+    logs = [
+        [{"role": "assistant", "content": "Hello!"}],
+        [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}],
+        [{"role": "bot", "content": "a"}],
+    ]
+    with pytest.raises(DataFormatError) as caught:
+        load(tmp_path, *logs)
+    greeting, arguments, role = caught.value.faults
+    assert "case `t0`: messages[0]: expected a message of the user first; " in greeting
+    assert "messages[1].tool_calls[0].function.arguments: expected an object" in arguments
+    assert "messages[0].role: expected one of `user`, `assistant`, " in role
