@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 from figures import Figure, shown
 from promptgraft.adapters.base import Usage
 from promptgraft.evals.spending import Role
-from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.data import (
+    ReportAnswers,
+    ReportData,
+    ReportEnd,
+    ReportSteps,
+    RunUse,
+)
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.texts import TOTAL_BYTES
 from promptgraft.search.events import CandidateAdded, MutationRejected
@@ -90,47 +96,53 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
         run_id="20260101-000000-triage",
         prompt="support/triage",
         facts=(("Seed", str(seed)), ("Made by", "benchmarks/report.py")),
-        held_out=HeldOut(
-            ids=tuple(f"unseen-{number}" for number in range(200)),
-            baseline_scores=held_out,
-            winner_scores=tuple(max(one, float(chance.random() < 0.3)) for one in held_out),
+        end=ReportEnd(
+            held_out=HeldOut(
+                ids=tuple(f"unseen-{number}" for number in range(200)),
+                baseline_scores=held_out,
+                winner_scores=tuple(max(one, float(chance.random() < 0.3)) for one in held_out),
+            ),
+            verdict=RunVerdict.IMPROVED,
+            stopped="budget used up",
+            stop_detail="12 of 900000 rollouts are left; one more step may take 308",
+            ledger=(
+                LedgerEntry(
+                    role=Role.TASK,
+                    model="some-model",
+                    calls=candidates * cases,
+                    retries=12,
+                    usage=Usage(input_tokens=90_000_000, output_tokens=9_000_000),
+                    cost=pool[-1].cost or Decimal(0),
+                    unpriced_calls=0,
+                    seconds=123_456.0,
+                ),
+            ),
         ),
-        verdict=RunVerdict.IMPROVED,
-        stopped="budget used up",
-        stop_detail="12 of 900000 rollouts are left; one more step may take 308",
         case_ids=ids,
         candidates=tuple(pool),
         winner=best,
         frontier=tuple(sorted(frontier)),
-        rejections=tuple(_rejection(chance, pool, step) for step in range(rejections)),
-        ledger=(
-            LedgerEntry(
-                role=Role.TASK,
-                model="some-model",
-                calls=candidates * cases,
-                retries=12,
-                usage=Usage(input_tokens=90_000_000, output_tokens=9_000_000),
-                cost=pool[-1].cost or Decimal(0),
-                unpriced_calls=0,
-                seconds=123_456.0,
-            ),
+        steps=ReportSteps(
+            rejections=tuple(_rejection(chance, pool, step) for step in range(rejections))
         ),
-        rollouts=candidates * cases,
-        rollout_budget=900_000,
-        reflections=candidates + rejections,
-        answers={
-            (number, id_): RolloutRecord(
-                example_id=id_,
-                inputs_repr=_text(chance, 180),
-                output_repr=_text(chance, 120),
-                tool_trace_repr=_text(chance, 60),
-                feedback=RolloutFeedback(
-                    score=pool[number].scores[at] or 0.0, feedback=_text(chance, 60)
-                ),
-            )
-            for number in (0, best)
-            for at, id_ in enumerate(ids)
-        },
+        used=RunUse(
+            rollouts=candidates * cases, budget=900_000, reflections=candidates + rejections
+        ),
+        answers=ReportAnswers(
+            seen={
+                (number, id_): RolloutRecord(
+                    example_id=id_,
+                    inputs_repr=_text(chance, 180),
+                    output_repr=_text(chance, 120),
+                    tool_trace_repr=_text(chance, 60),
+                    feedback=RolloutFeedback(
+                        score=pool[number].scores[at] or 0.0, feedback=_text(chance, 60)
+                    ),
+                )
+                for number in (0, best)
+                for at, id_ in enumerate(ids)
+            },
+        ),
     )
 
 

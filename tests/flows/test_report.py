@@ -15,6 +15,7 @@ from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
 from promptgraft.search.round_events import Blame, Severity
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
+from runs.report_pages import changed
 
 
 def data_of(project: Path) -> ReportData:
@@ -48,7 +49,7 @@ def test_the_report_draws_the_nodes_with_what_was_found_out_of_them(improved: Pa
 def test_what_models_blamed_is_counted_by_node(improved: Path) -> None:
     blame = Blame(to="fernhill/reports/area#instruction", severity=Severity.P1, text="vague")
     rounds = (RoundSummary(number=1, blamed=((("a", blame),) * 3)),)
-    view = graph_view(attrs.evolve(data_of(improved), rounds=rounds))
+    view = graph_view(changed(data_of(improved), rounds=rounds))
     assert view is not None
     assert {node.name: node.blamed for node in view.nodes}["area"] == 3
     assert sum(node.blamed or 0 for node in view.nodes) == 3
@@ -78,8 +79,8 @@ def traced(case: str) -> RolloutRecord:
 
 def test_the_report_of_five_hundred_traced_cases_stays_small(improved: Path) -> None:
     cases = tuple(f"c{number}" for number in range(500))
-    data = attrs.evolve(
-        data_of(improved), case_ids=cases, answers={(0, case): traced(case) for case in cases}
+    data = changed(
+        data_of(improved), case_ids=cases, seen={(0, case): traced(case) for case in cases}
     )
     page = render(data)
     assert len(page.encode()) < 10_000_000
@@ -93,7 +94,7 @@ def test_a_loop_is_drawn_back_below_the_boxes(improved: Path) -> None:
     one = traced("c")
     looped = attrs.evolve(one, steps=one.steps[1:16])
     view = graph_view(
-        attrs.evolve(data_of(improved), case_ids=("c",), answers={(0, "c"): looped}, unseen={})
+        changed(data_of(improved), case_ids=("c",), seen={(0, "c"): looped}, unseen={})
     )
     assert view is not None
     xs = [node.x for node in view.nodes]
@@ -103,6 +104,6 @@ def test_a_loop_is_drawn_back_below_the_boxes(improved: Path) -> None:
 
 
 def test_a_run_without_steps_has_no_graph(improved: Path) -> None:
-    data = attrs.evolve(data_of(improved), answers={}, unseen={})
+    data = changed(data_of(improved), seen={}, unseen={})
     assert graph_view(data) is None
     assert '<section id="graph"' not in render(data)

@@ -72,8 +72,6 @@ def candidate(number: int, *, parents: tuple[int, ...] = (), **changes: Any) -> 
 def small_run(**changes: Any) -> ReportData:
     """Return a run of four candidates, the last one a merge and the winner."""
     values = {
-        "run_id": "20260101-000000-triage",
-        "prompt": "support/triage",
         "facts": (("Seed", "0"),),
         "held_out": HeldOut(
             ids=tuple(f"unseen-{number}" for number in range(8)),
@@ -139,9 +137,9 @@ def small_run(**changes: Any) -> ReportData:
             }
         },
         "rollouts": 60,
-        "rollout_budget": 61,
+        "budget": 61,
         "reflections": 5,
-        "answers": {
+        "seen": {
             (number, f"t-{case}"): RolloutRecord(
                 example_id=f"t-{case}",
                 inputs_repr=f"question {case}",
@@ -168,7 +166,16 @@ def small_run(**changes: Any) -> ReportData:
         },
         **changes,
     }
-    return ReportData(**values)
+    return changed(ReportData(run_id="20260101-000000-triage", prompt="support/triage"), **values)
+
+
+def changed(run: ReportData, **changes: Any) -> ReportData:
+    """Return the data with other values, of whichever group each belongs to."""
+    for name in ("steps", "used", "end", "answers"):
+        group = getattr(run, name)
+        fields = {field.name for field in attrs.fields(type(group))} & changes.keys()
+        changes[name] = attrs.evolve(group, **{field: changes.pop(field) for field in fields})
+    return attrs.evolve(run, **changes)
 
 
 def said(number: int, case: str, expected: str, found: str, *, tone: float) -> RolloutRecord:
@@ -204,7 +211,7 @@ def hostile_run() -> ReportData:
         )
         for one in run.candidates
     )
-    return attrs.evolve(
+    return changed(
         run,
         run_id=HOSTILE[1],
         prompt=everything,
@@ -221,11 +228,11 @@ def hostile_run() -> ReportData:
         candidates=candidates,
         rejections=tuple(
             replace(one, module=HOSTILE[5], reason=HOSTILE[1], detail=everything, text=everything)
-            for one in run.rejections
+            for one in run.steps.rejections
         ),
-        merges=(replace(run.merges[0], reason=HOSTILE[0], detail=everything),),
-        ledger=(attrs.evolve(run.ledger[0], model=HOSTILE[1]),),
-        answers={
+        merges=(replace(run.steps.merges[0], reason=HOSTILE[0], detail=everything),),
+        ledger=(attrs.evolve(run.end.ledger[0], model=HOSTILE[1]),),
+        seen={
             (number, id_): RolloutRecord(
                 example_id=id_,
                 inputs_repr=everything,

@@ -207,7 +207,9 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     # In the tree, and beside what the candidate changes.
     assert all(f">#{one.candidate}&#160; ~{one.mean:.3f}&#160; " in shown for one in estimates)
     assert all(f'class="figs">~{one.mean:.3f} ' in shown for one in estimates)
-    assert {case for number, case in data.answers if number == data.winner} == {*record.pareto_ids}
+    assert {case for number, case in data.answers.seen if number == data.winner} == {
+        *record.pareto_ids
+    }
 
 
 def test_a_candidate_that_lost_a_race_is_shown_with_its_cases_and_its_mean_there(

@@ -44,7 +44,7 @@ from promptgraft.runs.report.texts import PageLimits, candidate_views, cropped, 
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.types import RolloutFeedback
-from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, said, small_run
+from runs.report_pages import HOSTILE, candidate, changed, hostile_run, overviews, said, small_run
 from runs.toy_runs import kept_run, make_job, sulky
 
 
@@ -152,14 +152,14 @@ def test_scores_are_told_by_metric_and_by_label_and_confusions_as_a_matrix() -> 
 def test_answers_without_a_known_label_have_a_column_of_their_own() -> None:
     run = small_run()
     lost = attrs.evolve(
-        run.unseen[3, "unseen-0"],
+        run.answers.unseen[3, "unseen-0"],
         feedback=RolloutFeedback(
             score=0.0,
             feedback='[failed] color 0: expected one of `red`, `blue`, found "grue"',
             objectives={"color": 0.0, "tone": 0.0},
         ),
     )
-    found = breakdown(attrs.evolve(run, unseen={**run.unseen, (3, "unseen-0"): lost}))
+    found = breakdown(changed(run, unseen={**run.answers.unseen, (3, "unseen-0"): lost}))
     assert found is not None
     (labels,) = found.labels
     assert labels.found == ("red", "blue", "no known label")
@@ -197,11 +197,11 @@ def test_the_whole_prompt_stands_there_with_its_length_and_what_an_answer_costs(
     assert "dollars for an answer $0.002000 $0.002000 1.00" in told
     assert "It is long." in told
     assert "support/triage Copy ## Rules Answer in one word. $ticket" in told
-    lost = section(render(attrs.evolve(run, winner=0, verdict=RunVerdict.NOT_IMPROVED)), "whole")
+    lost = section(render(changed(run, winner=0, verdict=RunVerdict.NOT_IMPROVED)), "whole")
     assert "## Rules Answer." in lost
     assert "Winner" not in lost
     long = {"a/b": {"baseline": "", "winner": "w" * 400_000}}
-    cut = section(render(attrs.evolve(run, prompts=long)), "whole")
+    cut = section(render(changed(run, prompts=long)), "whole")
     assert "promptgraft export --run 20260101-000000-triage prints it whole." in cut
 
 
@@ -267,9 +267,9 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
 def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
     plain = small_run()
     assert "thinking" not in section(render(plain), "ledger")
-    [row] = plain.ledger
+    [row] = plain.end.ledger
     thought = attrs.evolve(row, usage=attrs.evolve(row.usage, reasoning_tokens=250))
-    ledger = section(render(attrs.evolve(plain, ledger=(thought,))), "ledger")
+    ledger = section(render(changed(plain, ledger=(thought,))), "ledger")
     assert "Tokens out of them thinking Seconds" in ledger
     assert "task some-model $0.40 60 1 1,200 0 300 250 12.5" in ledger
 
@@ -277,7 +277,7 @@ def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
 def test_a_run_in_progress_or_interrupted_says_so() -> None:
     going = render(attrs.evolve(ReportData(run_id="r", prompt="a/b"), state="running"))
     assert "not yet: the run was in progress" in section(going, "verdict")
-    broken = attrs.evolve(
+    broken = changed(
         small_run(), state="interrupted", verdict=None, stopped="", winner=0, ledger=()
     )
     told = section(render(broken), "verdict")
@@ -344,7 +344,7 @@ def test_no_text_becomes_part_of_the_page(text: str, hostile: str) -> None:
         for case in range(2)
     }
     prompts = {told: {"baseline": label, "winner": told}}
-    found = Page(render(attrs.evolve(run, unseen=answers, prompts=prompts, warnings=(told,))))
+    found = Page(render(changed(run, unseen=answers, prompts=prompts, warnings=(told,))))
     plain = Page(render(run))
     assert set(found.tags) <= set(plain.tags)
     assert {name for _, name, _ in found.attributes} <= {name for _, name, _ in plain.attributes}
@@ -626,12 +626,12 @@ def huge_run(candidates: int, cases: int) -> ReportData:
         )
 
     answer = attrs.evolve(
-        run.answers[0, "t-1"],
+        run.answers.seen[0, "t-1"],
         output_repr=filling,
         feedback=RolloutFeedback(score=0.0, feedback=filling),
     )
     ids = tuple(f"{name}{case}" for case in range(cases))
-    return attrs.evolve(
+    return changed(
         run,
         stop_detail=filling,
         case_ids=ids,
@@ -639,11 +639,11 @@ def huge_run(candidates: int, cases: int) -> ReportData:
         winner=candidates - 1,
         frontier=tuple(range(candidates)),
         rejections=tuple(
-            replace(run.rejections[0], step=step, module=name, detail=filling, text=filling)
+            replace(run.steps.rejections[0], step=step, module=name, detail=filling, text=filling)
             for step in range(candidates)
         ),
-        merges=run.merges * candidates,
-        answers={(number, id_): answer for number in (0, candidates - 1) for id_ in ids},
+        merges=run.steps.merges * candidates,
+        seen={(number, id_): answer for number in (0, candidates - 1) for id_ in ids},
     )
 
 

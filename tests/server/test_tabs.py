@@ -89,7 +89,7 @@ def test_the_winner_has_an_answer_to_each_case_that_it_has_a_score_on(
     for number in (0, data.winner):
         scores = zip(data.case_ids, data.candidates[number].scores, strict=True)
         scored = {case for case, score in scores if score is not None}
-        assert {case for at, case in data.answers if at == number} >= scored
+        assert {case for at, case in data.answers.seen if at == number} >= scored
 
 
 def test_rounds_of_a_job_are_those_of_its_events(client: Client, manager: JobManager) -> None:

@@ -53,7 +53,7 @@ def test_a_view_is_that_of_a_first_look_at_any_moment(manager: JobManager) -> No
         found, anew = views.of(manager, job), JobViews().of(manager, job)
         assert found.last == anew.last
         assert (found.candidates, found.data.winner) == (anew.candidates, anew.data.winner)
-        assert found.data.rejections == anew.data.rejections
+        assert found.data.steps.rejections == anew.data.steps.rejections
         seen.add(len(found.candidates))
 
     for _ in range(4):

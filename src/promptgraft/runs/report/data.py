@@ -110,6 +110,68 @@ _NOT_ENDED = HeldOut(ids=(), why_not="the run has not ended")
 
 
 @attrs.frozen(kw_only=True)
+class ReportEnd:
+    """What the end of a run says; before it, nothing.
+
+    Attributes:
+        held_out: baseline and winner on the held-out cases.
+        verdict: the verdict on the winner; None before the end.
+        stopped: why the run ended, in one sentence; empty before the end.
+        stop_detail: the same with the figures of the limits.
+        gains: the gain in the mean from each kind of change along the winner's line.
+        passing: pass rates and metric means of baseline and winner.
+        ledger: calls, tokens, money and time by role and model.
+        prompts: the whole texts of each prompt by address: ``baseline`` and ``winner``.
+        warnings: doubts about the winner, one line each.
+    """
+
+    held_out: HeldOut = _NO_HELD_OUT
+    verdict: RunVerdict | None = None
+    stopped: str = ""
+    stop_detail: str = ""
+    gains: Mapping[str, float] = attrs.field(factory=dict)
+    passing: PassingSides = NO_SIDES
+    ledger: tuple[LedgerEntry, ...] = ()
+    prompts: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ReportSteps:
+    """What became of the steps of a run: its rounds or steps, rejected proposals and merges."""
+
+    rounds: tuple[RoundSummary, ...] = ()
+    rejections: tuple[MutationRejected, ...] = ()
+    merges: tuple[MergeRejected, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RunUse:
+    """Rollouts and reflections used; ``budget`` is the most rollouts, None if unknown."""
+
+    rollouts: int = 0
+    budget: int | None = None
+    reflections: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ReportAnswers:
+    """The answers of a report.
+
+    Attributes:
+        seen: the rollouts of baseline and winner on the validation set.
+        unseen: their rollouts on the held-out cases.
+        taught: cases whose ``expected`` came from a teacher, by id.
+        thumbnails: those of the images that inputs name, by name.
+    """
+
+    seen: Answers = attrs.field(factory=dict)
+    unseen: Answers = attrs.field(factory=dict)
+    taught: Mapping[str, CaseTaught] = attrs.field(factory=dict)
+    thumbnails: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
 class ReportData:
     """The data of the report of one run.
 
@@ -118,62 +180,28 @@ class ReportData:
         prompt: the prompt, ``namespace/key``.
         state: ``ended``, ``stopped``, ``interrupted`` or ``running``.
         facts: names and values for the head of the page, such as the seed.
-        held_out: baseline and winner on the held-out cases.
-        verdict: the verdict on the winner; None before the end.
-        stopped: why the run ended, in one sentence; empty before the end.
-        stop_detail: the same with the figures of the limits.
-        gains: the gain in the mean from each kind of change along the winner's line.
         case_ids: ids of the validation set.
         candidates: the pool, the baseline first.
         why: the reflection model's reasons for its changes, by position of the candidate.
         winner: position of the winner; 0 if nothing beat the baseline.
         frontier: positions of the undominated candidates that lead on a case.
-        rejections: every rejected proposal.
-        merges: every rejected merge.
-        ledger: calls, tokens, money and time by role and model.
-        passing: pass rates and metric means of baseline and winner.
-        rollouts: rollouts used.
-        rollout_budget: rollouts that could be used; None if unknown.
-        reflections: reflections used.
-        prompts: the whole texts of each prompt by address: ``baseline`` and ``winner``.
-        warnings: doubts about the winner, one line each.
         perfect: the best possible score.
-        answers: the rollouts of baseline and winner on the validation set.
-        unseen: their rollouts on the held-out cases.
-        rounds: its rounds or steps.
-        taught: cases whose ``expected`` came from a teacher, by id.
-        thumbnails: those of the images that inputs name, by name.
     """
 
     run_id: str
     prompt: str
     state: str = "ended"
     facts: tuple[tuple[str, str], ...] = ()
-    held_out: HeldOut = _NO_HELD_OUT
-    verdict: RunVerdict | None = None
-    stopped: str = ""
-    stop_detail: str = ""
-    gains: Mapping[str, float] = attrs.field(factory=dict)
     case_ids: tuple[str, ...] = ()
     candidates: tuple[CandidateAdded, ...] = ()
     why: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
     winner: int = 0
     frontier: tuple[int, ...] = ()
-    rejections: tuple[MutationRejected, ...] = ()
-    merges: tuple[MergeRejected, ...] = ()
-    ledger: tuple[LedgerEntry, ...] = ()
-    passing: PassingSides = NO_SIDES
-    rollouts: int = 0
-    rollout_budget: int | None = None
-    reflections: int = 0
-    prompts: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
-    warnings: tuple[str, ...] = ()
     perfect: float = 1.0
-    answers: Answers = attrs.field(factory=dict)
-    unseen: Answers = attrs.field(factory=dict)
-    rounds: tuple[RoundSummary, ...] = ()
-    taught: Mapping[str, CaseTaught] = attrs.field(factory=dict)
-    thumbnails: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    steps: ReportSteps = ReportSteps()
+    used: RunUse = RunUse()
+    end: ReportEnd = ReportEnd()
+    answers: ReportAnswers = attrs.field(factory=ReportAnswers)
 
     @property
     def cost(self) -> Decimal | None:
@@ -181,26 +209,26 @@ class ReportData:
 
         Before the end there is no ledger yet; then it is the cost up to the last candidate.
         """
-        if not self.ledger and self.candidates:
+        if not self.end.ledger and self.candidates:
             return self.candidates[-1].cost
-        if any(row.unpriced_calls for row in self.ledger):
+        if any(row.unpriced_calls for row in self.end.ledger):
             return None
-        return sum((row.cost for row in self.ledger), Decimal(0))
+        return sum((row.cost for row in self.end.ledger), Decimal(0))
 
     @property
     def unanswered(self) -> str:
         """A sentence on the requests that were not answered; empty for none."""
-        return unanswered_in(self.ledger)
+        return unanswered_in(self.end.ledger)
 
     @property
     def tokens(self) -> int:
         """Tokens of all calls."""
-        return sum(row.usage.input_tokens + row.usage.output_tokens for row in self.ledger)
+        return sum(row.usage.input_tokens + row.usage.output_tokens for row in self.end.ledger)
 
     @property
     def blame(self) -> Counter[str]:
         """How often models blamed each part, by name."""
-        return Counter(blame.to for round_ in self.rounds for _, blame in round_.blamed)
+        return Counter(blame.to for round_ in self.steps.rounds for _, blame in round_.blamed)
 
     @property
     def leaders(self) -> list[int]:
@@ -230,7 +258,6 @@ def gather(folder: RunFolder) -> ReportData:
         prompt=record.prompt,
         state=str(record.state),
         facts=tuple(_facts(record)),
-        held_out=_NOT_ENDED,
         case_ids=record.pareto_ids,
         candidates=tuple(
             _with_examples(candidate_record) for candidate_record in record.candidates
@@ -240,49 +267,44 @@ def gather(folder: RunFolder) -> ReportData:
             for candidate_record in record.candidates
         },
         frontier=ended.frontier if ended else _frontier(record),
-        rejections=tuple(record.rejections),
-        merges=tuple(event for event in record.merges if isinstance(event, MergeRejected)),
-        rollouts=record.rollouts,
-        rollout_budget=record.budget,
-        reflections=record.reflections,
-        taught=record.taught,
-        rounds=tuple(record.rounds.values()),
+        winner=ended.best if ended else 0,
+        steps=ReportSteps(
+            rounds=tuple(record.rounds.values()),
+            rejections=tuple(record.rejections),
+            merges=tuple(event for event in record.merges if isinstance(event, MergeRejected)),
+        ),
+        used=RunUse(rollouts=record.rollouts, budget=record.budget, reflections=record.reflections),
+        end=_end(record),
     )
-    if ended is not None:
-        data = attrs.evolve(
-            data,
-            held_out=ended.held_out or _NO_HELD_OUT,
-            verdict=ended.verdict,
-            stopped=record.stopped,
-            stop_detail=ended.stop_detail,
-            gains=ended.gains,
-            winner=ended.best,
-            passing=ended.passing,
-            ledger=ended.ledger,
-        )
-        if record.folder.result.exists():
-            data = _with_prompts(data, record.folder.result)
-    answers, unseen = _answers(record, data)
     perfect = (fingerprint_of(record) or {}).get("objectives.perfect_score")
     if isinstance(perfect, int | float):
         data = attrs.evolve(data, perfect=float(perfect))
-    inputs = [answer.inputs_repr for side in (unseen, answers) for answer in side.values()]
-    return attrs.evolve(
-        data,
-        answers=answers,
-        unseen=unseen,
-        thumbnails=thumbnails(folder.files, inputs),
+    return attrs.evolve(data, answers=_answers(record, data))
+
+
+def _end(record: RunRecord) -> ReportEnd:
+    ended = record.ended
+    if ended is None:
+        return ReportEnd(held_out=_NOT_ENDED)
+    end = ReportEnd(
+        held_out=ended.held_out or _NO_HELD_OUT,
+        verdict=ended.verdict,
+        stopped=record.stopped,
+        stop_detail=ended.stop_detail,
+        gains=ended.gains,
+        passing=ended.passing,
+        ledger=ended.ledger,
     )
-
-
-def _with_prompts(data: ReportData, result: Path) -> ReportData:
+    result = record.folder.result
+    if not result.exists():
+        return end
     document, where = read_document(result), str(result)
     prompts = structure(document.get("prompts", {}), dict[str, dict[str, str]], where=where)
     warnings = structure(document.get("warnings", []), tuple[str, ...], where=where)
     # Targets that are no prompts have no whole prompts in the result; their texts are whole.
-    before, after = (data.candidates[number].texts for number in (0, data.winner))
+    before, after = (_with_examples(record.candidates[number]).texts for number in (0, ended.best))
     texts = {name: {"baseline": before[name], "winner": after[name]} for name in before}
-    return attrs.evolve(data, prompts=prompts or texts, warnings=warnings)
+    return attrs.evolve(end, prompts=prompts or texts, warnings=warnings)
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -324,11 +346,11 @@ def _frontier(record: RunRecord) -> tuple[int, ...]:
     return tuple(frontier.members()) if record.candidates else ()
 
 
-def _answers(record: RunRecord, data: ReportData) -> tuple[Answers, Answers]:
+def _answers(record: RunRecord, data: ReportData) -> ReportAnswers:
     """Return the answers of baseline and winner on the validation set and on held-out cases."""
     answers_seen: dict[tuple[int, str], RolloutRecord] = {}
     unseen: dict[tuple[int, str], RolloutRecord] = {}
-    cases, held_out = set(data.case_ids), set(data.held_out.ids)
+    cases, held_out = set(data.case_ids), set(data.end.held_out.ids)
     for transcript in transcripts(record, candidates={0, data.winner}):
         if transcript.candidate is None:
             continue
@@ -336,4 +358,10 @@ def _answers(record: RunRecord, data: ReportData) -> tuple[Answers, Answers]:
             answers_seen[transcript.candidate, transcript.case] = transcript.record
         elif transcript.phase == Phase.HELD_OUT and transcript.case in held_out:
             unseen[transcript.candidate, transcript.case] = transcript.record
-    return answers_seen, unseen
+    inputs = [answer.inputs_repr for side in (unseen, answers_seen) for answer in side.values()]
+    return ReportAnswers(
+        seen=answers_seen,
+        unseen=unseen,
+        taught=record.taught,
+        thumbnails=thumbnails(record.folder.files, inputs),
+    )

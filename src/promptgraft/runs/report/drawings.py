@@ -71,7 +71,7 @@ def rollouts_chart(data: ReportData) -> Chart | None:
     """Return the chart of means against rollouts; None while nothing is scored."""
     used = [float(candidate_record.rollouts) for candidate_record in data.candidates]
     steps = steps_of(data.candidates, data.winner)
-    return _chart(data, "test calls", used, steps, total=float(data.rollouts), label=_count)
+    return _chart(data, "test calls", used, steps, total=float(data.used.rollouts), label=_count)
 
 
 def length_chart(data: ReportData) -> Chart | None:
@@ -401,7 +401,7 @@ class GraphView:
 
 def graph_view(data: ReportData) -> GraphView | None:
     """Return the graph; None if answers have no steps, or too many nodes."""
-    every = (*data.answers.items(), *data.unseen.items())
+    every = (*data.answers.seen.items(), *data.answers.unseen.items())
     sides = [[edge for (at, _), edge in every if at == side] for side in (0, data.winner)]
     traces = [answer.steps for side in sides for answer in side]
     names = list(dict.fromkeys(step.node for steps in traces for step in steps))
@@ -415,7 +415,7 @@ def graph_view(data: ReportData) -> GraphView | None:
         for part in (candidate_record.module or "").split(", ")
     )
     rejected = Counter(
-        part for rejection in data.rejections for part in rejection.module.split(", ")
+        part for rejection in data.steps.rejections for part in rejection.module.split(", ")
     )
     blame, parts = data.blame, dict[str, set[str]]()
     for step in (step for steps in traces for step in steps):

@@ -170,7 +170,7 @@ def _candidates(data: ReportData, _limits: texts.PageLimits) -> dict[str, object
 
 
 def _every(data: ReportData, limits: texts.PageLimits) -> dict[str, object]:
-    reasons = Counter(rejection.reason for rejection in data.rejections)
+    reasons = Counter(rejection.reason for rejection in data.steps.rejections)
     return {
         "candidates": texts.candidate_views(data, limits),
         "line": data.line_of(data.winner) if data.candidates else (),
@@ -189,7 +189,7 @@ def _progress(data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
 
 
 _VALUES: Mapping[str, Callable[[ReportData, texts.PageLimits], dict[str, object]]] = {
-    "result.html": lambda data, _: {"held_out": data.held_out.gain},
+    "result.html": lambda data, _: {"held_out": data.end.held_out.gain},
     "changes.html": lambda data, _: {"winner_changes": texts.winner_changes(data)},
     "whole.html": lambda data, _: {
         "whole": tuple(whole_prompts(data)),
@@ -211,21 +211,21 @@ def verdict_of(data: ReportData) -> dict[str, str]:
     """Return the verdict on the run: a word with its style and sign, and a sentence."""
     if data.state == "running":
         mark_parts = "mark", "…", "running", "The run was in progress when this report was written."
-    elif data.state not in ("ended", "stopped") or data.verdict is None:
+    elif data.state not in ("ended", "stopped") or data.end.verdict is None:
         mark_parts = "mark", "!", "interrupted", "The run did not come to its end."
-    elif data.verdict is RunVerdict.IMPROVED:
+    elif data.end.verdict is RunVerdict.IMPROVED:
         sentence = f"Candidate #{data.winner} beats the baseline on held-out cases."
-        mark_parts = "good", "✓", str(data.verdict), sentence
-    elif data.verdict is RunVerdict.GAMED:
+        mark_parts = "good", "✓", str(data.end.verdict), sentence
+    elif data.end.verdict is RunVerdict.GAMED:
         sentence = (
             f"Candidate #{data.winner} scores more on held-out cases, but perhaps not by better "
             "answers: see the warnings."
         )
-        mark_parts = "mark", "?", str(data.verdict), sentence
+        mark_parts = "mark", "?", str(data.end.verdict), sentence
     elif data.winner:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
         # Better on the cases that chose it, which says little: so it is marked, not praised.
-        mark_parts = "mark", "!", str(data.verdict), sentence
+        mark_parts = "mark", "!", str(data.end.verdict), sentence
     else:
         mark_parts = "plain", "=", "not improved", "No candidate beats the baseline."
     return dict(zip(("kind", "sign", "word", "sentence"), mark_parts, strict=True))

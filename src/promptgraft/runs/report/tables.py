@@ -104,7 +104,7 @@ class CaseRow:
 
 def scores_on(data: ReportData, case: str) -> Iterator[tuple[str, Score, Score]]:
     """Yield the sets that a case is in, each with the scores of baseline and winner on it."""
-    held_out = data.held_out
+    held_out = data.end.held_out
     if case in held_out.ids and held_out.baseline_scores:
         at = held_out.ids.index(case)
         yield "held out", held_out.baseline_scores[at], held_out.winner_scores[at]
@@ -168,7 +168,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
 
 
 def _case_row(data: ReportData, at: int, case: str, cells: tuple[Cell, ...]) -> CaseRow:
-    answer = data.answers.get((0, case)) or data.answers.get((data.winner, case))
+    answer = data.answers.seen.get((0, case)) or data.answers.seen.get((data.winner, case))
     before, after = (_score(data.candidates[number], at) for number in (0, data.winner))
     return CaseRow(
         case=case,
@@ -245,7 +245,10 @@ class Breakdown:
 
 def breakdown(data: ReportData) -> Breakdown | None:
     """Return the breakdown of the held-out cases, else the validation set; None without answers."""
-    for cases, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
+    for cases, answers in (
+        ("held-out cases", data.answers.unseen),
+        ("validation set", data.answers.seen),
+    ):
         if sides := _sides(answers, data.winner):
             metrics = list(dict.fromkeys(metric for side, _ in sides for metric in _scores(side)))
             names = ("Baseline", "Winner") if data.winner else ("Baseline",)
@@ -338,7 +341,7 @@ _MOST_PROMPTS = 10
 
 def whole_prompts(data: ReportData) -> Iterator[tuple[str, str, bool]]:
     """Yield the resulting prompts, at most ten: name, text, and whether the text was cut."""
-    for name, texts in list(data.prompts.items())[:_MOST_PROMPTS]:
+    for name, texts in list(data.end.prompts.items())[:_MOST_PROMPTS]:
         text = texts["winner" if data.winner else "baseline"]
         text_shown = cropped(text, _LONGEST)
         yield name, text_shown, text_shown != text
@@ -346,8 +349,8 @@ def whole_prompts(data: ReportData) -> Iterator[tuple[str, str, bool]]:
 
 def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
     """Yield the known amounts of a prompt: name, format, and the values of baseline and winner."""
-    if data.prompts:
-        texts = data.prompts.values()
+    if data.end.prompts:
+        texts = data.end.prompts.values()
         after = sum(
             len(prompt_text["winner" if data.winner else "baseline"]) for prompt_text in texts
         )
@@ -357,7 +360,7 @@ def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
             sum(len(prompt_text["baseline"]) for prompt_text in texts),
             after,
         )
-    sides = [*_sides(data.answers, data.winner), *_sides(data.unseen, data.winner)]
+    sides = [*_sides(data.answers.seen, data.winner), *_sides(data.answers.unseen, data.winner)]
     pairs = [(_taken(first_answer), _taken(second_answer)) for first_answer, second_answer in sides]
     for place, name, shape in (
         (0, "tokens sent for an answer", "{:,.1f}"),

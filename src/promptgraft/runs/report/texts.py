@@ -116,7 +116,7 @@ def rejection_views(
 ) -> Iterator[tuple[MutationRejected, tuple[Piece, ...] | None]]:
     """Yield the listed rejected proposals, each with its diff to the text before if it fits."""
     allowance = Allowance(limits.rejections)
-    for rejection in data.rejections[: limits.listed]:
+    for rejection in data.steps.rejections[: limits.listed]:
         detail = cropped(rejection.detail, _DETAIL_BYTES)
         is_compared = bool(rejection.text) and allowance.is_worth_it
         pieces = _compared(rejection.before, rejection.text, _AROUND) if is_compared else ()
@@ -138,7 +138,7 @@ def round_views(
     The lists are None if they do not fit.
     """
     allowance = Allowance(limits.rejections)
-    for round_ in data.rounds[: limits.listed]:
+    for round_ in data.steps.rounds[: limits.listed]:
         lists = tuple(
             (title, tuple(rows[:_MOST_LINES]), len(rows[_MOST_LINES:]))
             for title, rows in _round_lists(round_)
@@ -236,13 +236,13 @@ def transcripts_of(
     """
     allowance = Allowance(limits.answers)
     for id_, title, ids, answers in (
-        ("held-out-cases", "Held-out cases", data.held_out.ids, data.unseen),
-        ("validation-cases", "Validation set", data.case_ids, data.answers),
+        ("held-out-cases", "Held-out cases", data.end.held_out.ids, data.answers.unseen),
+        ("validation-cases", "Validation set", data.case_ids, data.answers.seen),
     ):
         views = [view for case in ids if (view := _case(data, answers, case)) is not None]
         ranked = sorted(views, key=lambda view: (*_OUTCOMES, "").index(view.outcome))
         fitting = [view for view in ranked if allowance.takes(view.size)]
-        if answers is data.unseen:
+        if answers is data.answers.unseen:
             opened = [attrs.evolve(view, is_open=True) for view in fitting[:_OPEN]]
             fitting = [*opened, *fitting[_OPEN:]]
         if views:
@@ -251,7 +251,7 @@ def transcripts_of(
 
 def case_views(data: ReportData, case: str) -> list[tuple[str, CaseView]]:
     """Return the answers of baseline and winner to a case, each with the name of its set."""
-    sets = (("held out", data.unseen), ("validation", data.answers))
+    sets = (("held out", data.answers.unseen), ("validation", data.answers.seen))
     views = [(name, _case(data, answers, case)) for name, answers in sets]
     return [(name, view) for name, view in views if view is not None]
 
@@ -285,9 +285,9 @@ def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
         outcome=outcome(before, after) if len(answers_shown) > 1 else "",
         failed=after is None or after < data.perfect,
         thumbnails=tuple(
-            (name, data.thumbnails[name])
+            (name, data.answers.thumbnails[name])
             for name in dict.fromkeys(names_in(answers_shown[0][1].inputs_repr))
-            if name in data.thumbnails
+            if name in data.answers.thumbnails
         ),
     )
 

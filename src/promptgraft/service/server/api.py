@@ -327,7 +327,7 @@ def _candidate(one: CandidateAdded, *, short: bool) -> Json:
 
 def list_rounds(call: ApiCall) -> ApiReply:
     """Return the rounds of a job, or the steps of its search: failures, blame, patches, outcome."""
-    return reply({"rounds": [round_.as_json() for round_ in call.view.data.rounds]})
+    return reply({"rounds": [round_.as_json() for round_ in call.view.data.steps.rounds]})
 
 
 def list_rollouts(call: ApiCall) -> ApiReply:

@@ -244,7 +244,7 @@ def _overview(call: ApiCall) -> dict[str, object]:
         "data": data,
         "links": _links(call, job),
         "damage": view.damage,
-        "budget": data.rollout_budget,
+        "budget": data.used.budget,
         "may": {str(scope) for scope in call.caller.scopes},
         "has_report": job.attempts > 0,
     }
@@ -282,7 +282,7 @@ def show_case(call: ApiCall) -> ApiReply:
     with call.mirrors.report(call.manager, api.started(call)) as report:
         data = report.data
     views = case_views(data, case)
-    if not views and case not in (*data.case_ids, *data.held_out.ids):
+    if not views and case not in (*data.case_ids, *data.end.held_out.ids):
         raise ApiProblem(404, f"the job has no case `{case[:200]}`")
     where = JobFilter(project=job.project, prompt=job.prompt)
     earlier = call.manager.list(where, limit=_MOST_EARLIER, projects=call.caller.projects)

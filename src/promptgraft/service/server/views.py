@@ -13,7 +13,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
-from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.data import ReportData, ReportSteps, RunUse
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event, Unknown
 from promptgraft.search.verdict import RunVerdict
@@ -272,18 +272,22 @@ class _Following:
             case_ids=history.pareto_ids,
             candidates=tuple(history.candidates),
             winner=history.best,
-            rejections=tuple(history.rejections),
-            rollouts=history.rollouts,
-            rollout_budget=history.budget,
-            reflections=history.reflections,
-            rounds=tuple(history.rounds.values()),
+            steps=ReportSteps(
+                rounds=tuple(history.rounds.values()), rejections=tuple(history.rejections)
+            ),
+            used=RunUse(
+                rollouts=history.rollouts,
+                budget=history.budget,
+                reflections=history.reflections,
+            ),
         )
         ended = history.ended
         if ended is None:
             return data
-        return attrs.evolve(
-            data,
-            held_out=ended.held_out or data.held_out,
+        end = attrs.evolve(
+            data.end,
+            held_out=ended.held_out or data.end.held_out,
             verdict=ended.verdict,
             passing=ended.passing,
         )
+        return attrs.evolve(data, end=end)
