@@ -74,7 +74,7 @@ def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: 
     [folder] = (project / "runs").iterdir()
     assert told[2] == f"run {folder.name} is kept in runs/{folder.name}"
     assert told[3].startswith("plan: about ")
-    assert told[4].startswith("warning: there are only 6 training, 6 validation cases")
+    assert told[4].startswith("warning: there are only 6 training and 6 validation cases")
     assert told[5].startswith("your prompt: 0 of the 6 cases right")
     revision = stored(project)
     assert revision is not None

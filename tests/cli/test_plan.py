@@ -21,8 +21,8 @@ def jobs(project: Path) -> Path:
 
 WARNINGS = [
     (
-        "there are only 6 training, 6 validation cases; use 10 or more in each set, better 50, to "
-        "tell a gain from luck"
+        "there are only 6 training and 6 validation cases; use 10 or more in each set, better 50, "
+        "to tell a gain from luck"
     ),
 ]
 

@@ -334,6 +334,20 @@ def _quotes(events: bytes) -> Iterator[tuple[str, str]]:
                 yield "unanswered", event["detail"]
 
 
+def test_options_that_a_path_leaves_without_effect_are_refused(
+    console: Console, made: Project
+) -> None:
+    path = str(run_of(made("classify")).relative_to(Path.cwd()))
+    refused = console("replay", path, "--runs", "elsewhere")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert console("replay", path).code == 0
+    refused = console("export", "--run", path, "--project", ".", "run.zip")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert not Path("run.zip").exists()
+    assert console("export", "--run", path, "run.zip").code == 0
+    assert console("replay", "run.zip", "--runs", "elsewhere").code == 2
+
+
 def test_secrets_are_never_packed(
     console: Console, made: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

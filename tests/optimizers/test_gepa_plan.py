@@ -269,8 +269,8 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
     luck = "use 10 or more in each set, better 50, to tell a gain from luck"
     assert warnings(10, 10, held_out=None) == (
         (
-            "there are no test cases: the run cannot prove that its winner is better; add cases, "
-            "or name some in data.held_out"
+            "there are no test cases: the run cannot prove that its winner is better; name some "
+            "as `test` in `splits` of a project, or as `data.held_out` in Python"
         ),
     )
     assert warnings(10, 10, held_out=examples(8, first=20)) == (

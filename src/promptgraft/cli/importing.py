@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Unpack
 
@@ -97,18 +97,13 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     """
     path = Path(config)
     if is_export(path):
-        for name in (name for name, value in given.items() if value):
-            option = name.removesuffix("s") if name in ("prompts", "fields") else name
-            raise click.UsageError(f"--{option} is not for an exported run; leave it out")
+        _refuse_others(given, (), "an exported run")
         unpack(path, as_json=as_json)
         return
     if path.name == FILE_NAME:
         raise ConfigError(f"{path} is a project already; `promptgraft check` checks it")
     importer = importer_of(path)
-    for name, value in given.items():
-        if value and name not in importer.takes:
-            option = name.removesuffix("s") if name in ("prompts", "fields") else name
-            raise click.UsageError(f"--{option} is not for {importer.source}; leave it out")
+    _refuse_others(given, importer.takes, importer.source)
     imported = _converted(importer, path, given)
     schema = shipped("project/project.schema.json").read_text("utf-8")
     document = f"{SCHEMA_LINE}{_HEAD.format(name=path.name)}{_yaml(imported.document)}"
@@ -123,6 +118,14 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     # An agent of the user is code, which an import does not run.
     checked = None if importer.names_code else _checked(path.parent / FILE_NAME)
     _print(imported, checked, written, as_json=as_json)
+
+
+def _refuse_others(given: ImportOptions, takes: Collection[str], source: str) -> None:
+    """Refuse options that an import of ``source`` would ignore."""
+    for name, value in given.items():
+        if value and name not in takes:
+            option = name.removesuffix("s") if name in ("prompts", "fields") else name
+            raise click.UsageError(f"--{option} is not for {source}; leave it out")
 
 
 def _converted(importer: type[Importer], path: Path, given: ImportOptions) -> ImportedProject:

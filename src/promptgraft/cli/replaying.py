@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import attrs
+import click
 
 from promptgraft.cli import options
 from promptgraft.cli.choosing import chosen_runs
@@ -45,10 +46,12 @@ def replay_command(run: str, *, project: str | None, runs: str | None, as_json: 
     The exit code is 0 if the result is the same, and 1 if it differs.
     """
     path = Path(run)
+    is_folder = RunFolder(path).config.is_file()
+    if runs is not None and (is_folder or is_export(path)):
+        raise click.UsageError("--runs: RUN is a path already; leave it out")
     if is_export(path):
         replay = _of_export(path, project)
     else:
-        is_folder = RunFolder(path).config.is_file()
         folder = path if is_folder else chosen_runs(runs, project, runs_again=True).find(run).path
         replay = replayed(RunFolder(folder.absolute()), project=project)
     if as_json:
@@ -95,6 +98,8 @@ def _print(replay: Replay) -> None:
 def pack(run: str, path: Path, *, project: str | None, inputs: bool, as_json: bool) -> None:
     """Pack a run into a file, and say what somebody else can do with it."""
     is_folder = RunFolder(Path(run)).config.is_file()
+    if is_folder and project is not None:
+        raise click.UsageError("--project: the run is named by its path already; leave it out")
     folder = RunFolder(Path(run)) if is_folder else chosen_runs(None, project).find(run)
     make_room(path)
     exported = export_run(RunFolder(folder.path.absolute()), path, inputs=inputs)

@@ -33,10 +33,11 @@ from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.other_cases import on_kept_cases
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
+from promptgraft.runs import RunFolder, RunSummary, State, list_runs, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.runs.folder import make_run, read_document, write_document
+from promptgraft.runs.reading import summarize
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunPlan, RunResult
@@ -45,6 +46,7 @@ from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.targets.prompts import PromptSet
 
 
 @attrs.frozen(kw_only=True)
@@ -338,7 +340,7 @@ class Runnable:
 
     def plan(self) -> RunPlan:
         """Estimate what a run may use, without a call, from the answers of earlier runs."""
-        plan = self.job.plan(seen=_seen(self.runs, self.job.name))
+        plan = self.job.plan(seen=_seen(self.runs, self.job))
         return attrs.evolve(plan, warnings=(*plan.warnings, *self.lacking))
 
     def probed(self, rollouts: int, runs: Path) -> Probe:
@@ -369,7 +371,8 @@ class Runnable:
         job = self.job.within(attrs.evolve(self.job.context, executor=None))
         outcome = keep(folder, job, partial(run_job, listeners=(stop,), cancellation=cancellation))
         result = outcome.result
-        usage_seen = _seen_answers(folder, f"as in the probe {folder.id}", is_probe=True)
+        where = f"as in the probe {folder.id}"
+        usage_seen = _seen_answers(summarize(folder), job, where, is_probe=True)
         return Probe(
             folder=folder,
             rollouts=result.total_rollouts,
@@ -394,31 +397,35 @@ class Runnable:
             keep_sources(self.project, folder.sources)
 
 
-def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
-    """Return what answers used in the newest of the last completed runs of a prompt that tells."""
-    ended = (run for run in list_runs(runs) if run.state is State.ENDED and run.prompt == prompt)
+def _seen(runs: Path, job: OptimizationJob) -> SeenAnswers | None:
+    """Return what answers used in the newest of the last completed runs of a job that tells."""
+    ended = (run for run in list_runs(runs) if run.state is State.ENDED and run.prompt == job.name)
     # Runs on the embedded model tell nothing, however many there are.
     for run in islice(ended, _MOST_RUNS):
-        if usage_seen := _seen_answers(run.folder, f"as in run {run.id}"):
+        if usage_seen := _seen_answers(run, job, f"as in run {run.id}"):
             return usage_seen
     return None
 
 
-def _seen_answers(folder: RunFolder, where: str, *, is_probe: bool = False) -> SeenAnswers | None:
+def _seen_answers(
+    run: RunSummary, job: OptimizationJob, where: str, *, is_probe: bool = False
+) -> SeenAnswers | None:
     """Return what the answers of a run used; None if it has none whose tokens are known.
 
     Args:
-        folder: the run, which has ended.
+        run: the run, which has ended.
+        job: what it was made of.
         where: the run, in words.
         is_probe: whether it is a probe of the present prompt.
     """
-    record = read_run(folder)
-    if (ended := record.ended) is None:
+    if (ended := run.ended) is None:
         return None
-    traces = [
-        transcript.record.steps for transcript in islice(transcripts(record), _MOST_LOOKED_AT)
-    ]
-    nodes = _nodes_seen(traces) if any(traces) else {}
+    nodes: dict[str, SeenUse] = {}
+    # Only answers of graphs have steps.
+    if isinstance(job.subject, PromptSet):
+        rollouts = islice(transcripts(run.folder), _MOST_LOOKED_AT)
+        traces = [transcript.record.steps for transcript in rollouts]
+        nodes = _nodes_seen(traces) if any(traces) else {}
     uses = tuple(
         SeenUse(
             role=row.role,

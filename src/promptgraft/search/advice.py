@@ -36,14 +36,14 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
     sizes = {"training": len(config.split[1]), "validation": config.pareto_set_size}
     if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
         yield (
-            f"there are only {', '.join(few)} cases; use {_FEW} or more in each set, better 50, "
+            f"there are only {' and '.join(few)} cases; use {_FEW} or more in each set, better 50, "
             "to tell a gain from luck"
         )
     count, least = len(config.held_out), least_cases(LEVEL)
     if config.data.held_out is None and not count:
         yield (
-            "there are no test cases: the run cannot prove that its winner is better; add cases, "
-            "or name some in data.held_out"
+            "there are no test cases: the run cannot prove that its winner is better; name some "
+            "as `test` in `splits` of a project, or as `data.held_out` in Python"
         )
     elif 0 < count < least:
         yield f"{counted(count, 'test case')} cannot prove a gain; use {least} or more, better 50"
