@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError
@@ -25,6 +25,7 @@ from promptgraft.ground.serde import (
     digest_text,
     nearest,
     parse_json,
+    plain_json,
     shown,
     unstructure,
 )
@@ -94,6 +95,15 @@ def test_digests_of_texts_with_one_beginning_are_those_of_the_texts(
     halves = [*ends, "\ude00"]
     for begun in (beginning, f"{beginning}\ud83d"):
         assert digest_all(begun, halves) == [digest_text(f"{begun}{end}") for end in halves]
+
+
+@given(JSON | st.floats() | st.integers() | st.dictionaries(st.text(max_size=2), st.text()))
+@example({"\ud800": 1e16})
+@example([float("nan"), -0.0, 1e-05, 1e-4, 2**70, "\x7f\u2028\x00"])
+def test_plain_json_is_what_python_writes(data: Any) -> None:
+    # Digests of earlier versions are compared with those of this one.
+    plainly = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert plain_json(data) == plainly
 
 
 def test_canonical_json_has_one_known_form() -> None:

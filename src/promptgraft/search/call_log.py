@@ -176,7 +176,11 @@ class CallLog:
         # Without a lock: the sessions of one answer are made one after the other.
         answer = self._open.get(position)
         if answer is None:
-            records = {_place_of(record.key): record for record in self._kept(position)}
+            records = (
+                {_place_of(record.key): record for record in self._kept(position)}
+                if self._journal.calls_of(position)
+                else {}
+            )
             answer = self._open[position] = AnswerCalls(self, position, records)
         answer.sessions += 1
         places = Places(answer)
