@@ -152,11 +152,21 @@ def no_connections_left() -> Iterator[None]:
     _connected.clear()
 
 
+_OTHERS = ("schemathesis", "langsmith_plugin", "anyio", "hypothesispytest")
+_WITHOUT_OTHERS = " ".join(f"-p no:{name}" for name in _OTHERS)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_plugins_of_others() -> None:
     """Spare each run of pytest that a test starts a second of plugins which it does not use."""
-    others = ("schemathesis", "langsmith_plugin", "anyio", "hypothesispytest")
-    os.environ["PYTEST_ADDOPTS"] = " ".join(f"-p no:{name}" for name in others)
+    os.environ["PYTEST_ADDOPTS"] = _WITHOUT_OTHERS
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Pytest's own, which takes the options away that spare it the plugins of others."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", _WITHOUT_OTHERS)
+    return pytester
 
 
 _looked_at: set[str] = set()

@@ -42,9 +42,7 @@ def words(pytester: pytest.Pytester, test: str, *lines: str) -> Path:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    # The plugin of schemathesis wraps what is said at collection into its own traceback.
-    others = ("-p", "no:cacheprovider", "-p", "no:schemathesis")
-    return pytester.runpytest_inprocess(*others, *arguments)
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
 def apply(folder: Path, body: str, tag: str = "latest") -> None:
