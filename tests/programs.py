@@ -28,7 +28,7 @@ COMMANDS = (
     *("promptgraft.cli.apply", "promptgraft.cli.demo_run", "promptgraft.cli.eval"),
     *("promptgraft.cli.optimize", "promptgraft.cli.runs", "promptgraft.cli.show_run"),
     *("promptgraft.adapters.offline", "promptgraft.algorithms.gepa"),
-    *("promptgraft.runs.report.page", "filelock", "markdown_it"),
+    *("promptgraft.runs.report.page", "cattrs", "filelock", "markdown_it", "yaml"),
 )
 """What most commands import."""
 

@@ -50,7 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
         patch.setenv("PROMPTGRAFT_JOBS", JOBS)
         assert run(["init", str(folder), "--graph"]) == 0
         patch.chdir(folder)
-        for budget in ("900", "400"):
+        for budget in ("350", "300"):
             assert run(["optimize", "--quiet", "--budget", budget]) in {0, 1}
         assert run(["jobs", "submit", "--budget", "300", "--note", "nightly"]) == 0
         assert run(["jobs", "datasets", "save", "hard-cases-of-march", "data/reports.jsonl"]) == 0

@@ -40,6 +40,10 @@ def manager(database: Database, project: Path) -> JobManager:
     return JobManager(database, projects={"support": project})
 
 
+# What is not of SQL, and what `test_contract.py` sees of every database.
+anywhere = pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True, scope="module")
+
+
 def submit(manager: JobManager, **changes: object) -> Job:
     return manager.create("support", "triage", {"store": False, **changes})
 
@@ -50,6 +54,7 @@ def claimed(manager: JobManager) -> Claim:
     return claim
 
 
+@anywhere
 def test_a_job_that_is_to_write_a_source_is_refused_unless_it_is_dry(
     database: Database, tmp_path: Path
 ) -> None:
@@ -60,6 +65,7 @@ def test_a_job_that_is_to_write_a_source_is_refused_unless_it_is_dry(
     assert submit(manager, dry_run=True).state is JobState.QUEUED
 
 
+@anywhere
 def test_a_job_ends_as_the_run_of_its_project_would(manager: JobManager, project: Path) -> None:
     job = submit(manager, budget=120)
     assert work_off(manager) == 1
@@ -112,6 +118,7 @@ def test_a_winner_is_a_candidate_until_it_is_applied(database: Database, tmp_pat
     assert store.current(**where, tag="night") == now
 
 
+@anywhere
 def test_a_winner_is_not_applied_over_what_others_wrote(database: Database, tmp_path: Path) -> None:
     manager, project = keeping_project(database, tmp_path)
     store, prompt = project.store(), project.prompt("triage").prompt
@@ -133,6 +140,7 @@ def test_a_winner_is_not_applied_over_what_others_wrote(database: Database, tmp_
     assert bodies(held) == bodies(canary)
 
 
+@anywhere
 def test_a_job_without_a_winner_says_why_nothing_is_applied(
     database: Database, tmp_path: Path
 ) -> None:
@@ -146,6 +154,7 @@ def test_a_job_without_a_winner_says_why_nothing_is_applied(
     assert project.store().addresses() == ()
 
 
+@anywhere
 def test_a_winner_of_an_earlier_version_is_where_that_version_stored_it(
     database: Database, tmp_path: Path
 ) -> None:
@@ -171,6 +180,7 @@ def keeping_project(database: Database, folder: Path) -> tuple[JobManager, Proje
     return manager, manager.projects["support"]
 
 
+@anywhere
 def test_a_dry_run_stores_nothing(database: Database, tmp_path: Path) -> None:
     path = write_project(tmp_path / "own")
     manager = JobManager(database, projects={"support": path})
@@ -199,6 +209,7 @@ def test_a_job_waits_for_a_worker_with_the_project_that_was_submitted(
     assert claim.job.reason == ""
 
 
+@anywhere
 def test_the_callers_fault_fails_a_job(database: Database, tmp_path: Path) -> None:
     file = FILE.replace(
         "metrics: [{name: exact}]", "metrics: [{name: own, kind: python, function: own.py:judge}]"
@@ -275,6 +286,7 @@ def today(manager: JobManager) -> float:
         return float(JobRows(manager.database).spent_today(connection, "support"))
 
 
+@anywhere
 def test_a_price_that_is_not_known_pauses_where_money_is_limited(
     database: Database, tmp_path: Path
 ) -> None:
