@@ -266,11 +266,11 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
 
 def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
     plain = small_run()
-    assert "thinking" not in section(render(plain), "ledger")
+    assert "Thinking" not in section(render(plain), "ledger")
     [row] = plain.end.ledger
     thought = attrs.evolve(row, usage=attrs.evolve(row.usage, reasoning_tokens=250))
     ledger = section(render(changed(plain, ledger=(thought,))), "ledger")
-    assert "Tokens out of them thinking Seconds" in ledger
+    assert "Tokens out Thinking Seconds" in ledger
     assert "task some-model $0.40 60 1 1,200 0 300 250 12.5" in ledger
 
 
