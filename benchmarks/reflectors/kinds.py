@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from reflectors.slots import SHAPES, SlotWorld
+from reflectors.slots import SHAPES, SlotShape, SlotWorld
 from reflectors.writers import LineWriter, SlotHabits, SlotWriter
 from search.interfaces import World, Writer
 from search.reflecting import Habits
@@ -40,9 +40,9 @@ def _of_lines(habits: Habits) -> Callable[[int], tuple[World, Writer]]:
     return make
 
 
-def _of_slots(shape: str, habits: SlotHabits) -> Callable[[int], tuple[World, Writer]]:
+def _of_slots(shape: SlotShape, habits: SlotHabits) -> Callable[[int], tuple[World, Writer]]:
     def make(seed: int) -> tuple[World, Writer]:
-        return SlotWorld(SHAPES[shape], seed), SlotWriter(habits, seed)
+        return SlotWorld(shape, seed), SlotWriter(habits, seed)
 
     return make
 
@@ -67,11 +67,15 @@ KINDS: Mapping[str, Kind] = {
     ),
     "slots": Kind(
         says="definition lists that are right on every failure shown, and grow",
-        make=_of_slots("slots", SlotHabits()),
+        make=_of_slots(SHAPES["slots"], SlotHabits()),
     ),
     "mistakes": Kind(
         says="the same, with a fifth of the lessons in wrong definitions, and some left out",
-        make=_of_slots("slots", _MISTAKEN),
+        make=_of_slots(SHAPES["slots"], _MISTAKEN),
+    ),
+    "one text": Kind(
+        says="definition lists with mistakes, in a prompt that is a single text",
+        make=_of_slots(attrs.evolve(SHAPES["slots"], sections=1), _MISTAKEN),
     ),
     "knowing": Kind(
         says="definition lists by a model that knows the subjects: its first replies say it all",
@@ -79,7 +83,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "defective": Kind(
         says="definition lists below a sentence of the source that forbids to heed them",
-        make=_of_slots("defective", SlotHabits(defines=True)),
+        make=_of_slots(SHAPES["defective"], SlotHabits(defines=True)),
     ),
 }
-"""The four kinds, one that reaches its plateau early, and one with a defective source text."""
+"""The four kinds, a prompt of one text, an early plateau, and a defective source text."""

@@ -84,7 +84,13 @@ def read(question: str) -> Read:
     Raises:
         ValueError: it is in no form that is known.
     """
-    answers = _answers(question)
+    answers, is_brief = _answers(question), _BRIEF in question
+    failed = tuple(
+        line[2:]
+        for lines in _TRIED.findall(question)
+        for line in lines.splitlines()
+        if line.startswith("+ ")
+    )
     marked = _MARKED.findall(question)
     if marked:
         is_in_blocks = _IN_BLOCKS in question
@@ -95,16 +101,17 @@ def read(question: str) -> Read:
             },
             answers=answers,
             is_in_blocks=is_in_blocks,
-            is_brief=_BRIEF in question,
-            failed=tuple(
-                line[2:]
-                for lines in _TRIED.findall(question)
-                for line in lines.splitlines()
-                if line.startswith("+ ")
-            ),
+            is_brief=is_brief,
+            failed=failed,
         )
     if named := _ONE.search(question):
-        return Read(parts={named[1]: named[3]}, marks={}, answers=answers)
+        return Read(
+            parts={named[1]: named[3]},
+            marks={},
+            answers=answers,
+            is_brief=is_brief,
+            failed=failed,
+        )
     if empty := _EMPTY.search(question):
         return Read(parts={empty[1]: ""}, marks={}, answers=answers)
     if unnamed := _UNNAMED.search(question):

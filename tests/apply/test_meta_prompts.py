@@ -124,12 +124,12 @@ def test_every_fault_of_every_file_is_a_line_with_its_place(tmp_path: Path) -> N
 generate-task-example.md:5: shipped.role: expected the hash of the shipped text, found nothing; wri
 reflect-output-field.md:1: expected a line `---` that ends the front matter
 reflect-section.md: section `schema` is missing; restore its heading `# … {#schema}` and its text
-reflect-task-example.md:16: text before the first heading belongs to no section; move it into one
+reflect-task-example.md:19: text before the first heading belongs to no section; move it into one
 reflect-tool-example.md:4: prompt: there is no meta-prompt `xreflect-tool-example` (did you mean
 reflect-tool.md: section `problem` is missing; restore its heading `# … {#problem}` and its text
 reflect-tool.md: section `task` is missing; restore its heading `# … {#task}` and its text
-reflect-tool.md:51: section `problems` is not in the meta-prompt (did you mean `problem`?); it has
-reflect-tool.md:59: section `role` appears twice; remove one of them
+reflect-tool.md:54: section `problems` is not in the meta-prompt (did you mean `problem`?); it has
+reflect-tool.md:62: section `role` appears twice; remove one of them
 """
     for fault, start in zip(faults, expected.strip().split("\n"), strict=True):
         assert fault.startswith(start)

@@ -181,7 +181,7 @@ def test_a_search_in_a_new_project_gains_what_getting_started_says(used: Path) -
     (result,) = used.glob("runs/*/result.json")
     held_out = json.loads(result.read_text("utf-8"))["scores"]["held_out"]
     assert held_out["gain"] > 0.2
-    line = "test         {baseline:.3f}  {best:.3f}  {gain:+.3f}  {examples} cases, never seen"
+    line = "test         {baseline:.3f}  {best:.3f}  {gain:+.3f}  {examples} of 60 unseen cases"
     assert line.format(**held_out) in (ROOT / "docs" / "getting-started.md").read_text("utf-8")
 
 

@@ -14,6 +14,7 @@ from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, S
 from frozen.earlier_runs import JOURNALS, run_of
 from frozen.equality import recorded, worlds
 from frozen.freeze import DATA, differences, frozen, made
+from optimizers.worlds import RULES
 from promptgraft.algorithms.gepa import History, Strategy
 from promptgraft.errors import JournalMismatchError
 from promptgraft.journal import FileJournal
@@ -206,6 +207,7 @@ def test_random_worlds_end_for_several_reasons_and_in_either_way_of_tracing_back
 # Journals of an earlier version
 
 EARLIER: dict[str, dict[str, Any]] = {
+    "two-parts": {},
     "paper": {"strategy": {"preset": "paper"}},
     "history": {"strategy": {"preset": "paper"}, "additions": [History(most=2)]},
 }
@@ -252,6 +254,19 @@ def test_a_run_whose_additions_decided_otherwise_is_refused_by_name(tmp_path: Pa
         with pytest.raises(JournalMismatchError, match="version 1 of `lines`"):
             run.start()
     assert file.read_bytes() == (JOURNALS / "lean.jsonl").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
+def test_a_run_on_one_part_from_before_its_question_showed_what_was_tried_is_refused(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "journal.jsonl"
+    shutil.copy(JOURNALS / "one-part.jsonl", file)
+    with FileJournal(file) as journal:
+        run = run_of(journal, target_section_paths=(RULES,))
+        with pytest.raises(JournalMismatchError, match="version 2 of `whole_prompt`"):
+            run.start()
+    assert file.read_bytes() == (JOURNALS / "one-part.jsonl").read_bytes()
 
 
 def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) -> None:

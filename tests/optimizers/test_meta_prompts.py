@@ -201,10 +201,11 @@ def bound_for(
     template: PromptTemplate[object], params: ReflectionParams, texts: Iterator[str]
 ) -> ReflectionParams:
     """Return what a question is bound to; what it shows in short is in one line."""
+    short = {name: f"- {in_one_line(next(texts))}" for name in ("more", "kept", "tried")}
+    params = attrs.evolve(params, **short)
     if template.key != WHOLE.key:
         return params
-    short = {name: f"- {in_one_line(next(texts))}" for name in ("more", "kept", "tried")}
-    return WholeParams(**attrs.asdict(params, recurse=False), first="a", second="b", **short)
+    return WholeParams(**attrs.asdict(params, recurse=False), first="a", second="b")
 
 
 def headings(text: str) -> list[str]:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from json_replies import json_reply
 from optimizers.several_world import NAMES, Rendered, search
+from optimizers.several_world import teach as teach_one
 from optimizers.test_meta_prompts import HOSTILE, MODULE, RECORD, blocks
-from optimizers.worlds import answers, bound, hostile_text
+from optimizers.worlds import answers, bound, hostile_text, instruction
 from promptgraft import OfflineAdapter
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaMutationRejected
 from promptgraft.algorithms.gepa.additions.whole_prompt import question_on_all
@@ -97,10 +98,23 @@ def test_the_published_algorithm_and_turns_never_ask_it() -> None:
         assert WHOLE.key not in {request.key for request in run.reflection.requests}
 
 
-def test_one_part_alone_is_asked_about_by_itself() -> None:
-    run = search(NAMES[:1], lambda _: "hm", **ALL)
-    run.start()
-    assert {request.key for request in run.reflection.requests} == {"reflect-section"}
+def test_the_question_on_one_part_alone_shows_what_is_known_and_was_tried() -> None:
+    asked: list[Rendered] = []
+
+    def reply(rendered: Rendered) -> str:
+        asked.append(rendered)
+        return instruction(
+            f"Words: nothing {len(asked)}" if len(asked) % 2 else teach_one(rendered)
+        )
+
+    search(NAMES[:1], reply, minibatch_size=4, **ALL).start()
+    assert {rendered.key for rendered in asked} == {"reflect-section"}
+    first, second, *_ = asked
+    assert "What was tried" not in first.text
+    assert "Tried, and not better" in bound(second, "tried")
+    assert "+ Words: nothing 1" in bound(second, "tried")
+    assert any("These are right now; keep them so" in rendered.text for rendered in asked)
+    assert any("These failed as well, in short" in rendered.text for rendered in asked)
 
 
 def test_a_reply_that_cannot_be_used_gets_one_repair_and_one_without_edits_none() -> None:

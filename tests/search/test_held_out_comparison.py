@@ -154,7 +154,7 @@ def test_a_critical_example_is_asked_again_before_it_makes_a_winner_worse(
     assert result.held_out.gain.verdict is Outcome.IMPROVED
     assert (count[False], count[True]) == (asked_of_both, asked_of_both)
     assert result.held_out.lost == ((critical.id,) if lost else ())
-    assert result.verdict is (RunVerdict.WORSE if lost else RunVerdict.IMPROVED)
+    assert result.verdict is (RunVerdict.LOST_CRITICAL if lost else RunVerdict.IMPROVED)
     said = f"critical cases got worse: `{critical.id}`"
     assert result.remarks == ((said,) if lost else ())
     assert result.total_rollouts <= 450

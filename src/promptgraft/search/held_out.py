@@ -43,6 +43,8 @@ _FIRST_ROUND = 0.5
 _EARLY = 0.02 * ERROR
 """Error that the look after half of the examples may spend: it stops at overwhelming gains only."""
 
+_CLEAR = (RunVerdict.IMPROVED, RunVerdict.WORSE, RunVerdict.LOST_CRITICAL)
+
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
 """The answers of the baseline to an example, and those of the winner."""
 
@@ -98,7 +100,7 @@ def measure(
             # spend the whole error.
             share = ERROR - spent[len(portions) - 1]
         scores = comparison.scored(share)
-        is_clear = verdict_of(winner, scores) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
+        is_clear = verdict_of(winner, scores) in _CLEAR
         if is_clear or comparison.is_fixed:
             break
     figures = comparison.figures()

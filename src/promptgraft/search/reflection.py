@@ -13,12 +13,13 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.evals.types import Step
 from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import HexDigest, digest
+from promptgraft.ground.serde import HexDigest, digest_json
 from promptgraft.ground.text import clip, fenced
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.search.settings import Data
 from promptgraft.targets.estimating import STEPS_CHARS
+from promptgraft.targets.evidence import NO_EVIDENCE, Evidence
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part_questions import ReflectionParams
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
@@ -28,6 +29,7 @@ _MAX_PROBLEM_CHARS = 2_000
 _OWN_STEPS = 3
 # Seven texts, with the words around them.
 _STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
+_IN_SHORT = ("more", "kept", "tried")
 _WRAPPING = 1_000
 """How much longer than its text a usable reply may be: a fence, and words around it."""
 
@@ -50,6 +52,7 @@ def reflection_params(
     objectives: Mapping[str, str] = _NO_OBJECTIVES,
     problem: str = "",
     previous: str = "",
+    evidence: Evidence = NO_EVIDENCE,
 ) -> ReflectionParams:
     """Return the parameters of the meta-prompt for one module and its rollouts.
 
@@ -60,6 +63,7 @@ def reflection_params(
         objectives: what the weighted scores are made of, by example id.
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
+        evidence: rollouts in short, for a question that shows some.
     """
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
@@ -83,6 +87,9 @@ def reflection_params(
             for record in records
         ),
         edits=HOW_TO_EDIT if is_long else "",
+        more=evidence.failures,
+        kept=evidence.kept,
+        tried=evidence.tried,
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
@@ -178,6 +185,7 @@ def question_on(
     earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
     objectives: Mapping[str, str] = _NO_OBJECTIVES,
     refused: Refusal = NOT_REFUSED,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Question:
     """Return the question that asks for a new text of a module.
 
@@ -189,12 +197,18 @@ def question_on(
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
+        evidence: rollouts in short, if the question about the module shows some.
     """
     scored = [record for record in records if record.feedback is not None]
     problem, previous = refused
     key = description.meta_prompt
     plain = partial(
-        reflection_params, records=scored, earlier=earlier, problem=problem, previous=previous
+        reflection_params,
+        records=scored,
+        earlier=earlier,
+        problem=problem,
+        previous=previous,
+        evidence=evidence,
     )
     params = plain(description)
     # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay. It
@@ -208,7 +222,10 @@ def question_on(
 
 def question_digest(key: str, params: ReflectionParams) -> HexDigest:
     """Return the digest of a question: of its key, and of everything that it shows."""
-    return digest([key, params])
+    values = attrs.asdict(params, recurse=False)
+    # Journals hold digests from before questions on one part showed these.
+    shown = {name: text for name, text in values.items() if text or name not in _IN_SHORT}
+    return digest_json([key, shown])
 
 
 def with_answers(description: ModuleDescription) -> ModuleDescription:

@@ -41,7 +41,9 @@ class RunVerdict(StrEnum):
     NOT_SHOWN = "better on validation only"
     """Better on the validation set; on held-out examples the difference may be chance."""
     WORSE = "worse on held-out examples"
-    """Better on the validation set, but worse on held-out examples or on a critical one."""
+    """Better on the validation set, but worse on held-out examples."""
+    LOST_CRITICAL = "worse on a critical case"
+    """Better on the validation set, but worse on a held-out example that is critical."""
     NOT_CHECKED = "better on validation, not checked"
     """Better on the validation set; not evaluated on held-out examples."""
     NOT_IMPROVED = "not improved"
@@ -126,7 +128,7 @@ class HeldOut:
             return ""
         before, after = self.chars
         share = after / before - 1
-        if abs(share) < _HARDLY:
+        if abs(share) < _HARDLY or round(before) == round(after):
             return ""
         return f"{before:,.0f} -> {after:,.0f} characters ({share:+.0%})"
 
@@ -197,7 +199,7 @@ def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
     if not best:
         return RunVerdict.NOT_IMPROVED
     if held_out is not None and held_out.lost:
-        return RunVerdict.WORSE
+        return RunVerdict.LOST_CRITICAL
     held_out_gain = held_out.gain if held_out else None
     if held_out_gain is None or not held_out_gain.cases:
         return RunVerdict.NOT_CHECKED

@@ -40,10 +40,12 @@ class Evidence:
     Attributes:
         failures: further failures, one a line; empty if there are none.
         kept: right answers near the failures, one a line; empty if there are none.
+        tried: what was tried on the failures; empty if nothing was.
     """
 
     failures: str = ""
     kept: str = ""
+    tried: str = ""
 
     @classmethod
     def of(
@@ -68,6 +70,10 @@ class Evidence:
         return cls(
             failures="\n\n".join(filter(None, (table, lines))), kept="\n".join(map(_line, near))
         )
+
+
+NO_EVIDENCE = Evidence()
+"""Nothing in short."""
 
 
 def _line(record: RolloutRecord) -> str:

@@ -32,6 +32,9 @@ class ReflectionParams:
         neighbours: the other parts of the prompt, fenced.
         examples: the rollouts, with scores and feedback.
         edits: how to edit a long text instead of writing it out; empty where none is long.
+        more: further failures in short; empty if none is shown.
+        kept: right answers in short; empty if none is shown.
+        tried: what was tried on these failures; empty if that is not shown.
         problem: why the previous reply was refused; empty at the first attempt.
         previous: the previous reply, fenced, its middle left out when it is longer than a
             usable one; empty at the first attempt.
@@ -46,6 +49,9 @@ class ReflectionParams:
     neighbours: str
     examples: str
     edits: str = ""
+    more: str = ""
+    kept: str = ""
+    tried: str = ""
     problem: str = ""
     previous: str = ""
 
@@ -63,6 +69,10 @@ GENERAL = (
     "Find what the failures have in common, and say it as general guidance that also holds for "
     "inputs you have not seen; do not copy single examples or their answers. Keep what already "
     "works."
+)
+BREVITY = (
+    "Do not let a part grow unless it must: merge what says the same, and leave out what no case "
+    "needs. Where lines define names, keep one line for each name."
 )
 _TOOL_FORM = """\
 {
@@ -114,6 +124,9 @@ AROUND = (
     if_given("Rest of the prompt", "neighbours", before="These parts stay as they are:"),
     if_given("Expected answers", "output"),
     MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
+    if_given("More failures", "more", before="These failed as well, in short:"),
+    if_given("Right answers", "kept", before="These are right now; keep them so:"),
+    if_given("What was tried", "tried"),
     REFUSED,
 )
 """What a question shows beside what may change."""
@@ -152,7 +165,7 @@ PART_QUESTIONS: Mapping[str, PromptTemplate[object]] = {
         meta_prompt(
             MetaPrompt.SECTION,
             name="Reflect on a section",
-            task=f"Write a better text for this part. {GENERAL}",
+            task=f"Write a better text for this part. {GENERAL} {BREVITY}",
         ),
         meta_prompt(
             MetaPrompt.TOOL,

@@ -25,8 +25,14 @@ _DIVIDED = "reflections_per_module"
 VERSIONS = "addition_versions"
 """The key of a fingerprint with the versions of additions above 1, by name."""
 
-_FORMER_QUESTIONS = "29af0786048d0f6b9befd38a58e65f62468567bd03ac48c5060c875ee0c7378d"
-"""The digest of the questions while `whole_prompt` had version 1, without a user's changes."""
+_FORMER_QUESTIONS = (
+    "29af0786048d0f6b9befd38a58e65f62468567bd03ac48c5060c875ee0c7378d",
+    "f793b1261ec533476bd5e855e0a65bb0eeb34f15393237bd1ce84cbd5f8655d5",
+)
+"""The digests of the questions of `whole_prompt` 1 and 2, unless a user changed one."""
+
+_ABOUT_ONE = 3
+"""The version of `whole_prompt` that also asks about a single part."""
 
 
 def is_former(name: str, value: Json) -> bool:
@@ -90,6 +96,19 @@ def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     return {"strategy.minibatch_growth": 1, **present}
 
 
+def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a fingerprint with the present version of `whole_prompt` if it decided as that does.
+
+    With one part to change the version before did not ask its question.
+    """
+    versions, names = recorded.get(VERSIONS), recorded.get("targets")
+    if not isinstance(versions, dict) or versions.get("whole_prompt") != _ABOUT_ONE - 1:
+        return recorded
+    if not isinstance(names, list) or len(names) < 2:
+        return recorded
+    return {**recorded, VERSIONS: {**versions, "whole_prompt": _ABOUT_ONE}}
+
+
 def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) -> None:
     """Check that additions decided in a recorded run as they do today.
 
@@ -118,9 +137,9 @@ def with_present_questions(
 ) -> Mapping[str, Json]:
     """Return a fingerprint with the present questions if it has those of before.
 
-    They differ in the question on all parts alone.
+    They differ in the questions of `whole_prompt` alone.
     """
-    if recorded.get("meta_prompts") != _FORMER_QUESTIONS:
+    if recorded.get("meta_prompts") not in _FORMER_QUESTIONS:
         return recorded
     present = [meta_prompt_digest(Prompt(template)) for template in questions.values()]
     return {**recorded, "meta_prompts": digest(present)}

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
+from promptgraft.prompt.sections import REFUSED, MarkdownSection
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.part_questions import (
     AROUND,
+    BREVITY,
     EDITS,
     GENERAL,
     META_NS,
@@ -26,12 +27,6 @@ _REPLY_IN_BLOCKS = (
     "<why>\n```$second\n<the new text>\n```\n`````\n\n"
     "Use more backticks where a text holds some."
 )
-_BREVITY = (
-    "Do not let a part grow unless it must: merge what says the same, and leave out what no case "
-    "needs. Where lines define names, keep one line for each name."
-)
-
-
 PUBLISHED: PromptTemplate[object] = PromptTemplate(
     ns=META_NS,
     key="reflect-section-published",
@@ -81,16 +76,10 @@ class WholeParams(ReflectionParams):
     Attributes:
         first: the name of a part, for the form of the reply.
         second: the name of another one.
-        more: further failures in short; empty if there are none.
-        kept: right answers in short; empty if none is known.
-        tried: what was tried on these failures; empty if nothing was.
     """
 
     first: str = ""
     second: str = ""
-    more: str = ""
-    kept: str = ""
-    tried: str = ""
 
 
 WHOLE: PromptTemplate[object] = PromptTemplate(
@@ -112,18 +101,14 @@ WHOLE: PromptTemplate[object] = PromptTemplate(
             key="current",
             template="These parts may change, $part:\n\n$current",
         ),
-        *AROUND[:-1],
-        if_given("More failures", "more", before="These failed as well, in short:"),
-        if_given("Right answers", "kept", before="These are right now; keep them so:"),
-        if_given("What was tried", "tried"),
-        REFUSED,
+        *AROUND,
         MarkdownSection(
             title="Task",
             key="task",
             template=(
                 "For each failure find the part that is to blame: the one whose subject it "
                 "belongs to, whatever the feedback names. Write a better text for each part that "
-                f"is to blame, and leave the others out. {GENERAL} {_BREVITY}\n\n{_REPLY_IN_BLOCKS}"
+                f"is to blame, and leave the others out. {GENERAL} {BREVITY}\n\n{_REPLY_IN_BLOCKS}"
             ),
         ),
         EDITS,

@@ -23,6 +23,7 @@ from promptgraft.search.population import Seen
 from promptgraft.search.reflection import NOT_REFUSED, MetaPrompts, Refusal, question_on
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.evidence import NO_EVIDENCE, Evidence
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.text_lines import SEARCH, edited
 from promptgraft.targets.types import (
@@ -63,6 +64,7 @@ class Draft:
         attempt: the attempt that it belongs to.
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
+        evidence: what it shows in short.
         number: distinguishes the questions of an attempt.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
@@ -76,6 +78,7 @@ class Draft:
     attempt: Attempt
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
+    evidence: Evidence = NO_EVIDENCE
     number: int = 0
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
     objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
@@ -125,6 +128,7 @@ class Draft:
             earlier=self.earlier,
             objectives=self.objectives,
             refused=self.refused,
+            evidence=self.evidence,
         )
 
     def read(self, reply: Reply) -> None:

@@ -207,27 +207,44 @@ _VALUES: Mapping[str, Callable[[ReportData, texts.PageLimits], dict[str, object]
 """What each section shows of a run, by its template; others need only the data."""
 
 
+VERDICTS: Mapping[str, tuple[str, str, str]] = {
+    RunVerdict.IMPROVED: ("good", "✓", "Better on cases that the search has not seen."),
+    RunVerdict.GAMED: (
+        "mark",
+        "?",
+        "Higher scores on unseen cases, but perhaps not by better answers: see the warnings.",
+    ),
+    # Better on the cases that chose it, which says little: so it is marked, not praised.
+    RunVerdict.NOT_SHOWN: (
+        "mark",
+        "!",
+        "Better on the cases that chose it; on unseen cases the difference may be luck.",
+    ),
+    RunVerdict.WORSE: ("bad", "✗", "Better on the cases that chose it, but worse on unseen cases."),
+    RunVerdict.LOST_CRITICAL: (
+        "bad",
+        "✗",
+        "Better on the cases that chose it, but worse on an unseen case that is critical.",
+    ),
+    RunVerdict.NOT_CHECKED: (
+        "mark",
+        "!",
+        "Better on the cases that chose it; it was not tested on unseen cases.",
+    ),
+    RunVerdict.NOT_IMPROVED: ("plain", "=", "No new text was better: the prompt stays as it is."),
+}
+"""How a verdict is shown: its style, its sign and what it means."""
+
+
 def verdict_of(data: ReportData) -> dict[str, str]:
     """Return the verdict on the run: a word with its style and sign, and a sentence."""
     if data.state == "running":
         mark_parts = "mark", "…", "running", "The run was in progress when this report was written."
     elif data.state not in ("ended", "stopped") or data.end.verdict is None:
         mark_parts = "mark", "!", "interrupted", "The run did not come to its end."
-    elif data.end.verdict is RunVerdict.IMPROVED:
-        sentence = f"Candidate #{data.winner} beats the baseline on held-out cases."
-        mark_parts = "good", "✓", str(data.end.verdict), sentence
-    elif data.end.verdict is RunVerdict.GAMED:
-        sentence = (
-            f"Candidate #{data.winner} scores more on held-out cases, but perhaps not by better "
-            "answers: see the warnings."
-        )
-        mark_parts = "mark", "?", str(data.end.verdict), sentence
-    elif data.winner:
-        sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
-        # Better on the cases that chose it, which says little: so it is marked, not praised.
-        mark_parts = "mark", "!", str(data.end.verdict), sentence
     else:
-        mark_parts = "plain", "=", "not improved", "No candidate beats the baseline."
+        kind, sign, sentence = VERDICTS[data.end.verdict]
+        mark_parts = kind, sign, str(data.end.verdict), sentence
     return dict(zip(("kind", "sign", "word", "sentence"), mark_parts, strict=True))
 
 

@@ -14,9 +14,9 @@ from promptgraft.ground.serde import Json
 from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData, ReportSteps, RunUse
+from promptgraft.runs.report.page import VERDICTS
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event, Unknown
-from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
 from promptgraft.service.jobs.reporting import run_lines
 
@@ -99,24 +99,6 @@ class Comment:
         return cls(time=time, **{name: str(said.get(name) or "") for name in names})
 
 
-_VERDICTS: Mapping[str, tuple[str, str]] = {
-    RunVerdict.IMPROVED: ("good", "Better on cases that the search has not seen."),
-    RunVerdict.GAMED: (
-        "mark",
-        "Higher scores on unseen cases, but perhaps not by better answers; see the report.",
-    ),
-    RunVerdict.NOT_SHOWN: (
-        "mark",
-        "Better on the cases that chose it; on unseen cases the difference may be luck.",
-    ),
-    RunVerdict.WORSE: ("bad", "Better on the cases that chose it, but worse on unseen cases."),
-    RunVerdict.NOT_CHECKED: (
-        "mark",
-        "Better on the cases that chose it; it was not tested on unseen cases.",
-    ),
-    RunVerdict.NOT_IMPROVED: ("plain", "No new text was better: the prompt stays as it is."),
-}
-
 _STATES: Mapping[JobState, tuple[str, str]] = {
     JobState.QUEUED: ("plain", "Waits for a worker."),
     JobState.RUNNING: ("running", "The verdict comes at the end, from cases that are kept unseen."),
@@ -147,8 +129,9 @@ class Headline:
     def of(cls, job: Job) -> Headline:
         """Return the headline of a job."""
         verdict = job.status.verdict
-        is_final = job.state is JobState.COMPLETED and verdict in _VERDICTS
-        kind, sentence = _VERDICTS[verdict] if is_final else _STATES[job.state]
+        kind, sentence = _STATES[job.state]
+        if is_final := job.state is JobState.COMPLETED and verdict in VERDICTS:
+            kind, _, sentence = VERDICTS[verdict]
         word, gained = verdict if is_final else str(job.state), job.status.gained
         return cls(kind=kind, word=word, sentence=sentence, gained=gained)
 

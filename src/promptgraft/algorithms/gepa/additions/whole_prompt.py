@@ -1,4 +1,8 @@
-"""One question about all parts of a prompt, whose reply changes the parts that are at fault."""
+"""One question about all instructions of a prompt, which shows all that is known of its failures.
+
+Its reply changes the instructions that are at fault. Where a prompt has a single instruction, the
+question is about that one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,13 @@ from promptgraft.search.reflection import (
     with_answers,
 )
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.evidence import Evidence, TriedChild, label_of, tried_before
+from promptgraft.targets.evidence import (
+    NO_EVIDENCE,
+    Evidence,
+    TriedChild,
+    label_of,
+    tried_before,
+)
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.replies import edits_in, no_edit
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
@@ -45,7 +55,6 @@ _PREVIOUS_CHARS = 60_000
 _NAME_CHARS = 200
 _REMEMBERED = 60
 """Children whose fate is remembered."""
-_NO_EVIDENCE = Evidence()
 
 
 @attrs.define(slots=False)
@@ -60,7 +69,7 @@ class WholePrompt(Addition):
     """
 
     name: ClassVar[str] = "whole_prompt"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     share: float = attrs.field(default=0.9, validator=SHARE)
     _draws: Draws = attrs.field(init=False, repr=False, eq=False)
@@ -77,7 +86,8 @@ class WholePrompt(Addition):
         self._labels = {example.id: label_of(example.label) for example in kit.training}
 
     def expected_questions(self, modules: int, otherwise: float) -> float:
-        return self.share + (1 - self.share) * otherwise if modules > 1 else otherwise
+        del modules
+        return self.share + (1 - self.share) * otherwise
 
     def begin(self, attempt: Attempt) -> Proposer | None:
         if self._draws.at(attempt.ahead) >= self.share or self._rests:
@@ -88,7 +98,7 @@ class WholePrompt(Addition):
     def _propose(
         self, attempt: Attempt, *, rollouts: Records, tried: Sequence[TriedChild]
     ) -> Asking[Changes | None]:
-        """Ask about all instructions, if there are several.
+        """Ask about all instructions, or about the only one.
 
         Args:
             attempt: the attempt.
@@ -103,20 +113,24 @@ class WholePrompt(Addition):
         modules = most_shown(
             instructions(reflector.turn(attempt)), lambda module: target.text(module, parent)
         )
-        if len(modules) < 2:
+        # In the order of the prompt, whoever's turn it is: a model may be asked many times.
+        in_order = [module for module in target.modules if module in modules]
+        parts = tuple((module, target.describe(module, parent)) for module in in_order)
+        if not parts:
             return None
         attempt.notes[self.name], attempt.modules = "asked", modules
-        # In the order of the prompt, whoever's turn it is: a model may be asked many times.
-        modules = tuple(module for module in target.modules if module in modules)
-        parts = tuple((module, target.describe(module, parent)) for module in modules)
         texts = {part.name: part.text for _, part in parts}
-        draft = WholeDraft(
+        is_alone = len(parts) == 1
+        evidence = attrs.evolve(
+            self._evidence(rollouts, failures, successes, are_in_short=not is_alone),
+            tried=tried_before(tried, failures, parent, texts),
+        )
+        draft = (Draft if is_alone else WholeDraft)(
             reflector=reflector,
             attempt=attempt,
             parts=parts,
-            records=failures,
-            evidence=self._evidence(rollouts, failures, successes),
-            tried=tried_before(tried, failures, parent, texts),
+            records=attempt.records if is_alone else failures,
+            evidence=evidence,
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -124,11 +138,15 @@ class WholePrompt(Addition):
         was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
         return () if was_tried else changes
 
-    def _evidence(self, rollouts: Records, failures: Records, successes: Records) -> Evidence:
-        ids_shown = {record.example_id for record in (*failures, *successes)}
-        others = [record for record in rollouts if record.example_id not in ids_shown]
+    def _evidence(
+        self, rollouts: Records, failures: Records, successes: Records, *, are_in_short: bool
+    ) -> Evidence:
+        """Return what a question shows in short, the successes of the minibatch if they are."""
+        ids = {record.example_id for record in (*failures, *successes)}
+        others = (record for record in rollouts if record.example_id not in ids)
         more, right = self.tools.kit.scorer.parted(others)
-        return Evidence.of(failures, more, (*successes, *right), self._labels)
+        in_short = (*successes, *right) if are_in_short else right
+        return Evidence.of(failures, more, in_short, self._labels)
 
     def learn(self, attempt: Attempt) -> None:
         if attempt.compared is not None:
@@ -171,15 +189,7 @@ def instructions(turn: Turn) -> tuple[Module, ...]:
 
 @attrs.define(kw_only=True)
 class WholeDraft(Draft):
-    """The question about several parts.
-
-    Attributes:
-        evidence: rollouts that it shows in short.
-        tried: what was tried on its failures.
-    """
-
-    evidence: Evidence = attrs.field(factory=Evidence)
-    tried: str = ""
+    """The question about several parts."""
 
     def question(self, position: str) -> Question:
         return question_on_all(
@@ -191,7 +201,6 @@ class WholeDraft(Draft):
             objectives=self.objectives,
             refused=self.refused,
             evidence=self.evidence,
-            tried=self.tried,
         )
 
     def take(self, reply: Reply) -> None:
@@ -276,8 +285,7 @@ def question_on_all(
     earlier: Mapping[str, Sequence[RolloutRecord]],
     objectives: Mapping[str, str] = FrozenMap(),
     refused: Refusal = NOT_REFUSED,
-    evidence: Evidence = _NO_EVIDENCE,
-    tried: str = "",
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
@@ -291,8 +299,7 @@ def question_on_all(
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
-        evidence: rollouts that it shows in short.
-        tried: what was tried on these failures.
+        evidence: what it shows in short.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
     neighbours = dict(parts[0].neighbours)
@@ -303,7 +310,7 @@ def question_on_all(
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
-    plain = reflection_params(whole, (), problem=problem, previous=previous)
+    plain = reflection_params(whole, (), problem=problem, previous=previous, evidence=evidence)
     scored = [record for record in records if record.feedback is not None]
     better = [earlier.get(record.example_id, ()) for record in scored]
     examples = map(partial(example_of, parts=marks), scored, better)
@@ -316,9 +323,6 @@ def question_on_all(
         "schema": "",
         "examples": "\n\n".join(examples),
         "edits": HOW_TO_EDIT if is_long else "",
-        "more": evidence.failures,
-        "kept": evidence.kept,
-        "tried": tried,
         "first": names[0],
         "second": names[-1],
     }
