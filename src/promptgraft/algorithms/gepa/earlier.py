@@ -102,9 +102,8 @@ def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     With one part to change the version before did not ask its question.
     """
     versions, names = recorded.get(VERSIONS), recorded.get("targets")
-    if not isinstance(versions, dict) or versions.get("whole_prompt") != _ABOUT_ONE - 1:
-        return recorded
-    if not isinstance(names, list) or len(names) < 2:
+    is_alone = isinstance(names, list) and len(names) == 1
+    if is_alone or not isinstance(versions, dict) or versions.get("whole_prompt") != _ABOUT_ONE - 1:
         return recorded
     return {**recorded, VERSIONS: {**versions, "whole_prompt": _ABOUT_ONE}}
 

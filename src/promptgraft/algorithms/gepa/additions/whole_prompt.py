@@ -98,21 +98,14 @@ class WholePrompt(Addition):
     def _propose(
         self, attempt: Attempt, *, rollouts: Records, tried: Sequence[TriedChild]
     ) -> Asking[Changes | None]:
-        """Ask about all instructions, or about the only one.
-
-        Args:
-            attempt: the attempt.
-            rollouts: those of the parent on training examples.
-            tried: what earlier attempts have tried.
-        """
+        """Ask about all instructions, or about the only one."""
         reflector = self.tools.reflector
-        failures, successes = self.tools.kit.scorer.parted(attempt.records)
+        failures, _ = self.tools.kit.scorer.parted(attempt.records)
         if not failures:
             return None
         target, parent = self.tools.kit.target, attempt.candidate
-        modules = most_shown(
-            instructions(reflector.turn(attempt)), lambda module: target.text(module, parent)
-        )
+        changeable = instructions(reflector.turn(attempt))
+        modules = most_shown(changeable, lambda module: target.text(module, parent))
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
@@ -120,17 +113,11 @@ class WholePrompt(Addition):
             return None
         attempt.notes[self.name], attempt.modules = "asked", modules
         texts = {part.name: part.text for _, part in parts}
-        is_alone = len(parts) == 1
-        evidence = attrs.evolve(
-            self._evidence(rollouts, failures, successes, are_in_short=not is_alone),
-            tried=tried_before(tried, failures, parent, texts),
-        )
-        draft = (Draft if is_alone else WholeDraft)(
-            reflector=reflector,
-            attempt=attempt,
-            parts=parts,
-            records=attempt.records if is_alone else failures,
-            evidence=evidence,
+        told = tried_before(tried, failures, parent, texts)
+        kind, shown = (Draft, attempt.records) if len(parts) == 1 else (WholeDraft, failures)
+        evidence = self._evidence(shown, (*attempt.records, *rollouts), told)
+        draft = kind(
+            reflector=reflector, attempt=attempt, parts=parts, records=shown, evidence=evidence
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -138,15 +125,16 @@ class WholePrompt(Addition):
         was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
         return () if was_tried else changes
 
-    def _evidence(
-        self, rollouts: Records, failures: Records, successes: Records, *, are_in_short: bool
-    ) -> Evidence:
-        """Return what a question shows in short, the successes of the minibatch if they are."""
-        ids = {record.example_id for record in (*failures, *successes)}
-        others = (record for record in rollouts if record.example_id not in ids)
-        more, right = self.tools.kit.scorer.parted(others)
-        in_short = (*successes, *right) if are_in_short else right
-        return Evidence.of(failures, more, in_short, self._labels)
+    def _evidence(self, shown: Records, rollouts: Records, tried: str) -> Evidence:
+        """Return what a question shows in short; of each example the first scored rollout."""
+        scorer, ids = self.tools.kit.scorer, {record.example_id for record in shown}
+        others: dict[str, RolloutRecord] = {}
+        for record in rollouts:
+            if record.example_id not in ids and scorer.score(record) is not None:
+                others.setdefault(record.example_id, record)
+        more, right = scorer.parted(others.values())
+        failures = scorer.parted(shown)[0]
+        return attrs.evolve(Evidence.of(failures, more, right, self._labels), tried=tried)
 
     def learn(self, attempt: Attempt) -> None:
         if attempt.compared is not None:
