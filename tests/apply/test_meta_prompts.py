@@ -128,8 +128,8 @@ reflect-task-example.md:19: text before the first heading belongs to no section;
 reflect-tool-example.md:4: prompt: there is no meta-prompt `xreflect-tool-example` (did you mean
 reflect-tool.md: section `problem` is missing; restore its heading `# … {#problem}` and its text
 reflect-tool.md: section `task` is missing; restore its heading `# … {#task}` and its text
-reflect-tool.md:54: section `problems` is not in the meta-prompt (did you mean `problem`?); it has
-reflect-tool.md:62: section `role` appears twice; remove one of them
+reflect-tool.md:70: section `problems` is not in the meta-prompt (did you mean `problem`?); it has
+reflect-tool.md:78: section `role` appears twice; remove one of them
 """
     for fault, start in zip(faults, expected.strip().split("\n"), strict=True):
         assert fault.startswith(start)
