@@ -162,4 +162,4 @@ def test_a_program_that_never_closes_its_client_ends_without_a_complaint(
     )
     assert (ended.returncode, ended.stdout) == (0, f"{CALLS}\n")
     [warning] = ended.stderr.splitlines()
-    assert warning.startswith("rollout_budget: 200 test calls are enough for only 1 kept rewrite")
+    assert warning.startswith("rollout_budget: 200 test calls are enough for only 1 kept candidate")

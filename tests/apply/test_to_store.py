@@ -20,7 +20,7 @@ def test_the_winner_is_one_revision_that_says_where_it_comes_from(
     (revision,) = world.history()
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(
-        f"run `{world.run.name}`, rewrite 1: validation 0.600 -> 1.000 (+0.400)\n"
+        f"run `{world.run.name}`, candidate 1: validation 0.600 -> 1.000 (+0.400)\n"
         "prompt  depot/triage, tag `live`\n"
         "from    the source\n"
         f"to      revision 1 ({revision.id[:12]})\n"
@@ -33,7 +33,7 @@ def test_the_winner_is_one_revision_that_says_where_it_comes_from(
     )
     assert ended.out.endswith("Take it back:\n  promptgraft rollback depot/triage --tag live\n")
     assert revision.provenance.run_id == world.run.name
-    assert revision.provenance.note == "rewrite 1, 32 test calls, seed 0"
+    assert revision.provenance.note == "candidate 1, 32 test calls, seed 0"
     assert revision.provenance.scores == {"baseline": 0.6, "best": 1.0}
     (entry,) = revision.override.sections.values()
     assert entry.body == world.teams
@@ -137,9 +137,9 @@ def test_a_run_that_found_nothing_better_exits_with_1_and_writes_nothing(
     ended = console("apply")
 
     assert ended.code == 1
-    assert ended.out.startswith(f"run `{world.run.name}`: no rewrite beat your prompt (")
+    assert ended.out.startswith(f"run `{world.run.name}`: no candidate beat your prompt (")
     assert (
-        "; nothing was written\n--candidate N applies one of its rewrites; "
+        "; nothing was written\n--candidate N applies one of its candidates; "
         f"`promptgraft show {world.run.name}` lists them\n" in ended.out
     )
     assert world.history() == ()
@@ -157,7 +157,7 @@ def test_a_candidate_that_is_named_is_applied_whatever_the_run_says(
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [("0", "0 is your prompt itself"), ("7", "has no rewrite 7; it has 1"), ("x", "integer")],
+    [("0", "0 is your prompt itself"), ("7", "has no candidate 7; it has 1"), ("x", "integer")],
 )
 def test_a_candidate_that_is_none_is_refused(
     number: str, said: str, console: Console, world: World

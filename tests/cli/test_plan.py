@@ -36,7 +36,7 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     assert lines[:5] == [
         "toy/words: what a run will use",
         "test calls  108",
-        "rewrites    4 (all kept) to 8 (none kept)",
+        "candidates  4 (all kept) to 8 (none kept)",
         "answers     about 1 token each, as long as what is expected",
         "",
     ]
@@ -78,7 +78,7 @@ def test_what_makes_it_a_bad_plan_comes_last(console: Console) -> None:
 
     assert ended.code == 0
     assert ended.out.splitlines()[-1].startswith(
-        "warning: rollout_budget: 20 test calls are enough for only 1 kept rewrite; raise it to 42 "
+        "warning: rollout_budget: 20 test calls are enough for only 1 kept candidate; raise it to "
     )
 
 

@@ -349,7 +349,10 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
             "step 3: new text for section rules: 0.50 -> 1.00 on its cases, 0.625 in validation, "
             "best so far, $0.25"
         ),
-        "steps 4 to 5: 1 new text, none beats the best; 2 rewrites dropped",
+        (
+            "steps 4 to 5: rewrites: 0 kept, 2 dropped, 1 combined, 1 not combined; "
+            "none beats the best"
+        ),
         ended,
     ]
 
@@ -426,7 +429,7 @@ def test_steps_without_a_better_candidate_are_one_line(
     tell(PlainProgress(TITLE), [*RACE, *ties, *later])
 
     assert capsys.readouterr().err.splitlines()[5:] == [
-        "steps 4 to 30: 26 new texts, none beats the best; 1 rewrite dropped",
+        "steps 4 to 30: rewrites: 26 kept, 1 dropped; none beats the best",
         "step 31: ahead with 1 of 1, 300 of 1,000 test calls, $0.50",
     ]
 

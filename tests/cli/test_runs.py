@@ -259,6 +259,8 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     assert sentence == "budget used up"
     assert arithmetic == json.loads(folder.result.read_text())["stop"]["detail"]
     assert re.match(rf"one more step may take \d+ test calls, and \d+ of {BUDGET} are", arithmetic)
+    [rewrites] = re.findall(r"(?m)^rewrites +(.+)$", ended.out)
+    assert f"<dt>Rewrites</dt><dd>{rewrites}</dd>" in folder.report.read_text("utf-8")
     assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --step N")
 
     document = json.loads(console("show", folder.id, "--json").out)
@@ -403,7 +405,7 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert lines[1] == f"B  {second.id}, fernhill/triage, ended"
     for row in (
         "your prompt",
-        "best rewrite",
+        "best candidate",
         "held out, winner",
         "verdict",
         "test calls",
@@ -502,7 +504,7 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
     assert re.search(r"(?m)^interrupted +~0\.\d+ +~[01]\.\d+ +~\+", console("runs").out)
     assert marked in console("runs").out
     assert re.search(
-        r"(?m)^best rewrite +(~[01]\.\d+ +){2}~\+0.000$", console("compare", "latest").out
+        r"(?m)^best candidate +(~[01]\.\d+ +){2}~\+0.000$", console("compare", "latest").out
     )
     [listed] = json.loads(console("runs", "--json").out)["runs"]
     assert (listed["baseline_estimated"], listed["best_estimated"]) == (True, True)

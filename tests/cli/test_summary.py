@@ -66,7 +66,7 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
             "cases       0 better, 0 worse, 6 the same; 95 % interval -0.459 to +0.459; "
             "not significant at 95 %"
         ),
-        "cost        $0.00, 54 of 60 test calls, 3 rewrites in 1 min 23 s",
+        "cost        $0.00, 54 of 60 test calls, 3 reflection calls in 1 min 23 s",
         "rewrites    3 kept",
         "stopped     budget used up",
         "",
@@ -94,7 +94,7 @@ def test_columns_of_the_ledger_that_say_nothing_are_left_out(
     lines = summary(told, capsys)
     assert "            calls  retries  dollars  model" in lines
     assert "task           54        2   0.2500  task" in lines
-    assert "cost        $0.50, 54 of 60 test calls, 3 rewrites in 1 min 23 s" in lines
+    assert "cost        $0.50, 54 of 60 test calls, 3 reflection calls in 1 min 23 s" in lines
 
 
 def test_why_nothing_is_known_of_held_out_examples_is_said(

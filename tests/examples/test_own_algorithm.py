@@ -40,7 +40,7 @@ def test_killed_at_any_answer_and_resumed_it_ends_the_same(tmp_path: Path) -> No
 
 def test_the_command_line_plans_runs_and_resumes_it(tmp_path: Path, programs: Programs) -> None:
     job = f"{EXAMPLE / 'bins.py'}:job"
-    assert "rewrites" in programs.promptgraft("plan", job, folder=tmp_path).stdout
+    assert "candidates" in programs.promptgraft("plan", job, folder=tmp_path).stdout
 
     ran = programs.promptgraft("optimize", job, folder=tmp_path)
     assert ran.returncode == 1, ran.stderr  # nothing is held out, so nothing is shown

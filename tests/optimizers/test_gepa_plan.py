@@ -253,7 +253,7 @@ def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: i
     enough = config(**changes).rollouts_for(3)
     few, warning = Run(config(rollout_budget=enough - 1, **changes)).plan().warnings
     assert warning.startswith(
-        f"rollout_budget: {enough - 1} test calls are enough for only 2 kept rewrites; "
+        f"rollout_budget: {enough - 1} test calls are enough for only 2 kept candidates; "
         f"raise it to {enough} for 3, "
     )
     assert Run(config(rollout_budget=enough, **changes)).plan().warnings == (few,)
@@ -318,7 +318,7 @@ def test_a_plan_warns_of_too_few_reflections() -> None:
     plan = Run(config(max_reflections=2)).plan()
     few, *warnings = plan.warnings
     assert warnings == [
-        "limits.max_reflections: at most 2 rewrites can be tried; raise it to 3 or more",
+        "limits.max_reflections: 2 reflection calls can show little; raise it to 3 or more",
     ]
     assert (plan.reflections, plan.proposals.if_accepted, plan.proposals.if_refused) == (2, 2, 2)
     assert Run(config(max_reflections=3)).plan().warnings == (few,)
@@ -466,7 +466,7 @@ def test_what_is_not_known_is_none_and_never_nothing() -> None:
     endless = plan_of(Metered(reply=answer, longest_answer=None))
     assert endless.tokens is None
     assert endless.cost is None
-    assert endless.line == "plan: about 200 test calls and 25 rewrites, 38k tokens, $0.0455"
+    assert endless.line == "plan: about 200 test calls and 25 reflection calls, 38k tokens, $0.0455"
     document = json.loads(json.dumps(endless.as_json()))
     assert document["cost"] is document["tokens"] is document["roles"][0]["output_tokens"] is None
 
@@ -523,4 +523,4 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
         "tokens": plan.expected_tokens,
         "cost": f"{plan.expected_cost}",
     }
-    assert plan.line == "plan: about 60 test calls and 6 rewrites, 7,422 tokens, $0.0088"
+    assert plan.line == "plan: about 60 test calls and 6 reflection calls, 7,422 tokens, $0.0088"

@@ -282,7 +282,7 @@ def test_a_run_in_progress_or_interrupted_says_so() -> None:
     )
     told = section(render(broken), "verdict")
     assert "promptgraft resume 20260101-000000-triage resumes it" in told
-    assert "60 test calls of 61, 5 rewrites, $0.40" in told
+    assert "60 test calls of 61, 5 reflection calls, $0.40" in told
     assert "There is no winner yet." in section(render(broken), "changes")
 
 
@@ -654,7 +654,7 @@ def test_no_run_has_a_report_beyond_the_limit_and_what_is_left_out_is_said() -> 
     assert "Left out to keep this page small. promptgraft show 20260101" in changes
     assert re.search(r"\d+ candidates have no line here", changes)
     assert "Its text is left out to keep this page small." in rejected
-    assert re.search(r"\d+ later proposals have no line here", rejected)
+    assert re.search(r"\d+ later rewrites have no line here", rejected)
     assert re.search(r"\d+ cases did not fit into this page", section(page, "answers"))
     # What matters most is there.
     assert 'class="row" data-number="199"' in page

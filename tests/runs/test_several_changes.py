@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
 from promptgraft.cli.progress import doing, sentence
 from promptgraft.runs import RunFolder, RunHistory, read_run
 from promptgraft.runs.event_file import read_lines
+from promptgraft.runs.folder import read_document
 from promptgraft.search.events import MutationAccepted
 from promptgraft.search.place import Place
 from runs.toy_runs import kept_run
@@ -59,6 +61,24 @@ def test_a_candidate_is_kept_with_all_that_was_changed(folder: RunFolder) -> Non
     told = sentence(line, record)
     assert told.startswith(f"step {one.step}: new text for {one.module}: ")
     assert one.module in (folder.path / "report.html").read_text("utf-8")
+
+
+def test_every_page_counts_the_same_rewrites_one_for_each_part(folder: RunFolder) -> None:
+    record = read_run(folder)
+    whole = [event for _, event in read_lines(folder.events)]
+    kept = [one.module for one in whole if isinstance(one, MutationAccepted)]
+    dropped = Counter(str(one.reason) for one in record.rejections)
+    assert any(", " in module for module in kept)
+    assert record.rewrites.kept == sum(len(module.split(", ")) for module in kept)
+    assert sum(record.rewrites.dropped.values()) == len(record.rejections)
+    assert read_document(folder.result)["mutations"] == {
+        "accepted": record.rewrites.kept,
+        "rejected": dropped,
+    }
+    line = str(record.rewrites)
+    assert f"- rewrites: {line}\n" in f"{folder.summary.read_text('utf-8')}\n"
+    assert f"<dt>Rewrites</dt><dd>{line}</dd>" in folder.report.read_text("utf-8")
+    assert line in record._repr_html_()
 
 
 def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder: RunFolder) -> None:

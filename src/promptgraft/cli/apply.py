@@ -52,7 +52,7 @@ from promptgraft.search.verdict import RunVerdict
 @click.option(
     "--candidate",
     type=options.at_least(0),
-    help="The number of a rewrite; by default the winner of the run.",
+    help="The number of a candidate; by default the winner of the run.",
 )
 @click.option(
     "--tag",
@@ -139,7 +139,7 @@ def _report_no_improvement(run: RunRecord, why: str, *, as_json: bool) -> None:
     screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
     if len(run.candidates) > 1:
         screen.line(
-            f"--candidate N applies one of its rewrites; `promptgraft show {run.id}` lists them"
+            f"--candidate N applies one of its candidates; `promptgraft show {run.id}` lists them"
         )
 
 
@@ -193,7 +193,7 @@ class _ApplyRequest:
                 print_json({**plain, **fields, **more})
                 return
             screen = Screen()
-            heading = f"run `{self.run.id}`, rewrite {self.candidate}"
+            heading = f"run `{self.run.id}`, candidate {self.candidate}"
             screen.line(
                 ": ".join(filter(None, (heading, stored.scores_in_words(scores)))), bold=True
             )

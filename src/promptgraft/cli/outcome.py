@@ -30,7 +30,6 @@ from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import HeldOut, OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry, unanswered_in
-from promptgraft.search.result import rewrites_of
 from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
 from promptgraft.targets.base import Target
 
@@ -200,7 +199,7 @@ def print_found(
     screen.line()
     time = "" if seconds is None else f" in {duration(seconds)}"
     calls = f"{result.total_rollouts:,} of {config.budget:,} test calls"
-    rewrites = counted(result.total_reflections, "rewrite")
+    reflections = counted(result.total_reflections, "reflection call")
     screen.fields(
         [
             *([("cases", held_out.details)] if held_out and held_out.cases else []),
@@ -209,8 +208,8 @@ def print_found(
             *([("test set", wear.line)] if wear is not None and not wear.is_worn else []),
             *more,
             *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
-            ("cost", f"{dollars(result.total_cost)}, {calls}, {rewrites}{time}"),
-            ("rewrites", rewrites_of(result)),
+            ("cost", f"{dollars(result.total_cost)}, {calls}, {reflections}{time}"),
+            ("rewrites", str(result.rewrites)),
             ("stopped", stop_sentence(result.stop_reason, result.stop_detail)),
         ],
         width=FIELD,

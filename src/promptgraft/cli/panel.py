@@ -192,8 +192,7 @@ class PanelProgress(LivePanel, Progress):
         yield "test calls", bar(run.rollouts, run.budget or 0)
         yield "used", line(_used(run))
         yield "time", line(self._time())
-        merged = f", {run.merged} combined" if run.merged else ""
-        yield "rewrites", line(f"{run.accepted} kept, {len(run.rejections)} dropped{merged}")
+        yield "rewrites", line(run.rewrites.short)
         yield "calls", self._calls()
         room = max(1, min(self._console.height - _ROWS - _FRAME - 1, _MOST_EVENTS))
         # Empty rows fill the room, so that the panel does not jump when events arrive.

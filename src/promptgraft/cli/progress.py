@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Self, TextIO
@@ -168,7 +169,7 @@ class PlainProgress(Progress):
     def _lines_now(self, line: Event) -> list[str]:
         """Return the lines to write now: those held back so far, and that of the event."""
         text = sentence(line, self.run)
-        if isinstance(line, StepEvent) and text:
+        if isinstance(line, StepEvent):
             is_news = isinstance(line, events.MutationAccepted | events.MergeAccepted)
             if not is_news or best(self.run) == self._best:
                 self._quiet.append((line, text))
@@ -186,17 +187,23 @@ class PlainProgress(Progress):
 
     def _held_back(self) -> list[str]:
         self._best, quiet, self._quiet = best(self.run), self._quiet, []
-        if len(quiet) < 2:
-            return [line_text for _, line_text in quiet]
+        texts = [line_text for _, line_text in quiet if line_text]
+        if len(texts) < 2:
+            return texts
         first, last = quiet[0][0].step, quiet[-1][0].step
-        accepted = sum(
-            isinstance(line, events.MutationAccepted | events.MergeAccepted) for line, _ in quiet
-        )
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
-        dropped = len(quiet) - accepted
-        texts = f"{counted(accepted, 'new text')}, none beats the best" if accepted else ""
-        rest = f"{counted(dropped, 'rewrite')} dropped" if dropped else ""
-        return [f"{steps}: {'; '.join(filter(None, (texts, rest)))}"]
+        kinds = Counter(type(line) for line, _ in quiet)
+        rewrites = events.Rewrites(
+            kept=sum(
+                line.rewrites for line, _ in quiet if isinstance(line, events.MutationAccepted)
+            ),
+            combined=kinds[events.MergeAccepted],
+            dropped={"": kinds[events.MutationRejected]},
+        )
+        failed = kinds[events.MergeRejected]
+        rest = f", {failed:,} not combined" if failed else ""
+        none_beats = "; none beats the best" if rewrites.kept or rewrites.combined else ""
+        return [f"{steps}: rewrites: {rewrites.short}{rest}{none_beats}"]
 
     def _position_line(self, line: Event, now: datetime | None) -> list[str]:
         run = self.run

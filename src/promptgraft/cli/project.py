@@ -250,7 +250,7 @@ def plan_command(
 ) -> None:
     """Show the expected and the maximum usage of a run.
 
-    Shows test calls, rewrites, tokens and money; no API key is needed. PROMPT is a name in
+    Shows test calls, candidates, tokens and money; no API key is needed. PROMPT is a name in
     `promptgraft.yaml`; it may be left out if there is only one. JOB is `file.py:NAME` or
     `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
     code is run, but no model is called without `--probe`.
@@ -296,7 +296,7 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     screen.fields(
         [
             ("test calls", f"{plan.rollouts:,}"),
-            ("rewrites", f"{fewest:,} (all kept) to {most:,} (none kept)"),
+            ("candidates", f"{fewest:,} (all kept) to {most:,} (none kept)"),
         ]
     )
     if plan.answer_tokens is not None:

@@ -85,7 +85,8 @@ def _plain(replay: Replay) -> dict[str, Json]:
 
 def _print(replay: Replay) -> None:
     ended, name = replay.ended, replay.folder.id
-    calls = f"{counted(ended.rollouts, 'test call')} and {counted(ended.reflections, 'rewrite')}"
+    reflections = counted(ended.reflections, "reflection call")
+    calls = f"{counted(ended.rollouts, 'test call')} and {reflections}"
     if replay.difference is None:
         Screen().line(
             f"{name}: the same result, {ended.verdict}, from {calls} of its journal in "

@@ -347,10 +347,12 @@ def _print(
     for name, side in sides.items():
         screen.line()
         screen.fields([(f"{name} stopped", side.stopped or "has not ended")])
-        screen.line(f"{name}, from your prompt to the best rewrite:", bold=True)
+        screen.line(f"{name}, from your prompt to the best candidate:", bold=True)
         for point in side.line:
             text = (
-                f"rewrite {point.candidate}, {point.changed}" if point.candidate else "your prompt"
+                f"candidate {point.candidate}, {point.changed}"
+                if point.candidate
+                else "your prompt"
             )
             screen.line(f"  {shown_mean(point):>6}  {text}")
     if any(point.estimated for side in sides.values() for point in side.line):

@@ -86,7 +86,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("cost", f"{dollars(cost)}, {counted(record.rollouts, 'test call')}"),
         ("stopped", record.stopped),
         ("", "" if detail in record.stopped else detail),
-        ("dropped", counted(len(record.rejections), "rewrite") if record.rejections else ""),
+        ("rewrites", str(record.rewrites) if record.candidates else ""),
         ("folder", str(relative(folder.path))),
     ]
     screen = Screen()

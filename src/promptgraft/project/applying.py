@@ -130,18 +130,18 @@ def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chose
         return _checked(run, best)
     if not best:
         ended = stop_detail(run.ended.stop_reason, run.ended.stop_detail)
-        why = f"no rewrite beat your prompt ({ended})"
+        why = f"no candidate beat your prompt ({ended})"
         return Chosen(candidate=None, why_not=why)
-    why = f"its best rewrite is {verdict}; --keep-anyway applies it"
+    why = f"its best candidate is {verdict}; --keep-anyway applies it"
     return Chosen(candidate=None, why_not=why)
 
 
 def _unfinished(run: RunRecord) -> str:
     if run.state is State.RUNNING:
-        return "it is still running; wait, or name one of its rewrites with --candidate"
+        return "it is still running; wait, or name one of its candidates with --candidate"
     return (
         f"it was interrupted; continue it with `promptgraft resume {run.id}`, or name one of "
-        "its rewrites with --candidate"
+        "its candidates with --candidate"
     )
 
 
@@ -151,7 +151,7 @@ def _checked(run: RunRecord, candidate: int) -> Chosen:
         return Chosen(candidate=candidate)
     there = "none" if last < 1 else "1" if last == 1 else f"1 to {last}"
     raise ConfigError(
-        f"--candidate: run {run.id} has no rewrite {candidate}; it has {there}: "
+        f"--candidate: run {run.id} has no candidate {candidate}; it has {there}: "
         f"`promptgraft show {run.id}`"
     )
 
@@ -188,7 +188,7 @@ def winners_of(
         )
         for changes_of_run in run.candidates
     ]
-    note = f"rewrite {candidate}, {counted(run.rollouts, 'test call')}, seed {run.seed}"
+    note = f"candidate {candidate}, {counted(run.rollouts, 'test call')}, seed {run.seed}"
     provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, candidate))
     return tuple(
         Winner(

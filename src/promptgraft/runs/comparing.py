@@ -166,7 +166,7 @@ def figure_rows(
     """Return rows of name, figures of A and B, and their difference if it is meaningful."""
     comparable = not differing.pareto
     rows: list[tuple[str, ...]] = []
-    for side, name in enumerate(("your prompt", "best rewrite")):
+    for side, name in enumerate(("your prompt", "best candidate")):
         before, after = first.means[side], second.means[side]
         marks = first.estimated[side], second.estimated[side]
         more = difference(before, after, estimated=(any(marks),) * 2) if comparable else ""
@@ -194,7 +194,7 @@ def figure_rows(
     for name, count, other_count in (
         ("test calls", first.rollouts, second.rollouts),
         ("steps", first.steps, second.steps),
-        ("rewrites kept", _rewrites(first), _rewrites(second)),
+        ("rewrites kept", first.rewrites.kept, second.rewrites.kept),
         ("rewrites dropped", len(first.rejections), len(second.rejections)),
     ):
         rows.append((name, str(count), str(other_count), f"{other_count - count:+d}"))
@@ -202,11 +202,6 @@ def figure_rows(
     seeds = ("unknown" if record.seed is None else str(record.seed) for record in sides)
     rows.append(("seed", *seeds, ""))
     return rows
-
-
-def _rewrites(run: RunRecord) -> int:
-    # Without the baseline, which has the number 0.
-    return max(0, len(run.candidates) - 1)
 
 
 def _passing_rows(

@@ -25,7 +25,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runs.history import RunHistory
-from promptgraft.search.events import CandidateAdded, RunEnded
+from promptgraft.search.events import CandidateAdded, Rewrites, RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
 from promptgraft.targets.part import named_in
@@ -44,6 +44,7 @@ def result_document(
     warnings: Sequence[str],
     seed: int,
     budget: int,
+    rewrites: Rewrites,
     examples: int,
     taught: Sequence[str] = (),
 ) -> dict[str, Json]:
@@ -57,6 +58,7 @@ def result_document(
         warnings: the lines of :func:`warnings_of`.
         seed: the seed of the run.
         budget: rollouts that the run was allowed.
+        rewrites: what became of the rewrites.
         examples: size of the validation set.
         taught: ids of cases whose ``expected`` came from a teacher.
     """
@@ -64,7 +66,7 @@ def result_document(
     return {
         "prompt": name,
         "seed": seed,
-        **figures_json(ended, budget),
+        **figures_json(ended, budget, rewrites),
         "best": ended.best,
         "scores": {
             "pareto": pareto_means_json(ended, examples),
@@ -165,8 +167,8 @@ def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDi
     return PartDiff(kind=kind, part=name, before=before, after=after, text=text)
 
 
-def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
-    """Return what a run used, why it stopped, and how many proposals it accepted."""
+def figures_json(ended: RunEnded, budget: int, rewrites: Rewrites) -> dict[str, Json]:
+    """Return what a run used, why it stopped, and how many rewrites it kept."""
     return {
         "run_id": ended.run_id,
         "improved": ended.improved,
@@ -175,7 +177,7 @@ def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
         "rollouts": {"used": ended.rollouts, "budget": budget, "unscored": ended.unscored},
         "reflections": ended.reflections,
         "steps": ended.steps,
-        "mutations": {"accepted": ended.accepted, "rejected": {**ended.rejected}},
+        "mutations": {"accepted": rewrites.kept, "rejected": {**rewrites.dropped}},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -24,6 +25,7 @@ from promptgraft.search.events import (
     MutationAccepted,
     MutationProposed,
     MutationRejected,
+    Rewrites,
     RolloutCompleted,
     RunEnded,
     RunStarted,
@@ -247,7 +249,7 @@ class RunHistory:
         merges: every merge that was tried.
         ended: the last event; None while the run has not ended.
         best: position of the best candidate. Estimates of other candidates may be higher.
-        accepted: accepted mutations; ``merged`` counts accepted merges.
+        accepted: kept rewrites; ``merged`` counts accepted merges.
         steps: the latest step of any event; after the end, the number of steps begun.
         rollouts: rollouts used, like ``reflections`` and ``tokens``.
         cost: US dollars used; like ``expected_cost``, None if a price is unknown.
@@ -347,7 +349,7 @@ class RunHistory:
                 tried.parent, tried.reasons[event.module] = event.parent, event.reason
             case MutationAccepted():
                 self._step(event.step)
-                self.accepted, self.wait = self.accepted + 1, None
+                self.accepted, self.wait = self.accepted + event.rewrites, None
             case MutationRejected():
                 self._reject(event)
             case MergeAccepted() | MergeRejected():
@@ -480,6 +482,12 @@ class RunHistory:
     def sides(self) -> tuple[CandidateAdded, CandidateAdded] | None:
         """The baseline and the best candidate; None before the baseline is evaluated."""
         return (self.candidates[0], self.candidates[self.best]) if self.candidates else None
+
+    @property
+    def rewrites(self) -> Rewrites:
+        """What became of the rewrites so far."""
+        reasons = Counter(str(rejection.reason) for rejection in self.rejections)
+        return Rewrites(kept=self.accepted, combined=self.merged, dropped=reasons)
 
     @property
     def means(self) -> tuple[Score, Score]:

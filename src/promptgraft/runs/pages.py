@@ -71,7 +71,7 @@ def candidate_page(
     if (rate := added.figures.pass_rate) is not None:
         facts.append(("pass rate", f"{rate:.3f} of the examples with a score"))
     facts += [(f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()]
-    used = f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}"
+    used = f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection call')}"
     facts.append(("used so far", f"{used}, {added.tokens:,} tokens, {dollars(added.cost)}"))
     blocks = [
         *(block for parent in parents for block in _changes(parent, added)),
@@ -212,7 +212,7 @@ def summary_page(
         f"Run `{folder.id}`, stopped by {ended.stop_reason}: {plain_line(ended.stop_detail)}.",
         *_summary_scores(history, ended),
         *_summary_metrics(ended),
-        _summary_used(ended, history.budget or 0),
+        _summary_used(history, ended),
         *(f"Warning: {warning}." for warning in warnings),
         *(["## Changes of the winner"] if changes else []),
         *(f"### {plain_line(part.part)}\n\n{fenced_diff(part.text)}" for part in changes),
@@ -251,18 +251,15 @@ def _summary_metrics(ended: RunEnded) -> Iterator[str]:
         yield "\n".join(table(head, map(table_row, rows)))
 
 
-def _summary_used(ended: RunEnded, budget: int) -> str:
-    rejected = ", ".join(f"{n} {reason}" for reason, n in ended.rejected.items())
-    merged = f", {counted(ended.merges, 'merge')}" if ended.merges else ""
+def _summary_used(history: RunHistory, ended: RunEnded) -> str:
     shorter = f"- shortened: {fewer_tokens(ended.shortened)}\n" if ended.shortened else ""
     return (
         f"{shorter}"
-        f"- used: {ended.rollouts} of {counted(budget, 'rollout')}\n"
-        f"- reflections: {ended.reflections}\n"
+        f"- used: {ended.rollouts} of {counted(history.budget or 0, 'rollout')}\n"
+        f"- reflection calls: {ended.reflections}\n"
         f"- steps: {ended.steps}\n"
         f"- cost: {dollars(ended.cost)}\n"
-        f"- accepted: {counted(ended.accepted, 'mutation')}{merged}\n"
-        f"- rejected: {rejected or 'none'}"
+        f"- rewrites: {history.rewrites}"
     )
 
 

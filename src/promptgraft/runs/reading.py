@@ -178,7 +178,7 @@ class RunRecord(RunHistory, Shown):
                 ("validation", f"{self._means()} on {counted(len(self.pareto_ids), 'example')}"),
                 ("used", f"{used} rollouts, {dollars(self.cost if best else None)}"),
                 ("steps", f"{self.steps}"),
-                ("rejected", counted(len(self.rejections), "proposal")),
+                ("rewrites", str(self.rewrites)),
                 ("created", moment(self.created)),
                 ("folder", str(self.folder.path)),
             ),

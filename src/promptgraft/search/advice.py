@@ -58,15 +58,15 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
     if budget < needed:
         yield (
             f"rollout_budget: {counted(budget, 'test call')} are enough for only "
-            f"{counted(config.pays_for(budget).if_accepted, 'kept rewrite')}; raise it to {needed} "
-            f"for {_LEAST_ACCEPTED}, or lower the number of validation cases (pareto_set_size in "
-            "Python) or minibatch_size"
+            f"{counted(config.pays_for(budget).if_accepted, 'kept candidate')}; raise it to "
+            f"{needed} for {_LEAST_ACCEPTED}, or lower the number of validation cases "
+            "(pareto_set_size in Python) or minibatch_size"
         )
     limit = config.limits.max_reflections
     if limit is not None and limit < _LEAST_ACCEPTED:
         yield (
-            f"limits.max_reflections: at most {counted(limit, 'rewrite')} can be tried; raise it "
-            f"to {_LEAST_ACCEPTED} or more"
+            f"limits.max_reflections: {counted(limit, 'reflection call')} can show little; raise "
+            f"it to {_LEAST_ACCEPTED} or more"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+import attrs
 import msgspec
 
 from promptgraft.overrides.parts.descriptors import SectionPath
@@ -198,6 +199,11 @@ class MutationAccepted(Event, frozen=True, kw_only=True, tag="accepted"):
     pareto_mean: Score
     best_pareto_mean: Score
 
+    @property
+    def rewrites(self) -> int:
+        """How many texts it changed: one for each part."""
+        return len(self.module.split(", "))
+
 
 class MutationRejected(Event, frozen=True, kw_only=True, tag="rejected"):
     """A proposal was rejected.
@@ -298,6 +304,41 @@ class MergeRejected(Event, frozen=True, kw_only=True, tag="merge_rejected"):
     detail: str
 
 
+@attrs.frozen(kw_only=True)
+class Rewrites:
+    """The rewrites of a run: new texts, each for one part, by what became of them.
+
+    A reply with texts for three parts is three rewrites, and an unusable reply is a dropped one.
+    What joins other candidates or trims the winner writes nothing new, and is none.
+
+    Attributes:
+        kept: those whose candidate joined the pool.
+        combined: candidates that joined others of the pool, which are no rewrites.
+        dropped: the others, by the reason.
+    """
+
+    kept: int
+    combined: int
+    dropped: Mapping[str, int]
+
+    def __str__(self) -> str:
+        """Return them in words, the most frequent reason first."""
+        reasons = sorted(self.dropped.items(), key=lambda reason: (-reason[1], reason[0]))
+        dropped = [f"{number:,} {reason}" for reason, number in reasons]
+        return ", ".join([f"{self.kept:,} kept", *dropped, *self._combined])
+
+    @property
+    def short(self) -> str:
+        """The same without the reasons."""
+        return ", ".join(
+            [f"{self.kept:,} kept", f"{sum(self.dropped.values()):,} dropped", *self._combined]
+        )
+
+    @property
+    def _combined(self) -> list[str]:
+        return [f"{self.combined:,} combined"] if self.combined else []
+
+
 class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     """A run has ended, even if the store refused the winner.
 
@@ -320,9 +361,9 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         remarks: what users should know before they trust the scores, a line each.
         wear: how often the held-out examples have judged runs; None if they are new.
         tag: the tag under which the overrides of the run are kept.
-        accepted: accepted mutations.
+        accepted: accepted proposals.
         merges: accepted merges.
-        rejected: rejected proposals by reason, the most frequent first.
+        rejected: dropped rewrites by reason, the most frequent first.
         candidates: candidates in the pool.
         steps: steps begun.
         rollouts: rollouts used, unscored ones included.

@@ -248,10 +248,10 @@ class RunPlan(Shown):
         reflections = _sum(
             [row.expected.calls for row in self.roles if row.role is Role.REFLECTION], 0
         )
-        rewrites = f" and {counted(reflections, 'rewrite')}" if reflections else ""
+        asked = f" and {counted(reflections, 'reflection call')}" if reflections else ""
         amount = _amount(self.expected_tokens, self.expected_cost)
         limit = "" if self.max_cost is None else f", stops at {dollars(self.max_cost)}"
-        return f"plan: {calls}{rewrites}, {amount or 'tokens and price unknown'}{limit}"
+        return f"plan: {calls}{asked}, {amount or 'tokens and price unknown'}{limit}"
 
     @property
     def event(self) -> RunPlanned:

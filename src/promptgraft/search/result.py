@@ -25,7 +25,7 @@ from promptgraft.overrides.parts.replacements import (
 from promptgraft.overrides.parts.task_example import TaskExampleOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
-from promptgraft.search.events import MutationRejected, RunEnded
+from promptgraft.search.events import MutationRejected, Rewrites, RunEnded
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, mean_score, pick, weights_of
 from promptgraft.search.stopping import StopReason, stop_sentence
@@ -87,6 +87,7 @@ class RunResult(Shown):
         accepted_mutations: accepted proposals that changed instructions; one candidate may contain
             several of a step.
         accepted_example_mutations: accepted proposals that changed or wrote an example.
+        kept_rewrites: the new texts of these proposals, each for one part.
         rejections: every rejected proposal with its reason.
         total_rollouts: rollouts used, including unscored ones.
         unscored_rollouts: rollouts without a score, because the provider failed.
@@ -118,6 +119,7 @@ class RunResult(Shown):
     means: tuple[Score, ...]
     accepted_mutations: int
     accepted_example_mutations: int
+    kept_rewrites: int
     rejections: tuple[MutationRejected, ...]
     total_rollouts: int
     unscored_rollouts: int
@@ -302,6 +304,15 @@ class RunResult(Shown):
         return dict(Counter(str(rejection.reason) for rejection in self.rejections).most_common())
 
     @property
+    def rewrites(self) -> Rewrites:
+        """What became of the rewrites."""
+        return Rewrites(
+            kept=self.kept_rewrites,
+            combined=self.accepted_merges,
+            dropped=self.rejected_by_reason,
+        )
+
+    @property
     def total_cost(self) -> Decimal | None:
         """US dollars; None if the price of a model is not known."""
         if any(entry.unpriced_calls for entry in self.ledger):
@@ -397,7 +408,7 @@ def card_of(result: RunResult) -> Card:
             ("changed", ", ".join(name for name, _ in _changed(result)) or "nothing"),
             *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
             ("cost", _cost(result)),
-            ("rewrites", rewrites_of(result)),
+            ("rewrites", str(result.rewrites)),
             ("stopped", stop_sentence(result.stop_reason, result.stop_detail)),
             ("stored", f"tag `{result.tag}`" if result.persisted else "no"),
             ("run", result.run_id),
@@ -424,17 +435,10 @@ def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
             yield name, entry.show()
 
 
-def rewrites_of(result: RunResult) -> str:
-    """Return in words what became of the rewrites."""
-    combined = [f"{result.accepted_merges} combined"] if result.accepted_merges else []
-    dropped = [f"{number} {reason}" for reason, number in result.rejected_by_reason.items()]
-    return ", ".join([f"{result.ended.accepted} kept", *combined, *dropped])
-
-
 def _cost(result: RunResult) -> str:
     calls = counted(result.total_rollouts, "test call")
-    rewrites = counted(result.total_reflections, "rewrite")
-    return f"{dollars(result.total_cost)}, {calls}, {rewrites}"
+    reflections = counted(result.total_reflections, "reflection call")
+    return f"{dollars(result.total_cost)}, {calls}, {reflections}"
 
 
 def _change(result: RunResult) -> str:

@@ -290,6 +290,7 @@ class RunPhases:
             means=tuple(pool.estimate(position) for position in range(len(pool))),
             accepted_mutations=len(search.accepted) - of_examples,
             accepted_example_mutations=of_examples,
+            kept_rewrites=sum(map(len, search.accepted)),
             rejections=tuple(search.rejections),
             total_rollouts=ledger.rollouts,
             unscored_rollouts=ledger.unscored,

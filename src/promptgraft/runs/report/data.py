@@ -138,9 +138,10 @@ class ReportEnd:
 
 @attrs.frozen(kw_only=True)
 class ReportSteps:
-    """What became of the steps of a run: its rounds or steps, rejected proposals and merges."""
+    """What became of the steps of a run: its rounds or steps, its rewrites and merges."""
 
     rounds: tuple[RoundSummary, ...] = ()
+    rewrites: str = "none"
     rejections: tuple[MutationRejected, ...] = ()
     merges: tuple[MergeRejected, ...] = ()
 
@@ -270,6 +271,7 @@ def gather(folder: RunFolder) -> ReportData:
         winner=ended.best if ended else 0,
         steps=ReportSteps(
             rounds=tuple(record.rounds.values()),
+            rewrites=str(record.rewrites),
             rejections=tuple(record.rejections),
             merges=tuple(event for event in record.merges if isinstance(event, MergeRejected)),
         ),

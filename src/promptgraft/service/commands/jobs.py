@@ -244,7 +244,7 @@ def _print_job(job: Job) -> None:
         ("created", f"{datetime.fromtimestamp(job.created, UTC):%Y-%m-%d %H:%M:%SZ}"),
         ("reason", job.reason),
         ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} test calls"),
-        ("at most", f"{status.max_iterations:,} rewrites tried" if status.max_iterations else ""),
+        ("at most", f"{status.max_iterations:,} candidates tried" if status.max_iterations else ""),
         ("doing", status.stage),
         ("waits for", status.waiting),
         ("validation", "" if status.baseline is None else change(status.baseline, status.best)),

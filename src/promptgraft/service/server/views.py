@@ -256,7 +256,9 @@ class _Following:
             candidates=tuple(history.candidates),
             winner=history.best,
             steps=ReportSteps(
-                rounds=tuple(history.rounds.values()), rejections=tuple(history.rejections)
+                rounds=tuple(history.rounds.values()),
+                rewrites=str(history.rewrites),
+                rejections=tuple(history.rejections),
             ),
             used=RunUse(
                 rollouts=history.rollouts,
