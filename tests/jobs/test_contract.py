@@ -140,6 +140,20 @@ def test_the_same_key_gives_the_same_job(jobs: Jobs) -> None:
     assert len(jobs.list()) == 1
 
 
+def test_a_key_answers_a_repeated_request_whatever_changed_meanwhile(jobs: Jobs) -> None:
+    # As it was asked: a name stands for the latest data set, and a job may be changed.
+    first_set = jobs.save_dataset("support", "nightly", MANY)
+    asked = {"budget": 90, "dataset": "nightly", "dry_run": True}
+    first = jobs.submit("support", "triage", asked, key="night-9")
+    changed = jobs.change(first.job.id, {"budget": 95})
+    jobs.save_dataset("support", "nightly", MANY + CASES)
+    again = jobs.submit("support", "triage", asked, key="night-9")
+    assert (again.is_new, again.job) == (False, changed)
+    assert again.job.changes.dataset == first_set.id
+    with pytest.raises(JobConflictError, match="has other content; use another key"):
+        jobs.submit("support", "triage", {**asked, "budget": 95}, key="night-9")
+
+
 def test_a_key_makes_one_job_whoever_is_first(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Barrier(6)
 

@@ -10,7 +10,7 @@ import attrs
 from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import Json, parse_json
+from promptgraft.ground.serde import Json, digest_json, parse_json
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.other_cases import cases_for, rows_in
@@ -41,6 +41,7 @@ from promptgraft.service.jobs.preparing import (
     planned,
     read_changes,
     submitted_digest,
+    written_changes,
 )
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
 from promptgraft.service.jobs.rows import ProjectTotals, encoded_changes
@@ -232,28 +233,45 @@ class JobManager(TagMover):
         key: str | None = None,
     ) -> Submitted:
         project_found = self._project(project)
-        changes_read = self._pinned(project, read_changes(changes))
-        name = project_found.prompt(prompt).name
+        name, changes_given = project_found.prompt(prompt).name, read_changes(changes)
+        # As it was given: what it stands for, such as the latest data set, may change meanwhile.
+        request = digest_json([name, written_changes(changes_given)])
         if key is not None:
             check_idempotency_key(key)
+            with self.database.reading() as connection:
+                if repeated := self._repeated(connection, project, key, request):
+                    return repeated
+        changes_read = self._pinned(project, changes_given)
         # Before the transaction: it may import code of the project and read its data.
         self.plan(project, name, changes_read)
         tag, digest = changes_read.tag or project_found.tag, submitted_digest(project_found, name)
-        request = encoded_changes(changes_read)
 
         def insert(connection: Connection) -> Submitted:
             # In the transaction of the insert, so that two equal submissions make one job.
-            if key is not None and (existing := self._rows.by_key(connection, project, key)):
-                job, before = existing
-                if (before, job.prompt) != (request, name):
-                    raise JobConflictError(
-                        f"the key belongs to job {job.id}, which has other content; use another key"
-                    )
-                return Submitted(job=job, is_new=False)
+            if key is not None and (repeated := self._repeated(connection, project, key, request)):
+                return repeated
             names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
-            return Submitted(job=self._queued(connection, changes_read, **names), is_new=True)
+            job = self._queued(connection, changes_read, request=request, **names)
+            return Submitted(job=job, is_new=True)
 
         return self.database.write(insert)
+
+    def _repeated(
+        self, connection: Connection, project: str, key: str, request: str
+    ) -> Submitted | None:
+        """Return the job that was submitted with an idempotency key; None if the key is new."""
+        if (job := self._rows.by_key(connection, project, key)) is None:
+            return None
+        submission = self._rows.submissions(connection, [job.number]).get(job.number, {})
+        # Earlier versions recorded no request.
+        before = submission.get("request") or digest_json(
+            [job.prompt, written_changes(job.changes)]
+        )
+        if before != request:
+            raise JobConflictError(
+                f"the key belongs to job {job.id}, which has other content; use another key"
+            )
+        return Submitted(job=job, is_new=False)
 
     def plan(self, project: str, prompt: str | None, changes: Changes) -> RunPlan:
         """Return what a job could use, without submitting it; raises as :meth:`submit`."""
@@ -389,14 +407,22 @@ class JobManager(TagMover):
             project, name, text, cases=count, author=self._by, expected=expected
         )
 
-    def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
+    def _queued(
+        self,
+        connection: Connection,
+        changes: JobChanges,
+        *,
+        request: str = "",
+        **values: str | None,
+    ) -> Job:
         if (waiting := self._rows.waiting(connection)) >= self._most_queued:
             raise JobsFullError(
                 f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
             )
-        id_, store = uuid.uuid4().hex, place_of_store(self._project(str(values["project"])))
-        columns = {"id": id_, "state": JobState.QUEUED, **values, **_columns(changes)}
-        return self._rows.insert(connection, self._by, store, **columns)
+        columns = {"id": uuid.uuid4().hex, "state": JobState.QUEUED, **values, **_columns(changes)}
+        store = place_of_store(self._project(str(values["project"])))
+        submission = {"by": self._by, "store": store, **({"request": request} if request else {})}
+        return self._rows.insert(connection, submission, **columns)
 
     def _changed(self, job: str, what: str, change: Callable[[Connection, Job], None]) -> Job:
         """Return a job after a change under its lock, which is recorded if it has an effect."""

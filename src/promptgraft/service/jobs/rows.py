@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 
 import attrs
@@ -154,13 +154,13 @@ class JobRows(JobLines):
         what = "several jobs begin" if len(rows) > 1 else "no job has an id that begins"
         raise JobNotFoundError(f"{what} with `{given[:40]}`; {why}")
 
-    def by_key(self, connection: Connection, project: str, key: str) -> tuple[Job, bytes] | None:
-        """Return the job that was made with an idempotency key, and the request that made it."""
+    def by_key(self, connection: Connection, project: str, key: str) -> Job | None:
+        """Return the job that was made with an idempotency key."""
         jobs = self._jobs
         row = connection.execute(
             select(*self._light).where(jobs.c.project == project, jobs.c.key == key)
         ).one_or_none()
-        return None if row is None else (_job(row), row.request)
+        return None if row is None else _job(row)
 
     def page(
         self,
@@ -257,15 +257,16 @@ class JobRows(JobLines):
 
     # Submitting and deleting
 
-    def insert(self, connection: Connection, by: str, store: str, **values: object) -> Job:
-        """Insert a job that ``by`` submits where winners are at ``store``, and return it."""
+    def insert(
+        self, connection: Connection, submission: Mapping[str, str], **values: object
+    ) -> Job:
+        """Insert a job, record how it was submitted in its first event, and return it."""
         inserted = connection.execute(
             insert(self._jobs).values(created=self._database.seconds, **values)
         )
         assert inserted.inserted_primary_key is not None  # noqa: S101 - an insert has one
         number = int(inserted.inserted_primary_key[0])
-        place = {"host": socket.gethostname(), "store": store}
-        self.publish(connection, number, "job_queued", by=by, **place)
+        self.publish(connection, number, "job_queued", host=socket.gethostname(), **submission)
         return self.load(connection, number)
 
     def delete(self, connection: Connection, number: int) -> None:
