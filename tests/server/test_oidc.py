@@ -38,10 +38,11 @@ from server.serving import Client, asking, served
 browser = browser_of_reports
 
 SECRET = "hunter2 & never : shown"
+VERIFIED = {"email_verified": True}
 USERS: Mapping[str, Mapping[str, object]] = {
-    "ana": {"email": "Ana@example.org", "groups": ["staff", "leads"]},
-    "bob": {"email": "bob@example.org", "groups": ["support"]},
-    "eve": {"email": "eve@example.org", "groups": ["guests"]},
+    "ana": {"email": "Ana@example.org", **VERIFIED, "groups": ["staff", "leads"]},
+    "bob": {"email": "bob@example.org", **VERIFIED, "groups": ["support"]},
+    "eve": {"email": "eve@example.org", **VERIFIED, "groups": ["guests"]},
 }
 EVERY = frozenset({Scope.READ, Scope.SUBMIT, Scope.APPROVE})
 GROUPS = {
@@ -238,7 +239,10 @@ def test_a_right_token_opens_a_session_and_proves_who_asks(server: Client, forgi
         ({"exp": None}, "missing_claim exp"),
         ({"iat": 9_999_999_999}, "invalid_claim iat"),
         ({"sub": None}, "missing_claim sub"),
-        ({"email": "ana@example.org", "email_verified": False}, "has not verified your address"),
+        ({"email_verified": False}, "not say that your address is verified; have it do so"),
+        ({"email_verified": None}, "verified; whoever runs this server can have it send"),
+        ({"email_verified": "true"}, "not say that your address is verified"),
+        ({"email_verified": 1}, "not say that your address is verified"),
         ({"email": None}, "is no name for this server"),
         ({"email": "<b>ana</b>"}, "is no name for this server"),
         ({"email": "local"}, "is no name for this server"),
@@ -255,6 +259,20 @@ def test_a_token_that_is_not_for_this_login_opens_nothing(
     assert reason in fault(answer)
     assert "set-cookie" not in answer.headers
     assert "<b>" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"), [({}, 200), ({"claim": "email"}, 403), ({"name": "email"}, 403)]
+)
+def test_an_address_that_is_not_verified_is_not_needed_unless_it_names_or_admits(
+    forging: Forger, manager: JobManager, tmp_path: Path, changed: dict[str, str], status: int
+) -> None:
+    # Entra ID sends no `email_verified`: its users sign in by another claim.
+    forging.claims = {"email_verified": None, "preferred_username": "ana"}
+    groups = {**GROUPS, "ana@example.org": OidcGroup(roles=EVERY)}
+    by_name = settings(forging.issuer, groups=groups, **{"name": "preferred_username", **changed})
+    with served(manager, tmp_path / "mirrors", oidc=by_name) as server:
+        assert come_back(server, forging).status_code == status
 
 
 def unsigned(claims: dict[str, object]) -> str:

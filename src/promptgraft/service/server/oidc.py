@@ -187,9 +187,14 @@ class OidcProvider:
     def _user(self, claims: Mapping[str, object]) -> OidcUser:
         settings = self.settings
         name = claims.get(settings.name)
-        if settings.name == "email" and claims.get("email_verified", True) is not True:
+        # OpenID Connect Core, 5.1: only `true` says that the address belongs to the user.
+        if "email" in (settings.name, settings.claim) and claims.get("email_verified") is not True:
+            if "email_verified" in claims:
+                mend = "have it do so, and sign in again"
+            else:
+                mend = "whoever runs this server can have it send `email_verified`, or set `name`"
             raise ApiProblem(
-                403, "the provider has not verified your address; have it do so, and sign in again"
+                403, f"the provider does not say that your address is verified; {mend}"
             )
         plain = name.strip().lower() if isinstance(name, str) else ""
         if not NAME.fullmatch(plain) or plain == LOCAL.name:
