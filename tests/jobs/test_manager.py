@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import attrs
 import pytest
 import sqlalchemy
 from sqlalchemy import select
 
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
-from promptgraft.errors import ConfigError, LeaseLostError, OverrideConflictError
+from promptgraft.algorithms.gepa import GepaConfig
+from promptgraft.errors import CallerError, ConfigError, LeaseLostError, OverrideConflictError
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal.records import LOST, SENT, Record
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
+from promptgraft.search.settings import groups_of
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs import (
     Job,
+    JobChanges,
     JobConflictError,
     JobFilter,
     JobManager,
@@ -39,6 +44,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def manager(database: Database, project: Path) -> JobManager:
     return JobManager(database, projects={"support": project})
 
+
+MOSTS = (2**63 - 1, 2**53, 10**9, 1e300)
 
 # What is not of SQL, and what `test_contract.py` sees of every database.
 anywhere = pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True, scope="module")
@@ -88,6 +95,25 @@ def test_a_job_ends_as_the_run_of_its_project_would(manager: JobManager, project
         "perfect",
         "nothing left to improve, every validation case is right",
     )
+
+
+def test_no_number_that_a_setting_accepts_breaks_the_plan(project: Path, tmp_path: Path) -> None:
+    # The planner computes with them, in floats and in lengths of lists.
+    groups = groups_of(GepaConfig)
+    leaves = [(field.name,) for field in attrs.fields(GepaConfig) if field.name not in groups]
+    leaves += [(name, field.name) for name, kind in groups.items() for field in attrs.fields(kind)]
+    changes = [{field.name: most} for field in attrs.fields(JobChanges) for most in MOSTS]
+    for name, *inner in leaves:
+        changes += [{"tuning": {name: {inner[0]: most} if inner else most}} for most in MOSTS]
+    planned = 0
+    with closing(
+        JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": project})
+    ) as jobs:
+        for change in changes:
+            with suppress(CallerError):
+                jobs.plan("support", "triage", change)
+                planned += 1
+    assert planned > len(changes) / 10
 
 
 def test_a_winner_is_a_candidate_until_it_is_applied(database: Database, tmp_path: Path) -> None:

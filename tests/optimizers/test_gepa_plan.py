@@ -227,7 +227,7 @@ def test_a_size_pays_for_merges_where_they_are_on() -> None:
     [
         (
             {"rollout_budget": 0},
-            "rollout_budget: expected an integer of at least 1 or one of `light`, `medium`, ",
+            "rollout_budget: expected an integer from 1 to 1,000,000,000 or one of `light`, ",
         ),
         ({"rollout_budget": "hevy"}, "found 'hevy' .did you mean `heavy`"),
         (

@@ -20,6 +20,8 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Deadline
 from promptgraft.search import OptimizationContext, StopReason
 
+AMOUNT = "US dollars above 0 and of at most 1,000,000,000, such as 2.50"
+
 
 def run(task: Any, settings: GepaConfig, **surroundings: Any) -> GepaResult:
     thinker = PaidAdapter(reply=propose, identity="thinker")
@@ -107,19 +109,19 @@ def test_a_model_of_unknown_price_ends_a_run_with_a_limit_in_money() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_cost": 0}, "limits.max_cost: expected US dollars above 0, such as 2.50, found"),
-        ({"max_cost": "-1"}, "limits.max_cost: expected US dollars above 0, such as 2.50, found"),
+        ({"max_cost": 0}, f"limits.max_cost: expected {AMOUNT}, found"),
+        ({"max_cost": "-1"}, f"limits.max_cost: expected {AMOUNT}, found"),
         (
             {"max_cost": "much"},
-            "limits.max_cost: expected US dollars above 0, such as 2.50, found 'much'",
+            f"limits.max_cost: expected {AMOUNT}, found 'much'",
         ),
         (
             {"max_cost": True},
-            "limits.max_cost: expected US dollars above 0, such as 2.50, found True",
+            f"limits.max_cost: expected {AMOUNT}, found True",
         ),
         (
             {"max_cost": float("nan")},
-            "limits.max_cost: expected US dollars above 0, such as 2.50, found",
+            f"limits.max_cost: expected {AMOUNT}, found",
         ),
         ({"max_tokens": 0}, "limits.max_tokens: expected an integer of at least 1, found 0"),
         ({"max_tokens": 1.5}, "limits.max_tokens: expected an integer of at least 1, found 1.5"),

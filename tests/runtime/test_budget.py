@@ -79,7 +79,7 @@ def test_threads_lose_nothing() -> None:
 
 @pytest.mark.parametrize("cost", [Decimal(0), Decimal(-1), Decimal("NaN"), Decimal("Infinity")])
 def test_a_limit_in_money_is_a_positive_amount(cost: Decimal) -> None:
-    with pytest.raises(ConfigError, match=r"^max_cost: expected US dollars above 0, such"):
+    with pytest.raises(ConfigError, match=r"^max_cost: expected US dollars above 0 and of at most"):
         Budget(max_cost=cost)
 
 

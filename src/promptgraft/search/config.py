@@ -15,7 +15,16 @@ from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Case
 from promptgraft.ground.functions import taking
 from promptgraft.ground.serde import Json, unstructure
-from promptgraft.ground.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
+from promptgraft.ground.strict.checks import (
+    COUNT,
+    FLAG,
+    LARGEST_AMOUNT,
+    Check,
+    Kind,
+    check,
+    instance,
+    integer,
+)
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -47,12 +56,15 @@ from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample,
 if TYPE_CHECKING:
     from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 
+ROLLOUTS = integer(1, LARGEST_AMOUNT)
+"""A budget of test calls as a number."""
+
 BUDGET: Check[int | str] = check(
-    f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
+    f"{ROLLOUTS.what} or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
     lambda value: (
-        COUNT.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
+        ROLLOUTS.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
     ),
-    {"anyOf": [COUNT.schema, {"enum": list(PROPOSALS)}]},
+    {"anyOf": [ROLLOUTS.schema, {"enum": list(PROPOSALS)}]},
     names=PROPOSALS,
 )
 

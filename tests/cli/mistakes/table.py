@@ -757,7 +757,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "a port that cannot be",
         "serve --port 99999 --jobs sqlite:///jobs.db",
         place="serve: --port",
-        expected="an integer from 0 to 65535",
+        expected="an integer from 0 to 65,535",
         found="'99999'",
     ),
     line(

@@ -27,6 +27,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 Schema: TypeAlias = "dict[str, Json]"
 
+LARGEST_AMOUNT = 1_000_000_000
+"""Largest budget of test calls, and largest amount of US dollars."""
+
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _HIDDEN = "something else (not shown)"
 
@@ -220,13 +223,13 @@ def number(
 def _range(bounds: Mapping[str, float | None]) -> str:
     least, most = bounds.get("minimum"), bounds.get("maximum")
     if least is not None and most is not None:
-        return f" from {least} to {most}"
+        return f" from {least:,} to {most:,}"
     limits = [
-        f"{word} {bound}"
+        f"{word} {bound:,}"
         for word, name in (
             ("of at least", "minimum"),
-            ("of at most", "maximum"),
             ("above", "exclusiveMinimum"),
+            ("of at most", "maximum"),
             ("below", "exclusiveMaximum"),
         )
         if (bound := bounds.get(name)) is not None
@@ -239,7 +242,10 @@ def _bounded(kind: str, bounds: Mapping[str, float | None]) -> Schema:
 
 
 def money(least: int | None = None, *, texts: bool = False) -> Check[Decimal]:
-    """Return a check for US dollars above 0, or at least ``least``; ``texts`` allows texts."""
+    """Return a check for US dollars above 0, or at least ``least``; ``texts`` allows texts.
+
+    They are bounded, since no float or database holds what a decimal number can.
+    """
     types = (int, float, Decimal, *((str,) if texts else ()))
 
     def fits(value: object) -> Decimal | None:
@@ -249,11 +255,17 @@ def money(least: int | None = None, *, texts: bool = False) -> Check[Decimal]:
             amount = Decimal(str(value))  # the shortest digits of a float, not its binary value
         except InvalidOperation:
             return None
-        if not amount.is_finite() or (amount <= 0 if least is None else amount < least):
+        if not amount.is_finite() or amount > LARGEST_AMOUNT:
+            return None
+        if amount <= 0 if least is None else amount < least:
             return None
         return amount
 
-    bounds = {"exclusiveMinimum": 0 if least is None else None, "minimum": least}
+    bounds = {
+        "exclusiveMinimum": 0 if least is None else None,
+        "minimum": least,
+        "maximum": LARGEST_AMOUNT,
+    }
     return check(f"US dollars{_range(bounds)}, such as 2.50", fits, _bounded("number", bounds))
 
 

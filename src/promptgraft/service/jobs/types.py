@@ -31,6 +31,7 @@ from promptgraft.ground.strict.checks import (
 from promptgraft.ground.strict.kinds import checked, record_of
 from promptgraft.ground.text import counted
 from promptgraft.overrides.parts.validation import check_tag
+from promptgraft.search.config import ROLLOUTS
 from promptgraft.search.verdict import RunVerdict
 
 CANDIDATE_PREFIX = "candidate."
@@ -40,7 +41,6 @@ _ID_DIGITS = 12
 _ITERATIONS, _PATIENCE, _PRIORITY = integer(1, 100), integer(1, 50), integer(-100, 100)
 _MONEY = money(texts=True)
 _MOST_NOTE_CHARS = 1_000
-_LARGEST_BUDGET = 1_000_000_000
 
 
 class JobState(StrEnum):
@@ -135,11 +135,6 @@ def _as_dollars(amount: object) -> Decimal | None:
     return _MONEY.fits(amount)
 
 
-def _check_budget(budget: int | None) -> None:
-    if budget is not None and budget > _LARGEST_BUDGET:
-        raise ConfigError(f"budget: expected at most {_LARGEST_BUDGET:,}, found {budget:,}")
-
-
 def _check_note(note: str) -> None:
     if len(note) > _MOST_NOTE_CHARS:
         raise ConfigError(
@@ -177,7 +172,7 @@ class JobChanges:
     """
 
     algorithm: str | None = attrs.field(default=None, validator=STRING.or_none)
-    budget: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    budget: int | None = attrs.field(default=None, validator=ROLLOUTS.or_none)
     max_iterations: int | None = attrs.field(default=None, validator=_ITERATIONS.or_none)
     target_score: float | None = attrs.field(default=None, validator=SHARE.or_none)
     patience: int | None = attrs.field(default=None, validator=_PATIENCE.or_none)
@@ -196,7 +191,6 @@ class JobChanges:
     note: str = attrs.field(default="", validator=STRING)
 
     def __attrs_post_init__(self) -> None:
-        _check_budget(self.budget)
         _check_note(self.note)
         if self.tag is not None:
             check_tag(self.tag)
