@@ -105,6 +105,44 @@ def test_a_database_that_comes_back_is_waited_for_and_both_are_logged(
     assert back == "the database is back after 1000 looks in vain"
 
 
+def test_a_job_whose_claim_broke_at_its_commit_is_taken_at_once(
+    tmp_path: Path, project: Path
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/jobs.db")
+    manager = JobManager(Database(engine), projects={"support": project})
+    job = manager.create("support", "triage", {"store": False, "budget": 60})
+    claims: list[str] = []
+
+    def see(*arguments: object) -> None:
+        if "INSERT INTO promptgraft_attempts" in str(arguments[2]):
+            claims.append(str(arguments[2]))
+
+    def break_off(connection: Connection) -> None:
+        if len(claims) == 1:
+            claims.append("broken")
+            connection.connection.commit()  # done, but its answer gets lost
+            raise OperationalError("", {}, sqlite3.OperationalError("disk I/O error"))
+
+    event.listen(engine, "before_cursor_execute", see)
+    event.listen(engine, "commit", break_off)
+    worker, other = Worker(manager, name="first"), Worker(manager, name="second")
+    other_job = manager.create("support", "triage", {"store": False, "priority": -1})
+    with pytest.raises(DatabaseError):
+        worker.claim()
+    assert manager.get(job.id).state is JobState.RUNNING
+    other_claim = other.claim()
+    assert other_claim is not None
+    assert other_claim.job.id == other_job.id
+    claim = worker.claim()
+    assert claim is not None
+    assert claim.job.id == job.id
+    # Jobs of others, and those that it has claimed in order, stay where they are.
+    assert worker.claim() is None
+    assert manager.get(other_job.id).attempts == 1
+    worker.run_here(claim)
+    assert manager.get(job.id).state is JobState.COMPLETED
+
+
 def test_a_worker_whose_database_is_full_ends_at_once(tmp_path: Path, project: Path) -> None:
     full = fault(sqlite3.SQLITE_FULL, "database or disk is full")
     database = Failing(f"sqlite:///{tmp_path}/jobs.db", [full] * 1000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,7 +17,7 @@ from sqlalchemy import select
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
 from promptgraft.algorithms.gepa import GepaConfig
 from promptgraft.errors import CallerError, ConfigError, LeaseLostError, OverrideConflictError
-from promptgraft.ground.serde import digest_text
+from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal.records import LOST, SENT, Record
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
@@ -100,9 +102,13 @@ def test_a_job_ends_as_the_run_of_its_project_would(manager: JobManager, project
 def test_no_number_that_a_setting_accepts_breaks_the_plan(project: Path, tmp_path: Path) -> None:
     # The planner computes with them, in floats and in lengths of lists.
     groups = groups_of(GepaConfig)
-    leaves = [(field.name,) for field in attrs.fields(GepaConfig) if field.name not in groups]
+    leaves: list[tuple[str, ...]] = [
+        (field.name,) for field in attrs.fields(GepaConfig) if field.name not in groups
+    ]
     leaves += [(name, field.name) for name, kind in groups.items() for field in attrs.fields(kind)]
-    changes = [{field.name: most} for field in attrs.fields(JobChanges) for most in MOSTS]
+    changes: list[dict[str, object]] = [
+        {field.name: most} for field in attrs.fields(JobChanges) for most in MOSTS
+    ]
     for name, *inner in leaves:
         changes += [{"tuning": {name: {inner[0]: most} if inner else most}} for most in MOSTS]
     planned = 0
@@ -114,6 +120,46 @@ def test_no_number_that_a_setting_accepts_breaks_the_plan(project: Path, tmp_pat
                 jobs.plan("support", "triage", change)
                 planned += 1
     assert planned > len(changes) / 10
+
+
+RECORDED: Mapping[str, Json] = {
+    "algorithm": "gepa",
+    "budget": 61,
+    "max_iterations": 3,
+    "target_score": 0.99,
+    "patience": 7,
+    "max_cost": "2.5",
+    "max_tokens": 1_000_000,
+    "seed": 5,
+    "model": "strict",
+    "tuning": {"minibatch_size": 2},
+    "dry_run": True,
+    "tag": "beta",
+}
+"""Changes of a job as the options of its run records them."""
+
+ELSEWHERE: Mapping[str, Json] = {
+    "timeout": 600,  # in the plan: it is that of an attempt
+    "dataset": "hard",  # in the settings
+    "store": False,
+    "priority": 1,
+    "not_before": 1.0,
+    "note": "why",
+}
+
+
+@anywhere
+def test_every_change_of_a_job_is_one_of_its_run(manager: JobManager, tmp_path: Path) -> None:
+    changes = {**RECORDED, **ELSEWHERE}
+    assert set(changes) == {field.name for field in attrs.fields(JobChanges)}
+    cases = Path(manager.projects["support"].folder, "tickets.csv")
+    manager.save_dataset("support", "hard", cases)
+    job = manager.create("support", "triage", changes)
+    assert work_off(manager) == 1
+    config = json.loads((manager.mirror(job.id, tmp_path) / "config.json").read_bytes())
+    assert config["options"] == RECORDED
+    assert config["plan"]["max_seconds"] == 600
+    assert config["settings"]["dataset"] == manager.get(job.id).changes.dataset
 
 
 def test_a_winner_is_a_candidate_until_it_is_applied(database: Database, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from promptgraft.service.jobs import Job, JobManager
 from promptgraft.service.jobs.lines import encoded_plain
 from promptgraft.service.server.mirrors import Mirrors
 from server.large_job import large_job
-from server.serving import Client
+from server.serving import Client, served
 
 TABS = ("candidates", "cases", "rounds", "texts", "cost")
 
@@ -77,6 +77,36 @@ def test_a_report_is_made_once_until_something_happens(manager: JobManager, tmp_
     with mirrors.report(manager, job) as third:
         assert third is not first
         assert third.data.candidates == first.data.candidates
+
+
+def test_a_deleted_job_leaves_nothing_in_the_folder_of_mirrors(
+    manager: JobManager, tmp_path: Path
+) -> None:
+    jobs = [ended(manager) for _ in range(3)]
+    folder = tmp_path / "mirrors"
+    with served(manager, folder) as client:
+        for job in jobs[:2]:
+            assert client.get(f"/jobs/{job.id}/archive").status == 200
+        assert len(list(folder.iterdir())) == 2
+        # By this server at once, and by others when a further job is looked at.
+        assert client.ask("DELETE", f"/api/v1/jobs/{jobs[0].id}").status == 204
+        assert len(list(folder.iterdir())) == 1
+        manager.delete(jobs[1].id)
+        assert client.get(f"/jobs/{jobs[2].id}/archive").status == 200
+        [left] = folder.iterdir()
+        assert left.name.endswith(jobs[2].id[:8])
+
+
+def test_old_mirrors_make_room_for_new_ones(manager: JobManager, tmp_path: Path) -> None:
+    mirrors = Mirrors(tmp_path / "mirrors", most=2)
+    jobs = [ended(manager) for _ in range(3)]
+    for job in (jobs[0], jobs[1], jobs[0], jobs[2]):
+        with mirrors.of(manager, job) as folder:
+            assert folder.config.exists()
+    names = {path.name[-8:] for path in (tmp_path / "mirrors").iterdir()}
+    assert names == {jobs[0].id[:8], jobs[2].id[:8]}
+    with mirrors.report(manager, jobs[1]) as report:
+        assert report.data.candidates
 
 
 def test_the_winner_has_an_answer_to_each_case_that_it_has_a_score_on(

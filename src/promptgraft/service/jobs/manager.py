@@ -167,6 +167,11 @@ class JobManager(TagMover):
         """Return the workers by name; ``projects`` restricts them, and what they say, to these."""
         return worker_rows(self.database, projects)
 
+    def present(self, ids: Collection[str]) -> set[str]:
+        """Return those of some full ids that jobs have."""
+        with self.database.reading() as connection:
+            return self._rows.present(connection, ids)
+
     def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
             return self._rows.attempts(connection, self._rows.find(connection, job).number)

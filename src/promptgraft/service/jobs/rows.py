@@ -154,6 +154,11 @@ class JobRows(JobLines):
         what = "several jobs begin" if len(rows) > 1 else "no job has an id that begins"
         raise JobNotFoundError(f"{what} with `{given[:40]}`; {why}")
 
+    def present(self, connection: Connection, ids: Collection[str]) -> set[str]:
+        """Return those of some full ids that jobs have."""
+        query = select(self._jobs.c.id).where(self._jobs.c.id.in_(sorted(ids)))
+        return set(connection.scalars(query))
+
     def by_key(self, connection: Connection, project: str, key: str) -> Job | None:
         """Return the job that was made with an idempotency key."""
         jobs = self._jobs
@@ -274,6 +279,16 @@ class JobRows(JobLines):
         connection.execute(delete(self._jobs).where(self._jobs.c.number == number))
 
     # Leases
+
+    def unfinished(self, connection: Connection, worker: str, but: Collection[int]) -> list[Job]:
+        """Return the running jobs of a worker, locked, without some numbers."""
+        jobs = self._jobs
+        query = select(*self._light).where(
+            jobs.c.state == JobState.RUNNING,
+            jobs.c.worker == worker,
+            jobs.c.number.not_in(sorted(but)),
+        )
+        return [_job(row) for row in connection.execute(query.with_for_update())]
 
     def claim(
         self, connection: Connection, projects: Collection[tuple[str, str]], worker: str

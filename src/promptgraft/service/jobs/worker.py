@@ -129,6 +129,7 @@ class Worker:
         self._processes = processes
         self._name = name or f"{socket.gethostname()[:100]}-{os.getpid()}"
         self._children: list[_Child] = []
+        self._is_claim_open = False
         self._ending = threading.Event()
         self._digests = _digests(self._projects)
         self._avoids: dict[str, str] = {}
@@ -173,16 +174,23 @@ class Worker:
         Projects that have used up the money of the day are left out.
         """
         # Every worker does so before each claim, so that no process is needed just for that.
-        for job in self._database.write(self._recover):
+        recovered = self._database.write(self._recover)
+        self._is_claim_open = False
+        for job in recovered:
             why = _lost(job)
             told(_logger, logging.WARNING, "job_lost", why, job=job.id, attempt=job.attempts)
         over_limit = self._over_limit() if self._limits else frozenset()
         digests = [pair for pair in self._digests if pair[0] not in over_limit]
         if not digests:
             return None
-        return self._database.write(
-            lambda connection: self._rows.claim(connection, digests, self._name)
-        )
+        try:
+            return self._database.write(
+                lambda connection: self._rows.claim(connection, digests, self._name)
+            )
+        except DatabaseError:
+            # If its commit broke, this worker may have a job, of which it knows nothing.
+            self._is_claim_open = True
+            raise
 
     def _over_limit(self) -> frozenset[str]:
         """Return the projects that may not spend more today; their jobs give that as reason."""
@@ -320,7 +328,13 @@ class Worker:
         expired = self._rows.expired(connection)
         for job in expired:
             self._rows.put_back(connection, job, _lost(job))
-        return expired
+        if not self._is_claim_open:
+            return expired
+        children = [child.claim.job.number for child in self._children]
+        unfinished = self._rows.unfinished(connection, self._name, children)
+        for job in unfinished:
+            self._rows.put_back(connection, job, _lost(job), blames_job=False)
+        return [*expired, *unfinished]
 
     def _end_children(self) -> None:
         for child in self._children:

@@ -201,6 +201,7 @@ def delete_job(call: ApiCall) -> ApiReply:
     """Delete a job that has ended, with its answers and events."""
     job = call.job
     call.manager.delete(job.id)
+    call.mirrors.forget(job.id)
     # The events that record who did what are deleted with the job.
     _logger.warning("job %s was deleted by %s", job.id, call.caller.name)
     return ApiReply(status=204)

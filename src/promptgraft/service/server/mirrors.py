@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from promptgraft.ground.folders import remove_tree
 from promptgraft.runs import RunFolder
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.page import Links, render, sections
 from promptgraft.service.jobs import Job, JobManager
+from promptgraft.service.jobs.mirror import folder_of
 
 _MOST_REPORTS = 16
+_MOST_FOLDERS = 64
 _MOST_BYTES = 1_900_000
 
 
@@ -60,23 +63,23 @@ class Mirrors:
 
     Args:
         folder: the folder of run directories.
+        most: run directories to keep; those that were used last stay.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, most: int = _MOST_FOLDERS) -> None:
+        self._folder, self._most = folder, most
         self._guard = threading.Lock()
         # Locks that nobody holds or waits for are forgotten, however many jobs there are.
         self._locks: WeakValueDictionary[str, _Lock] = WeakValueDictionary()
         self._reports: OrderedDict[str, JobReport] = OrderedDict()
+        self._folders: OrderedDict[str, Path] = OrderedDict()
 
     @contextmanager
     def of(self, manager: JobManager, job: Job) -> Iterator[RunFolder]:
         """Give the up-to-date run directory of a job, to one request at a time."""
-        with self._guard:
-            lock = self._locks.setdefault(job.id, _Lock())
         # Held while the folder is read, too: another request might write it anew.
-        with lock.lock:
-            yield RunFolder(manager.mirror(job.id, self._folder))
+        with self._lock(job.id):
+            yield self._mirrored(manager, job)
 
     @contextmanager
     def report(self, manager: JobManager, job: Job) -> Iterator[JobReport]:
@@ -87,16 +90,49 @@ class Mirrors:
         Raises:
             DataFormatError, JournalCorruptError: the job has not started, or is damaged.
         """
-        with self._guard:
-            lock = self._locks.setdefault(job.id, _Lock())
-        with lock.lock:
+        with self._lock(job.id):
             moment = manager.peek(job)
             report = self._reports.get(job.id)
             if report is None or not report.is_of(moment):
-                report = JobReport(moment, gather(RunFolder(manager.mirror(job.id, self._folder))))
+                report = JobReport(moment, gather(self._mirrored(manager, job)))
             with self._guard:
                 self._reports[job.id] = report
                 self._reports.move_to_end(job.id)
                 while len(self._reports) > _MOST_REPORTS:
                     self._reports.popitem(last=False)
             yield report
+
+    def forget(self, job: str) -> None:
+        """Delete what there is of a job here; if a request reads it, with the next new mirror."""
+        with self._lock(job, wait=False) as has_lock:
+            if has_lock:
+                with self._guard:
+                    self._reports.pop(job, None)
+                    path = self._folders.pop(job, None)
+                if path is not None and path.exists():
+                    remove_tree(path)
+
+    @contextmanager
+    def _lock(self, job: str, *, wait: bool = True) -> Iterator[bool]:
+        """Give the lock of a job, or False if another request has it and this must not wait."""
+        with self._guard:
+            lock = self._locks.setdefault(job, _Lock())
+        has_lock = lock.lock.acquire(blocking=wait)
+        try:
+            yield has_lock
+        finally:
+            if has_lock:
+                lock.lock.release()
+
+    def _mirrored(self, manager: JobManager, job: Job) -> RunFolder:
+        """Bring the mirror of a job up to date, under its lock; a new one makes room for itself."""
+        with self._guard:
+            others = list(self._folders)
+            self._folders[job.id] = folder_of(job, self._folder).path
+            self._folders.move_to_end(job.id)
+        if others and job.id not in others:
+            # Other servers and the command line delete jobs, too.
+            absent = {*others} - manager.present(others)
+            for other in absent.union(others[: 1 - self._most]):
+                self.forget(other)
+        return RunFolder(manager.mirror(job.id, self._folder))
