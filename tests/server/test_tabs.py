@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import attrs
+import httpx
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import Connection, update
@@ -16,7 +17,7 @@ from jobs.job_world import work_off
 from promptgraft.runs.event_file import encoded
 from promptgraft.search.events import RunEnded
 from promptgraft.search.verdict import HeldOut, HiddenScores, RunVerdict
-from promptgraft.service.jobs import Job, JobManager
+from promptgraft.service.jobs import Job, JobManager, Worker
 from promptgraft.service.jobs.lines import encoded_plain
 from promptgraft.service.server.mirrors import Mirrors
 from server.large_job import large_job
@@ -120,6 +121,27 @@ def test_the_winner_has_an_answer_to_each_case_that_it_has_a_score_on(
         scores = zip(data.case_ids, data.candidates[number].scores, strict=True)
         scored = {case for case, score in scores if score is not None}
         assert {case for at, case in data.answers.seen if at == number} >= scored
+
+
+def test_a_job_shows_how_long_it_has_been_under_way(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 60, "store": False})
+
+    def time_shown(browser: httpx.Client) -> list[str]:
+        pages = [browser.get(f"/jobs/{job.id}").text, browser.get("/").text]
+        marks = [r'Time</dt><dd class="figure">(.*?)</dd>', r'<td class="n extra">(\d.*? min|–)']
+        return [
+            found[1]
+            for mark, page in zip(marks, pages, strict=True)
+            if (found := re.search(mark, page))
+        ]
+
+    with closing(client.browser()) as browser:
+        assert time_shown(browser) == ["–", "–"]
+        assert Worker(manager, name="w").claim() is not None
+        jobs = manager.database.tables.jobs
+        early = update(jobs).values(started=jobs.c.started - 7_500)
+        manager.database.write(partial(Connection.execute, statement=early))
+        assert time_shown(browser) == ["2 h 5 min", "2 h 5 min"]
 
 
 def test_rounds_of_a_job_are_those_of_its_events(client: Client, manager: JobManager) -> None:

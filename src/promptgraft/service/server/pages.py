@@ -98,9 +98,18 @@ def _environment() -> Environment:
     )
     environment.filters["verdict"] = Headline.of
     environment.filters["duration"] = duration
+    environment.filters["elapsed"] = _elapsed
     environment.filters["money"] = lambda cost: dollars(None if cost is None else Decimal(cost))
     environment.filters["known"] = lambda value: "–" if value is None else score(value)
     return environment
+
+
+def _elapsed(job: Job) -> str:
+    """Return how long a job took, or has been under way; a dash if it has not started."""
+    if job.started is None:
+        return "–"
+    until = datetime.now(UTC).timestamp() if job.ended is None else job.ended
+    return duration(until - job.started)
 
 
 def prepare() -> None:
