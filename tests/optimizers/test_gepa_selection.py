@@ -96,7 +96,6 @@ scores = st.sampled_from((None, 0.0, 0.25, 0.5, 0.5, 0.75, 1.0, 1.0))
 matrices = st.integers(1, 6).flatmap(
     lambda width: (
         st.lists(st.tuples(*[scores] * width), min_size=1, max_size=14)
-        # Enough for the frontier to keep some apart from the others.
         | st.lists(st.tuples(*[scores] * width), min_size=17, max_size=26)
     )
 )
@@ -124,6 +123,17 @@ def test_with_every_score_known_the_best_has_the_highest_mean_and_elders_win_tie
     assert means == [mean_score(row) for row in rows]
     known = [mean for mean in means if mean is not None]
     assert pool.best == known.index(max(known))
+
+
+def test_a_frontier_of_thousands_is_as_if_computed_anew() -> None:
+    chance, width = random.Random(4), 7
+    levels = [(0.0, 0.25, 0.5)] * 1_500 + [(0.0, 0.25, 0.5, 0.5, 0.5, 0.75)] * 700
+    rows = [tuple(chance.choices(level, k=width)) for level in levels]
+    pool = Pool()
+    for count, row in enumerate(rows, start=1):
+        pool.add(candidate(count), row)
+        if count in (1_023, 1_025, 1_500, 1_501, 2_200):
+            assert tuple(pool.frontier().items()) == expected_frontier(rows[:count])
 
 
 def test_everybody_in_a_large_frontier_is_drawn_as_its_weight_says() -> None:

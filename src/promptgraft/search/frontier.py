@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import accumulate, compress, islice
+from itertools import accumulate, compress, count, islice
 from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 from typing import Literal
@@ -79,18 +79,54 @@ def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> Mapping[
     return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
 
+_BLOCK = 1024
+"""Candidates whose bits share an integer: marking one copies the whole integer."""
+
+
+class _Block:
+    """The leaders of each cell among successive candidates, a bit for each in an integer."""
+
+    def __init__(self, cells: int) -> None:
+        self.leaders = [0] * cells
+        self.leading = 0
+
+    def rivals(
+        self, row: Sequence[float], heights: Sequence[float], led: Sequence[int]
+    ) -> tuple[Iterator[int], Iterator[int]]:
+        """Return the leaders that a candidate may dominate, and those that may dominate it.
+
+        Args:
+            row: its value in each cell.
+            heights: the highest value in each cell.
+            led: the cells where these are equal.
+        """
+        # Who dominates a leader leads wherever that one does.
+        leaders = self.leaders
+        within = including = self.leading
+        if 2 * len(led) < len(row):
+            within = reduce(or_, [leaders[cell] for cell in led])
+        for cell in compress(range(len(row)), map(ne, row, heights)):
+            if not within:
+                break
+            within &= ~leaders[cell]
+        for cell in led:
+            if not including:
+                break
+            including &= leaders[cell]
+        return _bits(within), _bits(including)
+
+
 class Frontier:
     """The candidates that lead in a cell, updated as candidates arrive.
 
-    The leaders of a cell are a bit set in an integer, so that thousands of candidates are compared
-    in thousands of cells within milliseconds.
+    The leaders of a cell are bits in integers, so that thousands of candidates are compared in
+    thousands of cells within milliseconds.
     """
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._heights: list[float] = []
-        self._leaders: list[int] = []
-        self._leading = 0
+        self._blocks: list[_Block] = []
         self._wins: dict[int, int] = {}
         self._open: dict[int, int] = {}
 
@@ -99,7 +135,8 @@ class Frontier:
         row = packed(cells)
         if not self._rows:
             self._heights = [BELOW_SCORES] * len(row)
-            self._leaders = [0] * len(row)
+        if len(self._rows) % _BLOCK == 0:
+            self._blocks.append(_Block(len(row)))
         self._rows.append(row)
         self._update(len(self._rows) - 1)
 
@@ -122,48 +159,41 @@ class Frontier:
 
     def _update(self, index: int) -> None:
         # A list, because an array creates a new float at each access.
-        row, heights, bit = self._rows[index].tolist(), self._heights, 1 << index
-        for place in _where(gt, row, heights):
-            heights[place] = row[place]
-            for leader in _bits(self._leaders[place]):
-                self._lose(leader)
-            self._leaders[place] = 0
+        row, heights = self._rows[index].tolist(), self._heights
+        for cell in _where(gt, row, heights):
+            heights[cell] = row[cell]
+            for number, block in enumerate(self._blocks):
+                for leader in _bits(block.leaders[cell]):
+                    self._lose(number * _BLOCK + leader)
+                block.leaders[cell] = 0
         led = _where(eq, row, heights)
         if led:
             self._wins[index] = self._open[index] = len(led)
             self._update_dominance(index, row, led)
-            self._leading |= bit
-        for place in led:
-            self._leaders[place] |= bit
+            number, place = divmod(index, _BLOCK)
+            block, bit = self._blocks[number], 1 << place
+            block.leading |= bit
+            for cell in led:
+                block.leaders[cell] |= bit
 
     def _lose(self, leader: int) -> None:
         self._wins[leader] -= 1
         if leader in self._open:
             self._open[leader] = self._wins[leader]
         if not self._wins[leader]:
-            self._leading ^= 1 << leader
+            number, place = divmod(leader, _BLOCK)
+            self._blocks[number].leading ^= 1 << place
             self._open.pop(leader, None)
 
     def _update_dominance(self, index: int, cells: Sequence[float], led: Sequence[int]) -> None:
-        # A candidate that dominates a leader leads wherever the leader does, so only those are
-        # compared that lead in no cell beside those of ``led``, or in all of them.
-        row, leaders = self._rows[index], self._leaders
-        within = including = self._leading
-        if 2 * len(led) < len(row):
-            within = reduce(or_, [leaders[place] for place in led])
-        for place in compress(range(len(row)), map(ne, cells, self._heights)):
-            within &= ~leaders[place]
-            if not within:
-                break
-        for place in led:
-            including &= leaders[place]
-            if not including:
-                break
-        for rival in _bits(within):
-            if rival in self._open and dominates(row, self._rows[rival]):
-                del self._open[rival]
-        if any(dominates(self._rows[rival], row) for rival in _bits(including)):
-            del self._open[index]
+        row, rows = self._rows[index], self._rows
+        for start, block in zip(count(step=_BLOCK), self._blocks, strict=False):
+            below, above = block.rivals(cells, self._heights, led)
+            for rival in below:
+                if start + rival in self._open and dominates(row, rows[start + rival]):
+                    del self._open[start + rival]
+            if any(dominates(rows[start + rival], row) for rival in above):
+                self._open.pop(index, None)
 
 
 def _where(
