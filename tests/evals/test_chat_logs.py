@@ -76,10 +76,32 @@ def test_faults_of_a_log_are_named_by_their_messages(tmp_path: Path) -> None:
         [{"role": "assistant", "content": "Hello!"}],
         [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}],
         [{"role": "bot", "content": "a"}],
+        [{"role": ["user"], "content": "a"}],
+        [{"role": "system", "content": "a"}],
+        [{"role": "user", "content": "a"}, {"role": "assistant", "content": 7}],
+        [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": "find"}],
     ]
     with pytest.raises(DataFormatError) as caught:
         load(tmp_path, *logs)
-    greeting, arguments, role = caught.value.faults
+    greeting, arguments, role, listed_role, *others = caught.value.faults
     assert "case `t0`: messages[0]: expected a message of the user first; " in greeting
     assert "messages[1].tool_calls[0].function.arguments: expected an object" in arguments
     assert "messages[0].role: expected one of `user`, `assistant`, " in role
+    assert "messages[0].role: expected one of `user`, `assistant`, " in listed_role
+    nobody, number, calls = others
+    assert "messages: expected a message of the user" in nobody
+    assert "messages[1].content: expected a text or a list of parts, found 7" in number
+    assert "messages[1].tool_calls: expected a list of calls, found" in calls
+
+
+def test_what_the_user_says_beside_results_of_tools_begins_a_turn(tmp_path: Path) -> None:
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "3"}
+    log = [
+        *ANTHROPIC[:2],
+        {"role": "user", "content": [result, {"type": "text", "text": "And 8?"}]},
+    ]
+    (case,) = load(tmp_path, log)
+    first, second = case.turns
+    assert (first.expected, first.tools) == ("I look it up.", (FIND,))
+    assert "And 8?" in str(second.user)
+    assert "tool_result" not in str(second.user)

@@ -14,8 +14,8 @@ from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Node
 
 # An agent has its own prompt, and its tools answer anew.
-_LEFT_OUT = {"system", "developer", "tool", "function"}
-_ROLES = ("user", "assistant", "model", *sorted(_LEFT_OUT))
+_LEFT_OUT = ("developer", "function", "system", "tool")
+_ROLES = ("user", "assistant", "model", *_LEFT_OUT)
 
 
 def is_chat_log(value: Json) -> bool:
@@ -37,9 +37,9 @@ def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] |
     for message in log.items():
         role = message.member("role")
         if role.value == "user":
-            if not _holds_results(message.member("content").value):
-                turns.append(Turn(user=content.read(message.member("content")) or ""))
-        elif role.value in {"assistant", "model"}:
+            if (message_text := _without_results(message.member("content"))) is not None:
+                turns.append(Turn(user=content.read(message_text) or ""))
+        elif role.value in ("assistant", "model"):
             if not turns:
                 message.fault("expected a message of the user first; `context` takes earlier ones")
                 return None
@@ -53,6 +53,8 @@ def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] |
             )
         elif role.value not in _LEFT_OUT:
             role.expected(f"one of {', '.join(f'`{name}`' for name in _ROLES)}")
+    if not turns and log.is_right():
+        log.fault("expected a message of the user")
     if not log.is_right():
         return None
     # A log without a call may be of an agent whose calls were not logged.
@@ -67,22 +69,30 @@ def _parts(value: Json, kind: str) -> Iterator[tuple[int, dict[str, Json]]]:
             yield at, part
 
 
-def _holds_results(value: Json) -> bool:
-    """Return whether a message of the user only hands results of tools to the model."""
-    return any(_parts(value, "tool_result")) and not any(_parts(value, "text"))
+def _without_results(content: Node) -> Node | None:
+    """Return what the user says; None if a message only hands results of tools to the model."""
+    results = {at for at, _ in _parts(content.value, "tool_result")}
+    if not results or not isinstance(content.value, list):
+        return content
+    rest = [part for at, part in enumerate(content.value) if at not in results]
+    return Node(rest, content.path, content.source) if rest else None
 
 
 def _text(content: Node) -> str:
     if isinstance(content.value, str):
         return content.value
+    if content.value is not None and not isinstance(content.value, list):
+        content.expected("a text or a list of parts")
     texts = (part.get("text") for _, part in _parts(content.value, "text"))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _calls(message: Node) -> Iterator[ToolUse]:
-    for call in message.member("tool_calls").items():
+    calls, content = message.member("tool_calls"), message.member("content")
+    if calls.value is not None and not isinstance(calls.value, list):
+        calls.expected("a list of calls")
+    for call in calls.items():
         yield from _call(call.member("function"), "arguments")
-    content = message.member("content")
     for at, _ in _parts(content.value, "tool_use"):
         yield from _call(content.items()[at], "input")
 
