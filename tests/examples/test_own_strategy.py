@@ -116,3 +116,5 @@ def test_what_is_no_addition_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         config(additions=["blame", "blame"])
     with pytest.raises(ConfigError, match="expected the name of an addition or an object"):
         config(additions=[Addition])
+    with pytest.raises(ConfigError, match="`Addition` has no `name`; give the class one"):
+        config(additions=[Addition()])

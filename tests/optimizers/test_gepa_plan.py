@@ -43,7 +43,13 @@ from promptgraft.evals.types import Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, EventBus, SessionProtocol
-from promptgraft.search import OptimizationContext, RunPlan, StopReason
+from promptgraft.search import (
+    Limits,
+    OptimizationContext,
+    OptimizationJob,
+    RunPlan,
+    StopReason,
+)
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.search.planning import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
@@ -488,6 +494,9 @@ def test_money_that_cannot_be_counted_is_refused_before_the_first_call() -> None
     for refused in (runner.plan, runner.optimize):
         with pytest.raises(ConfigError, match="max_cost: no price is known for `metered`"):
             refused(PROMPT)
+    job = OptimizationJob(PROMPT, OptimizationContext(task), config()).check()
+    with pytest.raises(ConfigError, match="max_cost: no price is known for `metered`"):
+        job.within(job.context, limits=Limits(max_cost=1)).run()
     assert task.calls == []
     assert not list(journal.records())
 

@@ -287,19 +287,19 @@ def eval_command(
         )
     evaluated = _judged(report, given, baseline, (*subject.notes, *report.constants))
     decision = evaluated.decision
-    code, unwritten = _EXIT_CODES[decision.outcome], None
+    code, write_error = _EXIT_CODES[decision.outcome], None
     try:
         _write_files(evaluated, given["junit"])
     except OSError as error:
         # Answers that were paid for are shown all the same.
         evaluated = attrs.evolve(evaluated, saved=None)
-        code, unwritten = ExitCode.WRONG_USE, error
+        code, write_error = ExitCode.WRONG_USE, error
     if as_json:
         print_json(evaluated.to_json(code))
     else:
         _print_evaluated(Screen(), evaluated)
-    if unwritten is not None:
-        raise unwritten
+    if write_error is not None:
+        raise write_error
     if decision.outcome is gate.GateOutcome.STOPPED:
         complain(f"stopped early: {report.stopped}")
     elif decision.outcome is gate.GateOutcome.UNSCORED:

@@ -89,7 +89,7 @@ def write_new(files: Mapping[Path, bytes]) -> None:
 
     An ``OSError`` names the file.
     """
-    made: list[Path] = []
+    new_paths: list[Path] = []
     try:
         for path, data in files.items():
             with named_in_errors(path):
@@ -97,12 +97,12 @@ def write_new(files: Mapping[Path, bytes]) -> None:
                 missing = [folder for folder in folders if not folder.exists()]
                 for folder in reversed(missing):
                     folder.mkdir()
-                    made.append(folder)
+                    new_paths.append(folder)
                 with path.open("xb") as file:
-                    made.append(path)
+                    new_paths.append(path)
                     file.write(data)
     except BaseException:
-        for path in reversed(made):
+        for path in reversed(new_paths):
             with contextlib.suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         raise

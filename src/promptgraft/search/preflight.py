@@ -99,13 +99,19 @@ class CheckedRun:
         return all(getattr(context, name) is getattr(self.context, name) for name in names)
 
     def within(self, context: OptimizationContext, limits: Limits) -> CheckedRun:
-        """Return the run in a context that it suits, with these limits."""
+        """Return the run in a context that it suits, with these limits.
+
+        Raises:
+            ConfigError: a limit cannot be enforced, because a price is not known.
+        """
+        config = attrs.evolve(self.config, limits=limits)
+        _check_prices(config, self.models)
         deadline, budget, watch = _accounts(context, limits)
         is_as_planned = _without_stop_files(limits) == _without_stop_files(self.config.limits)
         return attrs.evolve(
             self,
             context=context,
-            config=attrs.evolve(self.config, limits=limits),
+            config=config,
             target=watched(self.target, watch),
             deadline=deadline,
             budget=budget,

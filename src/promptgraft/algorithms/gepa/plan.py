@@ -200,6 +200,8 @@ def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> Non
                 f"{path}: expected the name of an addition or an object of its class, "
                 f"found {shown(item)}"
             )
+        if not isinstance(item, str) and not hasattr(item, "name"):
+            raise ConfigError(f"{path}: `{type(item).__name__}` has no `name`; give the class one")
         names.append(_as_addition(item).name)
     for name in names:
         if names.count(name) > 1:

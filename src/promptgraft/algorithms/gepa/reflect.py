@@ -195,8 +195,12 @@ class Reflector:
         return (yield from self.reflect_on(attempt, modules))
 
     def turn(self, attempt: Attempt) -> Turn:
-        """Return the turn of the modules that the model was shown and that have room for more."""
-        unseen = set.intersection(*(set(record.hidden) for record in attempt.records))
+        """Return the turn of the modules that have room for more.
+
+        Those that the model was not shown in any of the parent's rollouts are left out.
+        """
+        hidden = [set(record.hidden) for record in attempt.records]
+        unseen = set.intersection(*hidden) if hidden else set()
         first, second = (
             tuple(
                 module

@@ -17,6 +17,7 @@ from promptgraft.evals.spending import Role, spent_from_json
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import change
 from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder, RunRecord, transcripts
@@ -504,7 +505,7 @@ def _stopped(ended: RunEnded, stoppers: Sequence[Stopper], labels: Mapping[str, 
 def _is_reached(stopper: Stopper, ended: RunEnded) -> TypeGuard[RequiredObjectives | TargetScore]:
     """Return whether a run with a perfect candidate has reached the thresholds of a stopper."""
     if isinstance(stopper, TargetScore):
-        return ended.best != 0 and (ended.best_mean or 0.0) >= stopper.score
+        return ended.best != 0 and reaches(ended.best_mean or 0.0, stopper.score)
     return isinstance(stopper, RequiredObjectives)
 
 
