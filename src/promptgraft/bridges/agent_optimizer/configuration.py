@@ -55,9 +55,7 @@ _STOPPERS = {
     "max_candidate_proposals": ("max_proposals", "proposals"),
     "max_tracked_candidates": ("max_candidates", "candidates"),
 }
-_SECRET_NAME = re.compile(
-    r"api_key|authorization|cookie|password|secret|(^|[_-])token$", re.IGNORECASE
-)
+_SECRET_NAME = re.compile(r"api_?key|authorization|cookie|password|secret|(^|_)token$")
 _ENDS = ("max_metric_calls", "timeout_seconds", *_STOPPERS)
 
 
@@ -196,9 +194,10 @@ def without_plain_keys(value: Json) -> Json:
         return [without_plain_keys(item) for item in value]
     if not isinstance(value, dict):
         return without_keys(value) if isinstance(value, str) else value
+    words = {name: re.sub("[_-]+", "_", snake_case(name)).lower() for name in value}
     return {
-        name: f"${{{snake_case(name).upper()}}}"
-        if _SECRET_NAME.search(snake_case(name)) and _is_plain(member)
+        name: f"${{{words[name].upper()}}}"
+        if _SECRET_NAME.search(words[name]) and _is_plain(member)
         else without_plain_keys(member)
         for name, member in value.items()
     }
