@@ -119,7 +119,7 @@ def test_an_open_file_is_refused(tmp_path: Path) -> None:
         prompt("$photo").bind({"photo": file})
 
 
-@pytest.mark.parametrize("value", [None, 3, 2.5, True, [1, "a"], {"a": 1}, ("x",), "<a at 0x1f>"])
+@pytest.mark.parametrize("value", [None, 3, 2.5, True, "<a at 0x1f>"])
 def test_values_with_a_text_are_shown_as_ever(value: object) -> None:
     assert content("$photo", photo=value) == (f"{BEFORE}{value}{AFTER}",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import date
 from types import MappingProxyType
 from typing import Any
 
@@ -140,9 +141,54 @@ def test_what_has_no_named_fields_cannot_be_bound(param: object) -> None:
 
 def test_values_are_shown_as_text_and_not_rendered_again() -> None:
     values = {"a": "$b {{ b }} {% if b %}", "b": None, "c": 1.5, "d": ["x"]}
-    assert body(prompt_of("$a|$b|$c|$d").bind(values)) == "$b {{ b }} {% if b %}|None|1.5|['x']"
+    assert body(prompt_of("$a|$b|$c|$d").bind(values)) == '$b {{ b }} {% if b %}|None|1.5|["x"]'
     jinja = prompt_of("{{ a }}|{{ b }}|{{ c }}|{{ d }}", syntax="jinja").bind(values)
-    assert body(jinja) == "$b {{ b }} {% if b %}|None|1.5|['x']"
+    assert body(jinja) == '$b {{ b }} {% if b %}|None|1.5|["x"]'
+
+
+@attrs.frozen
+class Passage:
+    title: str
+    lines: tuple[object, ...] = ()
+
+
+class Spoken(dict[str, str]):
+    def __str__(self) -> str:
+        return "as its class says"
+
+
+DATA = [
+    ({"b": [True, None], "a": "Zoë"}, '{"a": "Zoë", "b": [true, null]}'),
+    (FrozenMap({"d": frozenset({"y", "x"})}), '{"d": ["x", "y"]}'),
+    (("x", 1.5, date(2026, 5, 1)), '["x", 1.5, "2026-05-01"]'),
+    (
+        Passage("Mill", (Passage("Lane"),)),
+        '{"lines": [{"lines": [], "title": "Lane"}], "title": "Mill"}',
+    ),
+    (Customer("Ada"), '{"name": "Ada", "subject": "the customer\'s"}'),
+    (Spoken(a="b"), "as its class says"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), DATA)
+def test_objects_and_lists_are_shown_as_json(value: object, text: str) -> None:
+    assert body(prompt_of("$a").bind({"a": value})) == text
+    written = ("a", "w.a", "w.a ~ ''", "a|string", "[a]|join", "a if a")
+    jinja = "|".join(f"{{{{ {expression} }}}}" for expression in written)
+    bound = prompt_of(jinja, syntax="jinja").bind({"a": value, "w": {"a": value}})
+    assert body(bound) == "|".join([text] * 6)
+
+
+def test_equal_data_makes_equal_prompts() -> None:
+    prompt = prompt_of("$a")
+    first, second = ({"x": 1, "y": {"k": 2, "l": 3}}, {"y": {"l": 3, "k": 2}, "x": 1})
+    assert body(prompt.bind({"a": first})) == body(prompt.bind({"a": second}))
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    message = r"bind: a: .*found \{1: 2\}, with a key that is no text; make all its keys texts"
+    with pytest.raises(BindingError, match=message):
+        prompt_of("$a").bind({"a": [{1: 2}]})
 
 
 def test_values_that_no_section_uses_are_no_fault() -> None:

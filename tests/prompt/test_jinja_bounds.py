@@ -143,7 +143,7 @@ def test_an_expression_is_a_text_of_at_most_ten_thousand_characters() -> None:
         ("('<{}>'|safe).format('<')", "<&lt;>"),
         ("a|center(9)|replace('A', 'B')", "   Bda   "),
         ("items|map('string')|join('-') ~ items|batch(3, 0)|list", "1-2[[1, 2, 0]]"),
-        ("cycler('a', 'b').next() ~ dict(a=1) ~ range(3)|sum", "a{'a': 1}3"),
+        ("cycler('a', 'b').next() ~ dict(a=1) ~ range(3)|sum", 'a{"a": 1}3'),
     ],
 )
 def test_what_stays_within_the_bounds_is_what_jinja_makes(expression: str, text: str) -> None:

@@ -39,7 +39,8 @@ from promptgraft.prompt.sections import (
     Tool,
     show_section,
 )
-from promptgraft.prompt.syntax import Values, unshowable
+from promptgraft.prompt.syntax import Values
+from promptgraft.prompt.values import unshowable
 
 T = TypeVar("T")
 

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TypeVar
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, nodes, pass_context
+from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, nodes, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import (
     ImmutableSandboxedEnvironment,
     SandboxedEscapeFormatter,
     SandboxedFormatter,
 )
+
+from promptgraft.prompt.values import text_of
 
 T = TypeVar("T")
 
@@ -97,10 +99,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"**", "*", "+", "%"})
 
     def __init__(self, *, keys_first: bool = False) -> None:
-        super().__init__(undefined=StrictUndefined, keep_trailing_newline=True, finalize=_counted)
+        super().__init__(undefined=StrictUndefined, keep_trailing_newline=True, finalize=_written)
         self._keys_first = keys_first
         # Both are random, and a prompt must always render the same text.
         del self.globals["lipsum"], self.filters["random"]
+        self.filters |= {"string": _stringed, "join": _joining(self.filters["join"])}
         self.filters |= {
             name: _bounded(name, function)
             for name, function in self.filters.items()
@@ -108,7 +111,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         }
         # Of nunjucks, in whose dialect many templates are written: data as JSON.
         self.filters["dump"] = _bounded("dump", _dumped)
-        self.filters |= {_PART: _counted, _STEPS: pass_context(_steps), _WALKED: _walked}
+        self.filters |= {_PART: _written, _STEPS: pass_context(_steps), _WALKED: _walked}
 
     def getattr(self, obj: object, attribute: str) -> object:
         if self._keys_first and isinstance(obj, Mapping):
@@ -183,11 +186,27 @@ def _filtered(value: nodes.Node, name: str, *given: nodes.Node) -> nodes.Filter:
     return nodes.Filter(value, name, list(given), [], None, None, lineno=value.lineno)
 
 
-def _counted(value: T) -> T:
+def _written(value: object) -> object:
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"it shows {len(value):,} bytes; use an Image or a File, or decode them")
     charge(_size(value))
-    return value
+    return _stringed(value)
+
+
+def _stringed(value: object) -> object:
+    # Markup and undefined names stay what they are.
+    return value if isinstance(value, (str, Undefined)) else text_of(value)
+
+
+def _joining(join: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(join)
+    def joined(
+        context: object, values: Iterable[object], d: str = "", attribute: object = None
+    ) -> str:
+        items = map(_stringed, values) if attribute is None else values
+        return join(context, items, d, attribute)
+
+    return joined
 
 
 def _walked(value: T) -> T:

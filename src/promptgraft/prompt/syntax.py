@@ -14,16 +14,12 @@ import operator
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date
-from decimal import Decimal
-from enum import Enum
-from io import IOBase
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.ground.content import Content, File, cut_at, files_in, is_content
+from promptgraft.ground.content import Content, cut_at, files_in
 from promptgraft.ground.serde import shown
 from promptgraft.overrides.parts.body import (
     BodySyntax,
@@ -35,6 +31,7 @@ from promptgraft.overrides.parts.body import (
     spell,
     write_body,
 )
+from promptgraft.prompt.values import content_of
 
 if TYPE_CHECKING:
     from promptgraft.prompt.jinja import JinjaBlocks
@@ -47,37 +44,6 @@ def given(name: str) -> Callable[[Values], bool]:
     """Return an ``enabled`` function: the value ``name``, which is true unless it is empty."""
     # A nested function could not be pickled.
     return operator.itemgetter(name)
-
-
-def content_of(value: object) -> str | Content:
-    """Return what a placeholder shows of a value; the items of a list with files on lines."""
-    if isinstance(value, File):
-        return (value,)
-    if is_content(value):
-        lines = [piece for item in value for piece in (item, "\n")]
-        return tuple(lines[:-1])
-    return str(value)
-
-
-_ADDRESS = re.compile(r"<.{1,200} at 0x[0-9a-f]+>")
-_TEXTS = (str, int, float, Enum, date, Decimal, File, type(None))
-
-
-def unshowable(value: object) -> str:
-    """Return why a placeholder cannot show a value; empty if it can."""
-    if isinstance(value, _TEXTS) or is_content(value):
-        return ""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return f"{len(value):,} bytes; bind an Image or a File, or decode them"
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        inner = (*value, *value.values()) if isinstance(value, Mapping) else value
-        if any(isinstance(item, File) for item in inner):
-            return f"a {type(value).__name__} with a file among other values; bind it by itself"
-        return next(filter(None, map(unshowable, inner)), "")
-    is_function = callable(value) and type(value).__str__ is object.__str__
-    if is_function or isinstance(value, IOBase) or _ADDRESS.search(str(value)):
-        return f"a {type(value).__name__}, which has no text; bind a text"
-    return ""
 
 
 _LOOKALIKES = {
