@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +27,7 @@ from promptgraft import (
     OptimizationContext,
     RequiredObjectives,
     ScriptedAdapter,
+    Usage,
     examples_from,
     feedback_from,
 )
@@ -40,6 +42,7 @@ from promptgraft.errors import (
 from promptgraft.evals import metrics
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import ToolUse, Turn
+from promptgraft.runs.documents import ledger_rows
 from promptgraft.search import StopReason
 from promptgraft.search.plan import RunPlan
 
@@ -223,3 +226,25 @@ def test_a_metric_of_tools_is_refused_before_the_first_call() -> None:
     with pytest.raises(ConfigError, match="metric `tool_trajectory` judges tools"):
         run(agent, found=found, judges=(metrics.tool_trajectory(),))
     assert not agent.asked
+
+
+def test_tokens_that_an_agent_does_not_report_are_unknown_and_the_plan_says_so() -> None:
+    with serving(lambda body, _: said(body["t"])) as service:
+        limits = Limits(max_tokens=100_000)
+        warnings = planned(echo(service), limits=limits).warnings
+        result = run(echo(service), limits=limits, max_call_cost="0.01")
+    assert any(line.startswith("max_tokens does not see the tokens of") for line in warnings)
+    [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
+    assert task.tokens == (None, None)
+    [row] = ledger_rows([task])
+    assert isinstance(row, dict)
+    assert (row["input_tokens"], row["output_tokens"]) == (None, None)
+    assert re.search(rf"task +{task.calls} +unknown +unknown", str(result))
+
+
+def test_tokens_that_a_function_reports_are_counted() -> None:
+    counted = AgentAnswer(text="a", usage=Usage(input_tokens=3, output_tokens=2))
+    result = run(lambda query, call: counted)
+    [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
+    assert task.tokens == (3 * task.calls, 2 * task.calls)
+    assert not any("max_tokens" in line for line in planned(Agent()).warnings)

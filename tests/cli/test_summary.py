@@ -92,8 +92,8 @@ def test_columns_of_the_ledger_that_say_nothing_are_left_out(
     )
     told = attrs.evolve(told, result=attrs.evolve(told.result, ledger=paid))
     lines = summary(told, capsys)
-    assert "            calls  retries  dollars  model" in lines
-    assert "task           54        2   0.2500  task" in lines
+    assert "            calls  retries       in      out  dollars  model" in lines
+    assert "task           54        2  unknown  unknown   0.2500  task" in lines
     assert "cost        $0.50, 54 of 60 test calls, 3 reflection calls in 1 min 23 s" in lines
 
 

@@ -104,6 +104,19 @@ class AgentAdapter:
         return "give the agent its `max_call_cost`, in US dollars, or leave max_cost out"
 
     @property
+    def missing_tokens(self) -> str:
+        """Which tokens of the agent ``max_tokens`` does not see."""
+        if isinstance(self.agent, Templated):
+            return (
+                f"max_tokens does not see the tokens of the agent `{self.agent.name}`: services "
+                "and commands report none; limit them by `max_cost` and the agent's `max_call_cost`"
+            )
+        return (
+            f"max_tokens sees tokens of the agent `{self.agent.name}` only if it returns "
+            "`AgentAnswer(usage=...)`, or passes `call.session` to its adapters"
+        )
+
+    @property
     def reports_tools(self) -> bool:
         """Whether the agent reports the tools that it called."""
         return self.agent.reports_tools

@@ -20,7 +20,14 @@ from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING
-from promptgraft.ground.text import counted, dollars, duration, fewer_tokens, model_in_words
+from promptgraft.ground.text import (
+    counted,
+    dollars,
+    duration,
+    fewer_tokens,
+    model_in_words,
+    number_or_unknown,
+)
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.adding import Tracker, traced, tracking
@@ -276,15 +283,15 @@ def _print_ledger(screen: Screen, result: RunResult) -> None:
 
 
 def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
-    usage = entry.usage
+    sent, received = map(number_or_unknown, entry.tokens)
     return (
         entry.role,
         f"{entry.calls:,}",
         f"{entry.retries:,}",
-        f"{usage.input_tokens:,}",
-        f"{usage.cached_tokens:,}",
-        f"{usage.output_tokens:,}",
-        f"{usage.reasoning_tokens:,}",
+        sent,
+        f"{entry.usage.cached_tokens:,}",
+        received,
+        f"{entry.usage.reasoning_tokens:,}",
         "unknown" if entry.unpriced_calls else f"{entry.cost:,.4f}",
         f"{entry.seconds:,.1f}",
         model_in_words(entry.model),

@@ -24,7 +24,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import count_faults
-from promptgraft.ground.text import counted, dollars, model_in_words
+from promptgraft.ground.text import counted, dollars, model_in_words, number_or_unknown
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     ):
         head = title, "calls", "in", "out", "tokens", "dollars", "model"
         rows = [_row(role, use) for role, use in zip(plan.roles, of_role, strict=True)]
-        total = "total", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
+        total = "total", "", "", "", number_or_unknown(tokens), _dollars(cost), _limits(plan)
         screen.line()
         screen.table([head, *rows, total])
     unknown = [model_in_words(role.model) for role in plan.roles if role.is_unpriced]
@@ -334,7 +334,7 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
 
 
 def _row(role: RolePlan, use: Use) -> tuple[str, ...]:
-    numbers = map(_number, (use.calls, use.input_tokens, use.output_tokens, use.tokens))
+    numbers = map(number_or_unknown, (use.calls, use.input_tokens, use.output_tokens, use.tokens))
     return role.role, *numbers, _dollars(use.cost), model_in_words(role.model)
 
 
@@ -342,10 +342,6 @@ def _limits(plan: RunPlan) -> str:
     limits = {"max_tokens": plan.max_tokens, "max_cost": plan.max_cost}
     named = [f"{name} {value:,}" for name, value in limits.items() if value is not None]
     return f"({', '.join(named)})" if named else ""
-
-
-def _number(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:,}"
 
 
 def _dollars(value: Decimal | None) -> str:

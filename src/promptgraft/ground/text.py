@@ -55,6 +55,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def number_or_unknown(number: int | None) -> str:
+    """Return ``1,200``, or ``unknown`` for None."""
+    return "unknown" if number is None else f"{number:,}"
+
+
 def cases_of_split(number: int, split: str) -> str:
     """Return ``60 test cases``, or ``all 240 cases``."""
     return f"all {counted(number, 'case')}" if split == "all" else counted(number, f"{split} case")

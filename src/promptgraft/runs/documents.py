@@ -213,15 +213,18 @@ def highest_scores(scores: Sequence[Sequence[Score]]) -> list[float]:
 
 def ledger_document(ended: RunEnded) -> dict[str, Json]:
     """Return calls, tokens, money and time by role and model, with totals."""
-    tokens = (
-        spending.usage.input_tokens + spending.usage.output_tokens for spending in ended.ledger
-    )
+    is_counted = not any(entry.is_uncounted for entry in ended.ledger)
+    tokens = sum(entry.usage.input_tokens + entry.usage.output_tokens for entry in ended.ledger)
     calls = sum(spending.calls for spending in ended.ledger)
     return {
         "rollouts": ended.rollouts,
         "reflections": ended.reflections,
         "entries": ledger_rows(ended.ledger),
-        "total": {"calls": calls, "tokens": sum(tokens), "cost": money(ended.cost)},
+        "total": {
+            "calls": calls,
+            "tokens": tokens if is_counted else None,
+            "cost": money(ended.cost),
+        },
     }
 
 
@@ -233,9 +236,9 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[Json]:
             "model": entry.model,
             "calls": entry.calls,
             "retries": entry.retries,
-            "input_tokens": entry.usage.input_tokens,
+            "input_tokens": entry.tokens[0],
             "cached_tokens": entry.usage.cached_tokens,
-            "output_tokens": entry.usage.output_tokens,
+            "output_tokens": entry.tokens[1],
             "reasoning_tokens": entry.usage.reasoning_tokens,
             "cost": money(entry.cost),
             "unpriced_calls": entry.unpriced_calls,

@@ -41,6 +41,19 @@ class LedgerEntry:
     unpriced_calls: int
     seconds: float
 
+    @property
+    def is_uncounted(self) -> bool:
+        """Whether calls that are not free reported no tokens, so that these are unknown."""
+        tokens = self.usage.input_tokens + self.usage.output_tokens
+        return not tokens and bool(self.unpriced_calls or self.cost)
+
+    @property
+    def tokens(self) -> tuple[int | None, int | None]:
+        """Tokens in and out; None if they are unknown."""
+        if self.is_uncounted:
+            return None, None
+        return self.usage.input_tokens, self.usage.output_tokens
+
 
 def unanswered_in(ledger: Iterable[LedgerEntry]) -> str:
     """Return a sentence on the requests of a ledger that were not answered; empty for none."""

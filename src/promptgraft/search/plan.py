@@ -13,7 +13,7 @@ import attrs
 from promptgraft.evals.spending import Role
 from promptgraft.ground.notebook import Card, Shown, Table
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import counted, dollars, model_in_words, short_count
+from promptgraft.ground.text import counted, dollars, model_in_words, number_or_unknown, short_count
 from promptgraft.runtime.session import ZERO
 from promptgraft.search.ledger import Ledger, money
 from promptgraft.search.notices import RunPlanned
@@ -312,7 +312,7 @@ class RunPlan(Shown):
 
 
 def _card_row(role: RolePlan, use: Use) -> tuple[str, ...]:
-    counts = ("unknown" if amount is None else f"{amount:,}" for amount in (use.calls, use.tokens))
+    counts = map(number_or_unknown, (use.calls, use.tokens))
     return role.role, *counts, dollars(use.cost), model_in_words(role.model)
 
 

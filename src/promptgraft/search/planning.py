@@ -220,6 +220,9 @@ def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
     )
     wear = checked.wear_of(config.held_out)
     worn = [wear.line] if wear is not None and wear.is_worn else []
+    unseen: list[str] = []
+    if limits.max_tokens is not None and isinstance(task, PlayingAdapter):
+        unseen.append(task.missing_tokens)
     return RunPlan(
         rollouts=budget,
         reflections=reflections,
@@ -227,7 +230,7 @@ def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
         roles=tuple(outlook.roles()),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=(*advice(config, target, outlook.models(), checked.questions), *worn),
+        warnings=(*advice(config, target, outlook.models(), checked.questions), *worn, *unseen),
         max_seconds=limits.timeout,
         first_call=task.first_call if isinstance(task, PlayingAdapter) else "",
         expected_rollouts=outlook.rollouts,

@@ -13,7 +13,15 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.frames import frame_of
 from promptgraft.ground.notebook import Card, LongText, Shown, Table, first_rows
 from promptgraft.ground.serde import did_you_mean
-from promptgraft.ground.text import change, counted, dollars, fewer_tokens, model_in_words, score
+from promptgraft.ground.text import (
+    change,
+    counted,
+    dollars,
+    fewer_tokens,
+    model_in_words,
+    number_or_unknown,
+    score,
+)
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.descriptors import SectionPath
@@ -495,8 +503,7 @@ def _ledger(result: RunResult) -> Table:
             (
                 entry.role,
                 f"{entry.calls:,}",
-                f"{entry.usage.input_tokens:,}",
-                f"{entry.usage.output_tokens:,}",
+                *map(number_or_unknown, entry.tokens),
                 dollars(None if entry.unpriced_calls else entry.cost),
                 f"{entry.seconds:,.1f}",
                 model_in_words(entry.model),

@@ -60,6 +60,11 @@ class PlayingAdapter(ProviderAdapter, Protocol):
         ...
 
     @property
+    def missing_tokens(self) -> str:
+        """Which tokens of the agent ``max_tokens`` does not see, for the plan of a run."""
+        ...
+
+    @property
     def first_call(self) -> str:
         """What :meth:`rehearse` asks, for the plan of a run."""
         ...

@@ -16,7 +16,14 @@ import attrs
 
 from promptgraft import __version__
 from promptgraft.evals.spending import Spending
-from promptgraft.ground.text import counted, dollars, model_in_words, score, visible
+from promptgraft.ground.text import (
+    counted,
+    dollars,
+    model_in_words,
+    number_or_unknown,
+    score,
+    visible,
+)
 from promptgraft.runs.comparing import (
     Incomparable,
     figure_rows,
@@ -296,6 +303,7 @@ def make_environment(*folders: Path) -> Environment:
             str(number), f"{number:,}", 1
         ),
         "dollars": dollars,
+        "tokens": number_or_unknown,
         "crop": lambda text: texts.cropped(text, 2_000),
         "name": texts.short_name,
         "model": model_in_words,

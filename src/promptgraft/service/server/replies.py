@@ -259,15 +259,15 @@ class ScoresReply(TypedDict):
 
 
 class LedgerRow(TypedDict):
-    """What calls of one role to one model used; money is a decimal number."""
+    """What calls of one role to one model used; money is a decimal number, null is unknown."""
 
     role: Role
     model: str
     calls: int
     retries: int
-    input_tokens: int
+    input_tokens: int | None
     cached_tokens: int
-    output_tokens: int
+    output_tokens: int | None
     reasoning_tokens: int
     cost: str | None
     unpriced_calls: int
