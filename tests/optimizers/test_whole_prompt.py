@@ -117,6 +117,15 @@ def test_the_question_on_one_part_alone_shows_what_is_known_and_was_tried() -> N
     assert any("These failed as well, in short" in rendered.text for rendered in asked)
 
 
+def test_a_model_that_leaves_the_only_part_as_it_is_is_asked_once_a_step() -> None:
+    journal = MemoryJournal()
+    unchanged = instruction("Words:")
+    search(NAMES[:1], lambda _: unchanged, context={"journal": journal}, **ALL).start()
+    asked = [key for key in answers(journal) if "/reflect/" in key]
+    assert len(asked) > 3
+    assert {key.rpartition("/")[2] for key in asked} == {"0"}
+
+
 def test_a_reply_that_cannot_be_used_gets_one_repair_and_one_without_edits_none() -> None:
     session, journal = Session(), MemoryJournal()
     replies = iter(("hm", json_reply(edits=[{"part": "P1", "text": "Words:"}]), "hm", "hm"))

@@ -65,6 +65,7 @@ class Draft:
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
         evidence: what it shows in short.
+        repairs_unchanged: whether a reply that changes nothing is asked about again.
         number: distinguishes the questions of an attempt.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
@@ -79,6 +80,7 @@ class Draft:
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
     evidence: Evidence = NO_EVIDENCE
+    repairs_unchanged: bool = True
     number: int = 0
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
     objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
@@ -138,7 +140,8 @@ class Draft:
             self.take(reply)
         except InvalidProposalError as error:
             self.refusals.append((error, reply.text))
-            self.has_failed = bool(reply.fault) or self.needs_no_repair(error)
+            has_no_idea = error.reason is RejectionReason.UNCHANGED and not self.repairs_unchanged
+            self.has_failed = bool(reply.fault) or has_no_idea
 
     def take(self, reply: Reply) -> None:
         """Set the changes that a reply makes.
@@ -153,11 +156,6 @@ class Draft:
             text = edited(description.text, text)
         part, parent = (module, description), self.attempt.candidate
         self.changes = (self.reflector.graft(self.attempt, parent, part, text),)
-
-    def needs_no_repair(self, error: InvalidProposalError) -> bool:
-        """Return whether a repair would only repeat the refused reply."""
-        del error
-        return False
 
 
 @attrs.frozen(kw_only=True)

@@ -111,13 +111,19 @@ class WholePrompt(Addition):
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
         if not parts:
             return None
-        attempt.notes[self.name], attempt.modules = "asked", modules
+        attempt.notes[self.name], attempt.modules = len(parts), modules
         texts = {part.name: part.text for _, part in parts}
         told = tried_before(tried, failures, parent, texts)
         kind, shown = (Draft, attempt.records) if len(parts) == 1 else (WholeDraft, failures)
         evidence = self._evidence(shown, (*attempt.records, *rollouts), told)
         draft = kind(
-            reflector=reflector, attempt=attempt, parts=parts, records=shown, evidence=evidence
+            reflector=reflector,
+            attempt=attempt,
+            parts=parts,
+            records=shown,
+            evidence=evidence,
+            # A model that was shown all that is known and changes nothing would only repeat that.
+            repairs_unchanged=False,
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -145,8 +151,8 @@ class WholePrompt(Addition):
         if self.name not in attempt.notes:
             self._rests = max(0, self._rests - 1)
             return
-        # Back off linearly: a model that cannot answer this question is asked others instead.
-        self._failed = 0 if attempt.changes else self._failed + 1
+        # Back off linearly: a model that cannot answer about several parts is asked about one.
+        self._failed = 0 if attempt.changes or attempt.notes[self.name] < 2 else self._failed + 1
         self._rests = self._failed
 
     def _summary(self, attempt: Attempt, compared: Compared) -> TriedChild:
@@ -243,10 +249,6 @@ class WholeDraft(Draft):
             detail += f"; the edits of {used} are kept, so leave them out"
             refusal = InvalidProposalError(faults[0][1].reason, detail)
             self.refusals.append((refusal, reply.text))
-
-    def needs_no_repair(self, error: InvalidProposalError) -> bool:
-        # A model that finds no part at fault would only repeat that in a repair.
-        return error.reason is RejectionReason.UNCHANGED
 
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
