@@ -12,7 +12,13 @@ from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.evidence import MOST_FAILURES, Evidence, TriedChild, tried_before
+from promptgraft.targets.evidence import (
+    MOST_FAILURES,
+    Evidence,
+    TriedChild,
+    in_full,
+    tried_before,
+)
 from promptgraft.targets.replies import Edit, edits_in
 from promptgraft.targets.types import Candidate
 
@@ -127,6 +133,16 @@ def test_right_answers_that_are_equally_near_keep_their_order_in_every_process()
 
 
 PARENT = Candidate(changes={})
+
+
+def test_right_answers_are_shown_in_full_while_they_fit_and_failures_always() -> None:
+    long = [attrs.evolve(record, inputs_repr="x" * 10_000) for record in WRONG[:5]]
+    assert in_full(long, long[:2]) == tuple(long[:2])
+    assert in_full(long[1:], long[1:2]) == tuple(long[1:3])
+    short = tuple(WRONG[:5])
+    assert in_full(short, short[:2]) == short
+
+
 OLD, NEW = "Queues:\n- billing: money", "Queues:\n- billing: money, refunds"
 
 

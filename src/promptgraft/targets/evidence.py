@@ -20,6 +20,7 @@ from promptgraft.targets.types import Candidate, RolloutRecord
 MOST_FAILURES = 20
 """Most failures that one question shows, those in full included."""
 _MOST_KEPT = 6
+_FULL_CHARS = 24_000
 _INPUT_CHARS = 300
 _ANSWER_CHARS = 120
 _FEEDBACK_CHARS = 200
@@ -74,6 +75,31 @@ class Evidence:
 
 NO_EVIDENCE = Evidence()
 """Nothing in short."""
+
+
+def in_full(
+    records: Sequence[RolloutRecord], failures: Collection[RolloutRecord]
+) -> tuple[RolloutRecord, ...]:
+    """Return the rollouts that a question on one part shows in full.
+
+    These are all failures, and of the others as many as fit into 24,000 characters beside them.
+    """
+    failed = {record.example_id for record in failures}
+    chars_left = _FULL_CHARS - sum(map(_chars, failures))
+    shown: list[RolloutRecord] = []
+    for record in records:
+        if record.example_id not in failed:
+            chars_left -= _chars(record)
+            if chars_left < 0:
+                continue
+        shown.append(record)
+    return tuple(shown)
+
+
+def _chars(record: RolloutRecord) -> int:
+    feedback = record.feedback.feedback if record.feedback else ""
+    texts = (record.inputs_repr, record.output_repr, record.tool_trace_repr, feedback)
+    return sum(map(len, texts))
 
 
 def _line(record: RolloutRecord) -> str:

@@ -65,7 +65,6 @@ class Draft:
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
         evidence: what it shows in short.
-        repairs_unchanged: whether a reply that changes nothing is asked about again.
         number: distinguishes the questions of an attempt.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
@@ -80,7 +79,6 @@ class Draft:
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
     evidence: Evidence = NO_EVIDENCE
-    repairs_unchanged: bool = True
     number: int = 0
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
     objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
@@ -140,7 +138,9 @@ class Draft:
             self.take(reply)
         except InvalidProposalError as error:
             self.refusals.append((error, reply.text))
-            has_no_idea = error.reason is RejectionReason.UNCHANGED and not self.repairs_unchanged
+            # Who was shown all that is known and changes nothing would only repeat that.
+            is_told = self.evidence is not NO_EVIDENCE
+            has_no_idea = error.reason is RejectionReason.UNCHANGED and is_told
             self.has_failed = bool(reply.fault) or has_no_idea
 
     def take(self, reply: Reply) -> None:

@@ -38,6 +38,7 @@ from promptgraft.targets.evidence import (
     NO_EVIDENCE,
     Evidence,
     TriedChild,
+    in_full,
     label_of,
     tried_before,
 )
@@ -114,16 +115,11 @@ class WholePrompt(Addition):
         attempt.notes[self.name], attempt.modules = len(parts), modules
         texts = {part.name: part.text for _, part in parts}
         told = tried_before(tried, failures, parent, texts)
-        kind, shown = (Draft, attempt.records) if len(parts) == 1 else (WholeDraft, failures)
+        kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
+        shown = in_full(attempt.records, failures) if len(parts) == 1 else failures
         evidence = self._evidence(shown, (*attempt.records, *rollouts), told)
         draft = kind(
-            reflector=reflector,
-            attempt=attempt,
-            parts=parts,
-            records=shown,
-            evidence=evidence,
-            # A model that was shown all that is known and changes nothing would only repeat that.
-            repairs_unchanged=False,
+            reflector=reflector, attempt=attempt, parts=parts, records=shown, evidence=evidence
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
