@@ -88,6 +88,7 @@ def test_usual_runs_have_no_remarks() -> None:
         ((100.0, 105.0), ""),
         ((1_000.0, 2_500.0), "1,000 -> 2,500 characters (+150%)"),
         ((100.0, 80.0), "100 -> 80 characters (-20%)"),
+        ((10.0, 14.0), ""),  # labels
     ],
 )
 def test_a_change_in_length_is_said_where_there_is_one(

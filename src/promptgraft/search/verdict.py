@@ -29,6 +29,7 @@ ERROR = (1 - LEVEL) / 2
 _ROOM = 0.75  # a hidden metric above this has little to gain
 
 _HARDLY = 0.1  # changes in length below this share are not mentioned
+_LABEL_CHARS = 40  # nor are those of labels, some of which are longer than others
 
 
 class RunVerdict(StrEnum):
@@ -128,7 +129,7 @@ class HeldOut:
             return ""
         before, after = self.chars
         share = after / before - 1
-        if abs(share) < _HARDLY or round(before) == round(after):
+        if abs(share) < _HARDLY or max(before, after) < _LABEL_CHARS:
             return ""
         return f"{before:,.0f} -> {after:,.0f} characters ({share:+.0%})"
 
