@@ -288,7 +288,7 @@ _JOB: dict[str, Json] = {"project": "support", "prompt": "triage"}
             "/jobs",
             {**_JOB, "changes": {"budget": "x"}},
             422,
-            "changes.budget: expected an integer of at least 1, found 'x'",
+            "changes.budget: expected an integer from 1 to 1,000,000,000, found 'x'",
         ),
         ("POST", "/jobs", {**_JOB, "changes": {"budget": 2}}, 422, "rollout_budget"),
         ("GET", "/jobs?limit=0", None, 422, "limit: expected an integer from 1 to 100, found '0'"),

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import attrs
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
+from sqlalchemy import Connection, update
 
 from jobs.job_world import work_off
 from promptgraft.overrides import RevisionedStore
 from promptgraft.project import load_project
+from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs.lines import encoded_plain
 from promptgraft.service.server import TokenStore
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
@@ -106,9 +110,28 @@ def test_a_mistake_is_one_line_on_the_page(watched: Watched) -> None:
     page.get_by_role("textbox", name="Test calls").fill("many")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_role("alert")).to_have_text(
-        "budget: expected an integer of at least 1, found 'many'"
+        "budget: expected an integer from 1 to 1,000,000,000, found 'many'"
     )
     watched.faults.clear()  # the browser tells of the status, 422
+
+
+@pytest.mark.parametrize("watched", [NARROW], indirect=True)
+def test_on_a_phone_no_verdict_covers_the_name_of_its_job(
+    watched: Watched, manager: JobManager
+) -> None:
+    for verdict in RunVerdict:
+        job = manager.create("support", "triage", {"budget": 60})
+        status = encoded_plain(attrs.asdict(attrs.evolve(job.status, verdict=str(verdict))))
+        jobs = manager.database.tables.jobs
+        ended = update(jobs).where(jobs.c.number == job.number)
+        ended = ended.values(state="completed", status=status)
+        manager.database.write(partial(Connection.execute, statement=ended))
+    page = watched.page
+    page.reload()
+    expect(page.locator(".jobs .badge")).to_have_count(len(RunVerdict))
+    names = "[...document.querySelectorAll('.jobs tbody th')]"
+    assert page.evaluate(f"{names}.every(name => name.scrollWidth <= name.clientWidth)")
+    assert no_sideways_scrolling(page)
 
 
 @pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)

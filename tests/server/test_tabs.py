@@ -263,6 +263,35 @@ def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
         assert (text in page) == (verdict is RunVerdict.GAMED)
 
 
+@pytest.mark.parametrize("verdict", RunVerdict)
+def test_every_verdict_says_what_to_do_next(
+    client: Client, manager: JobManager, verdict: RunVerdict
+) -> None:
+    job = manager.create("support", "triage", {"budget": 60})
+    assert says_next(client, job) == ""  # a worker has the next step
+    status = encoded_plain(attrs.asdict(attrs.evolve(job.status, verdict=str(verdict))))
+    ended = update(manager.database.tables.jobs).values(state="completed", status=status)
+    manager.database.write(partial(Connection.execute, statement=ended))
+    assert says_next(client, job).endswith(".")
+
+
+@pytest.mark.parametrize("state", ["paused", "failed", "cancelled"])
+def test_a_job_that_stopped_says_what_to_do_next(
+    client: Client, manager: JobManager, state: str
+) -> None:
+    job = manager.create("support", "triage", {"budget": 60})
+    stopped = update(manager.database.tables.jobs).values(state=state)
+    manager.database.write(partial(Connection.execute, statement=stopped))
+    assert says_next(client, job).endswith(".")
+
+
+def says_next(client: Client, job: Job) -> str:
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job.id}").text
+    found = re.search(r'<p class="lead">[^<]+\. <span class="quiet">(.*?)</span></p>', page)
+    return found[1] if found else ""
+
+
 def test_comments_are_kept_with_what_they_are_about(client: Client, manager: JobManager) -> None:
     job = ended(manager)
     with closing(client.browser()) as browser:

@@ -164,8 +164,11 @@ def figure_rows(
     first: RunRecord, second: RunRecord, differing: Incomparable
 ) -> list[tuple[str, ...]]:
     """Return rows of name, figures of A and B, and their difference if it is meaningful."""
-    comparable = not differing.pareto
-    rows: list[tuple[str, ...]] = []
+    comparable, sides = not differing.pareto, (first, second)
+    verdicts = (
+        "not yet" if record.ended is None else str(record.ended.verdict) for record in sides
+    )
+    rows: list[tuple[str, ...]] = [("verdict", *verdicts, "")]
     for side, name in enumerate(("your prompt", "best candidate")):
         before, after = first.means[side], second.means[side]
         marks = first.estimated[side], second.estimated[side]
@@ -186,11 +189,6 @@ def figure_rows(
         counts = (side.short_counts if side else "none" for side in gains)
         rows.append(("better, worse, same", *counts, ""))
     rows += _passing_rows(_passing(first), _passing(second), differing)
-    sides = (first, second)
-    verdicts = (
-        "not yet" if record.ended is None else str(record.ended.verdict) for record in sides
-    )
-    rows.append(("verdict", *verdicts, ""))
     for name, count, other_count in (
         ("test calls", first.rollouts, second.rollouts),
         ("steps", first.steps, second.steps),

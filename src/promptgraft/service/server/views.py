@@ -17,6 +17,7 @@ from promptgraft.runs.report.data import ReportData, ReportSteps, RunUse
 from promptgraft.runs.report.page import VERDICTS
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event, Unknown
+from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
 from promptgraft.service.jobs.reporting import run_lines
 
@@ -109,6 +110,21 @@ _STATES: Mapping[JobState, tuple[str, str]] = {
 }
 
 
+_NEXT_STEPS: Mapping[str, str] = {
+    JobState.PAUSED: "If a limit stopped it, raise that below; then resume it.",
+    JobState.FAILED: "Mend the cause, and submit a new job.",
+    JobState.CANCELLED: "To go on from the answers that it has, fork it below.",
+    RunVerdict.IMPROVED: "Read what changed, then apply it.",
+    RunVerdict.GAMED: "Read what changed, and compare answers under Cases, before anybody uses it.",
+    RunVerdict.NOT_SHOWN: "Keep your prompt, and test again with more cases.",
+    RunVerdict.WORSE: "Keep your prompt; with more cases, a search is less often misled.",
+    RunVerdict.LOST_CRITICAL: "Keep your prompt, and look at that case under Cases.",
+    RunVerdict.NOT_CHECKED: "Keep your prompt, or repeat the search with cases to test on.",
+    RunVerdict.NOT_IMPROVED: "Allow more test calls, or add cases that your prompt gets wrong.",
+}
+"""What a team does next, by verdict or state; nothing where a worker has the next step."""
+
+
 @attrs.frozen(kw_only=True)
 class Headline:
     """What a job has to say first: the verdict, or its state while there is none.
@@ -118,12 +134,14 @@ class Headline:
         word: the verdict or the state.
         sentence: the same in a sentence.
         gained: the gain on held-out cases with its interval; empty if it is not known.
+        next_step: what to do about it, in a sentence; empty for nothing.
     """
 
     kind: str
     word: str
     sentence: str
     gained: str
+    next_step: str
 
     @classmethod
     def of(cls, job: Job) -> Headline:
@@ -133,7 +151,8 @@ class Headline:
         if is_final := job.state is JobState.COMPLETED and verdict in VERDICTS:
             kind, _, sentence = VERDICTS[verdict]
         word, gained = verdict if is_final else str(job.state), job.status.gained
-        return cls(kind=kind, word=word, sentence=sentence, gained=gained)
+        next_step = _NEXT_STEPS.get(word, "")
+        return cls(kind=kind, word=word, sentence=sentence, gained=gained, next_step=next_step)
 
 
 @attrs.frozen(kw_only=True)
