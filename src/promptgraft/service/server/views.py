@@ -114,7 +114,7 @@ _NEXT_STEPS: Mapping[str, str] = {
     JobState.PAUSED: "If a limit stopped it, raise that below; then resume it.",
     JobState.FAILED: "Mend the cause, and submit a new job.",
     JobState.CANCELLED: "To go on from the answers that it has, fork it below.",
-    RunVerdict.IMPROVED: "Read what changed, then apply it.",
+    RunVerdict.IMPROVED: "Read what changed before it is used.",
     RunVerdict.GAMED: "Read what changed, and compare answers under Cases, before anybody uses it.",
     RunVerdict.NOT_SHOWN: "Keep your prompt, and test again with more cases.",
     RunVerdict.WORSE: "Keep your prompt; with more cases, a search is less often misled.",
