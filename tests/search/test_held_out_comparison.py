@@ -119,6 +119,8 @@ def test_unclear_scores_are_asked_again_while_rollouts_are_left_over() -> None:
     result = optimize(given, journal=journal, task=lambda asked: vary(answer(asked), next(calls)))
     assert result.held_out is not None
     assert result.held_out.rollouts == 5 * 2 * 12
+    assert result.held_out.answers == (5,) * 12
+    assert "on 12 cases never seen before, each answered 5 times" in str(result)
     assert not result.held_out.is_fixed
     assert result.total_rollouts <= 400
     assert optimize(given, journal=journal) == result  # every answer is in the journal
@@ -195,7 +197,8 @@ def test_answers_that_never_change_are_counted_once() -> None:
     result = optimize(config(held_out=unseen(2, first=90), rollout_budget=400))
     assert result.held_out is not None
     assert result.held_out.is_fixed
-    assert result.held_out.rollouts == 2 * 12 * 2
+    assert (result.held_out.rollouts, result.held_out.answers) == (2 * 12 * 2, (2,) * 12)
+    assert "each answered" not in str(result)
 
 
 @given(st.floats(0.001, 0.4), st.lists(st.floats(0.01, 1), min_size=1, max_size=6))

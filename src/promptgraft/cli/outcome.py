@@ -197,6 +197,7 @@ def print_found(
         # The test ends as soon as it has decided.
         if result.held_out and len(result.held_out.ids) < (whole := len(config.held_out)):
             unseen = f"{len(result.held_out.ids)} of {whole} unseen {noun}s were enough"
+        unseen += result.held_out.repeats if result.held_out else ""
         rows.insert(0, ("test", *means_row(held_out.mean_before, held_out.mean_after), unseen))
     rows += _hidden_rows(result.held_out)
     screen.line()

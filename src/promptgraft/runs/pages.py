@@ -226,7 +226,7 @@ def summary_page(
 def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     rows, held_out = [], ended.held_out
     if held_out is not None and not held_out.why_not:
-        label = f"{len(held_out.ids)} held out, never seen by the search"
+        label = f"{len(held_out.ids)} held out, never seen by the search{held_out.repeats}"
         before, after = held_out.baseline_mean, held_out.winner_mean
         rows.append([label, score(before), score(after), difference(before, after)])
     label = f"{len(history.pareto_ids)} of the validation set, which the search compares on"

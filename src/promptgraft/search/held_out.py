@@ -255,6 +255,7 @@ class _Comparison:
             is_fixed=self.is_fixed,
             chars=(_mean_length(before), _mean_length(after)),
             families=families if any(families) else (),
+            answers=tuple(map(len, after)),
         )
 
 

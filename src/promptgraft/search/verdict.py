@@ -88,6 +88,7 @@ class HeldOut:
         signs: signs that the winner games its metrics, one line each.
         families: the family of each example, empty for one that stands alone; none if no example
             has one. The examples of a family count as one case, with their means.
+        answers: how often each of both answered each example; none in runs of versions without it.
 
     Raises:
         DataFormatError: there was an evaluation, and the numbers of ids and scores differ.
@@ -106,6 +107,7 @@ class HeldOut:
     hidden: tuple[HiddenScores, ...] = ()
     signs: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
+    answers: tuple[int, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         counts = {len(self.ids), len(self.baseline_scores), len(self.winner_scores)}
@@ -121,6 +123,14 @@ class HeldOut:
     def winner_mean(self) -> float | None:
         """The winner's mean over the same examples."""
         return paired_means(self.baseline_scores, self.winner_scores)[1]
+
+    @property
+    def repeats(self) -> str:
+        """How often each example was answered; empty for once, or always with the same answer."""
+        counts = sorted(set(self.answers))
+        if self.is_fixed or counts in ([], [1]):
+            return ""
+        return f", each answered {' to '.join(map(str, {counts[0]: 0, counts[-1]: 0}))} times"
 
     @property
     def answer_length(self) -> str:
