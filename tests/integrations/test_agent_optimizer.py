@@ -220,7 +220,7 @@ def test_plain_keys_are_used_and_are_in_no_file(folder: Path) -> None:
         path.write_text(before + named + after.replace("${TRPC_AGENT_API_KEY}", KEY, 1))
     os.environ.pop("TRPC_AGENT_API_KEY")
     config = json.loads(path.read_text())
-    fields = {"metadata": {"X-Api-Key": "of-a-gateway"}}
+    fields = {"metadata": {"X-Api-Key": "of-a-gateway", "GATE_API_KEY": "of-a-gate"}}
     config["optimize"]["algorithm"]["reflection_lm"]["extra_fields"] = fields
     path.write_text(json.dumps(config))
     assert run(folder, verbose=0).best_pass_rate == 1.0
@@ -230,7 +230,9 @@ def test_plain_keys_are_used_and_are_in_no_file(folder: Path) -> None:
     snapshot = json.loads((out / "config.snapshot.json").read_text())
     reflection = snapshot["optimize"]["algorithm"]["reflection_lm"]
     assert reflection["api_key"] == "${API_KEY}"
-    assert reflection["extra_fields"] == {"metadata": {"X-Api-Key": "${X_API_KEY}"}}
+    assert reflection["extra_fields"] == {
+        "metadata": {"X-Api-Key": "${X_API_KEY}", "GATE_API_KEY": "${GATE_API_KEY}"}
+    }
     given = {
         "call_agent": program(folder).call_agent,
         "eval_set_path": str(folder / "val.evalset.json"),

@@ -339,8 +339,8 @@ def store_of(path: Path) -> RevisionedStore:
         DataFormatError: the file is not YAML, or ``store`` has faults.
     """
     source = source_file(path)
-    written = source.root.member("store")
-    config = StoreConfig() if written.value is None else STORE.read(written)
+    node = source.root.member("store")
+    config = StoreConfig() if node.value is None else STORE.read(node)
     source.raise_all()
     assert config is not None  # noqa: S101 - what has no fault is read
     around = Surroundings(source, path.parent, PythonSource(path.parent))

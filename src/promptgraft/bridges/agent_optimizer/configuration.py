@@ -55,7 +55,8 @@ _STOPPERS = {
     "max_candidate_proposals": ("max_proposals", "proposals"),
     "max_tracked_candidates": ("max_candidates", "candidates"),
 }
-_SECRET_NAME = re.compile(r"api_?key|authorization|cookie|password|secret|(^|_)token$")
+_SECRET_NAME = re.compile("API_?KEY|AUTHORIZATION|COOKIE|PASSWORD|SECRET|(^|_)TOKEN$")
+_WORD_END = re.compile("(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _ENDS = ("max_metric_calls", "timeout_seconds", *_STOPPERS)
 
 
@@ -194,10 +195,10 @@ def without_plain_keys(value: Json) -> Json:
         return [without_plain_keys(item) for item in value]
     if not isinstance(value, dict):
         return without_keys(value) if isinstance(value, str) else value
-    words = {name: re.sub("[_-]+", "_", snake_case(name)).lower() for name in value}
+    variables = {name: _WORD_END.sub("_", name).upper() for name in value}
     return {
-        name: f"${{{words[name].upper()}}}"
-        if _SECRET_NAME.search(words[name]) and _is_plain(member)
+        name: f"${{{variables[name]}}}"
+        if _SECRET_NAME.search(variables[name]) and _is_plain(member)
         else without_plain_keys(member)
         for name, member in value.items()
     }

@@ -113,12 +113,12 @@ class JobManager(TagMover):
     ) -> JobManager:
         """Return a manager that acts under this name, with another limit or fewer projects."""
         most = self._most_queued if most_queued is None else most_queued
-        mine = {
+        visible = {
             project: loaded
             for project, loaded in self.projects.items()
             if projects is None or project in projects
         }
-        return JobManager(self.database, projects=mine, by=name, most_queued=most)
+        return JobManager(self.database, projects=visible, by=name, most_queued=most)
 
     # Reading
 

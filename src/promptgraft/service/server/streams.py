@@ -148,11 +148,11 @@ class ServerStream:
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send_all(self, send: Send) -> None:
-        silent, looked = 0.0, time.monotonic()
+        silent, last_look = 0.0, time.monotonic()
         while True:
             ends, chunk, self.after = await run_in_threadpool(self.feed.next, self.job, self.after)
-            if time.monotonic() - looked >= self.patience:
-                looked = time.monotonic()
+            if time.monotonic() - last_look >= self.patience:
+                last_look = time.monotonic()
                 if not await run_in_threadpool(self.access.is_still_in, self.caller):
                     ends, chunk = True, b""
             silent = 0.0 if chunk else silent + SECONDS_BETWEEN_LOOKS

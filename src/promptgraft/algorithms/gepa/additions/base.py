@@ -31,7 +31,7 @@ class Tools:
         validator: adds candidates to the population.
         seen: the candidates tried so far.
         trial_size: most rollouts of an attempt.
-        training_rollouts: those of the latest candidates.
+        training_rollouts: those of the latest candidates, if the strategy remembers any.
     """
 
     config: RunConfig
@@ -119,8 +119,9 @@ class Addition:
         """Return what proposes in this attempt instead of a reflection; None for the reflection.
 
         It may set ``attempt.minibatch``, if the attempt is about certain examples, and
-        ``attempt.is_reflection``. The first addition that returns a proposer is asked first; where
-        a proposer returns None, the next one is.
+        ``attempt.is_reflection``. A proposer has ``attempt.records``, the parent's rollouts, and
+        may leave examples out of the minibatch. The first addition that returns a proposer is
+        asked first; where a proposer returns None, the next one is.
         """
         del attempt
         return None
