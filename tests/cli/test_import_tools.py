@@ -562,6 +562,26 @@ def test_options_that_a_model_does_not_take_are_left_out(
     ]
 
 
+def test_headers_are_taken_over_but_no_secret_in_plain_text() -> None:
+    key, notes = f"sk-proj-{'a1B2c3D4' * 5}", Notes()
+    headers = {
+        "X-Team": "blue",
+        "Authorization": "Bearer {{env.MINE}}",
+        "X-Api-Key": "abc",
+        "X-Any": key,
+        "X-Both": f"${{MINE}} {key}",
+    }
+    provider: dict[str, Any] = {"id": "openai:gpt-4o", "config": {"headers": headers}}
+    assert read_provider(Source.of(provider, "c.yaml").root, notes) == {
+        "provider": "openai",
+        "model": "gpt-4o",
+        "headers": {"X-Team": "blue", "Authorization": "Bearer ${MINE}"},
+    }
+    for name, note in zip(("X-Api-Key", "X-Any", "X-Both"), notes.lines, strict=True):
+        assert f"header `{name}`: a secret is not copied: export it" in note
+        assert key not in note
+
+
 def test_a_cell_of_a_table_that_is_no_number_is_said_by_check(console: Console) -> None:
     rows = "message,__expected,__threshold\na,equals: b,much\nb,equals: c,much\n"
     write({"c.yaml": "prompts: ['{{message}}']\ntests: t.csv\n", "t.csv": rows})

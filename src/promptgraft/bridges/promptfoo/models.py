@@ -9,10 +9,12 @@ import attrs
 
 from promptgraft.adapters.named import NO_KEY, hosted
 from promptgraft.bridges.promptfoo.code import Stubs
-from promptgraft.ground.serde import Json, canonical_json, shown
+from promptgraft.ground.environment import REFERENCE
+from promptgraft.ground.serde import Json, canonical_json, looks_like_a_key, shown
 from promptgraft.ground.strict.checks import Check
 from promptgraft.ground.strict.kinds import snake_case
-from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.strict.nodes import Node, Source
+from promptgraft.project.format_models import HEADER
 from promptgraft.project.imported import DATA, GENERATION, OFFLINE, USUAL, Foreign, Notes
 
 _OWN = {
@@ -114,6 +116,10 @@ def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[
             case "apiBaseUrl" | "apiHost":
                 host = str(value)
                 yield "base_url", host if "://" in host or "${" in host else f"https://{host}"
+            case "headers" if "headers" in attrs.fields_dict(hosted(provider)):
+                headers: dict[str, Json] = dict(_headers(member, notes))
+                if headers:
+                    yield key, headers
             case _ if (ours := GENERATION.get(snake_case(key))) is not None:
                 if _takes(provider, model, ours, value):
                     yield ours, value
@@ -123,6 +129,18 @@ def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[
             case _:
                 what = "left out: `models` has no such key; `extra_body` sends more"
                 notes.add(member, f"`{key}`: {what}")
+
+
+def _headers(config: Node, notes: Notes) -> Iterator[tuple[str, str]]:
+    """Yield the headers of a provider; one with a secret in plain text is left out with a note."""
+    for name, member in config.members().items():
+        value = _ENV.sub(r"${\1}", str(member.value))
+        header = HEADER.read(Source.of({name: value}).root.member(name))
+        if header is not None and not looks_like_a_key(REFERENCE.sub("", value)):
+            yield name, value
+            continue
+        mend = f"export it, and write `headers: {{{name}: ${{NAME}}}}` into the model"
+        notes.add(member, f"header `{name}`: a secret is not copied: {mend}")
 
 
 def _takes(provider: str, model: str, option: str, value: Json) -> bool:
