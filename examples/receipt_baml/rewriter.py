@@ -40,11 +40,22 @@ class Rewriter:
         # The feedback lists the rules that hold too.
         failed = " ".join(re.findall(r"`([^`]+)` does not hold", rendered.text))
         failures = [texts for rule, texts in KNOWN if rule in failed]
-        edits = [
-            {"part": marks[key], "reason": "it says too little", "text": text}
-            for key, text in (failures or [{}])[0].items()
-        ]
-        reply = f"```json\n{json.dumps({'edits': edits})}\n```"
+        texts = next(iter(failures), {})
+        if marks:
+            edits = [
+                {"part": marks[key], "reason": "it says too little", "text": text}
+                for key, text in texts.items()
+                if key in marks
+            ]
+            reply = f"```json\n{json.dumps({'edits': edits})}\n```"
+        else:
+            # A question about one part is answered with its text, if need be the same one: a
+            # block of anything else would become that text.
+            part = re.search(
+                r"The part is: section (\S+)\s+(`{3,})\S*\n(.*?)\n\2", rendered.text, re.DOTALL
+            )
+            key, fence, current = part.groups() if part else ("", "```", "")
+            reply = f"{fence}instruction\n{texts.get(key, current)}\n{fence}"
         return answered(rendered, reply, session=session)
 
 

@@ -18,7 +18,13 @@ import pytest
 
 from cli.console import Console
 from programs import Programs
+from promptgraft import Prompt
+from promptgraft.ground.text import fenced
 from promptgraft.project.python_source import load_file
+from promptgraft.runtime import Session
+from promptgraft.targets.part_questions import PART_QUESTIONS, ReflectionParams
+from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.types import MetaPrompt
 
 BamlRuntime = pytest.importorskip("baml_py").BamlRuntime
 
@@ -149,3 +155,19 @@ def test_what_does_not_go_together_is_one_line(
     assert ended.code == 2
     assert said in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [("about-receipt-date", "As ISO 8601, YYYY-MM-DD"), ("another", "As it is.\n\nIn full.")],
+)
+def test_the_writer_answers_a_question_about_one_part_with_its_text(part: str, text: str) -> None:
+    writer = load_file(FOLDER / "rewriter.py", name="rewriter", what="the writer").make()
+    params = ReflectionParams(
+        part=f"section {part}",
+        current=fenced("As it is.\n\nIn full."),
+        **dict.fromkeys(("limits", "schema", "siblings", "output", "neighbours"), "-"),
+        examples="`this.date == x` does not hold",
+    )
+    question = Prompt(PART_QUESTIONS[MetaPrompt.SECTION]).bind(params)
+    assert parse_reply(writer.evaluate(question, session=Session()).text) == text
