@@ -107,8 +107,22 @@ def test_a_text_that_says_nothing_is_nothing() -> None:
                 (2, "'007' is ambiguous; quote it if it is a text"),
             ],
         ),
-        ("a: &x 1\nb: *x\n", [(2, "expected data without aliases, found `*x`")]),
-        ("a:\n  <<: {b: 1}\n", [(2, "expected data without merge keys, found `<<`")]),
+        (
+            "a: &x 1\nb: *x\n",
+            [(2, "expected data without aliases, found `*x`; write here what follows `&x`")],
+        ),
+        (
+            "a:\n  <<: {b: 1}\n",
+            [
+                (
+                    2,
+                    (
+                        "expected data without merge keys, found `<<`; write here each key and "
+                        "value that it merges, in its place"
+                    ),
+                )
+            ],
+        ),
         (
             "a: !!python/name:os 1\n",
             [(1, "expected plain data, found the tag 'tag:yaml.org,2002:python/name:os'")],
@@ -164,7 +178,9 @@ def test_what_is_refused_is_noted_with_its_line(text: str, faults: list[tuple[in
 
 def test_bombs_neither_multiply_nor_exhaust_the_stack() -> None:
     laughs = "a: &a [x, x]\n" + "".join(f"b{i}: [*a, *a]\n" for i in range(50))
-    assert faults_of(laughs) == [(2, "expected data without aliases, found `*a`")]
+    assert faults_of(laughs) == [
+        (2, "expected data without aliases, found `*a`; write here what follows `&a`")
+    ]
     assert faults_of("[" * 100_000)[0][1] == "nested deeper than 100 levels"
 
 

@@ -480,6 +480,49 @@ def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("files", "named", "mend"),
+    [
+        (
+            ("train.jsonl", "validation.jsonl", "test.jsonl"),
+            "files/hf",
+            (
+                "leave out `dataset.path` and write `splits: {files: {"
+                'train: "files/hf/train.jsonl", validation: "files/hf/validation.jsonl", '
+                'test: "files/hf/test.jsonl"}}`'
+            ),
+        ),
+        (
+            ("data/train-0.parquet", "data/train-1.parquet", "data/test-0.parquet"),
+            "files/hf",
+            (
+                "leave out `dataset.path` and write `splits: {files: {"
+                'train: ["files/hf/data/train-0.parquet", "files/hf/data/train-1.parquet"], '
+                'validation: "FILE", test: "files/hf/data/test-0.parquet"}}`, where FILE has some '
+                "of the training cases"
+            ),
+        ),
+        (
+            ("train.jsonl",),
+            "files/hf/*.jsonl",
+            'write `dataset: {path: "files/hf/train.jsonl"}`',
+        ),
+        (("tickets.csv",), "files/hf", 'write `path: "files/hf/tickets.csv"`'),
+        ((), "files/hf", "name a file of cases in it"),
+    ],
+)
+def test_a_folder_or_pattern_of_a_data_set_is_answered_with_the_lines_for_its_files(
+    folder: Path, files: tuple[str, ...], named: str, mend: str
+) -> None:
+    for name in (*files, "dataset_info.json", "README.md"):
+        path = folder / "files" / "hf" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}", "utf-8")
+    (fault,) = faults_of(folder, start=LEAST.replace("files/cases.jsonl", f'"{named}"'))
+    kind = "pattern" if "*" in named else "folder"
+    assert fault.endswith(f"expected a file, found a {kind} at {named}; {mend}")
+
+
 def test_the_folder_of_runs_is_known_without_looking_at_anything_else(folder: Path) -> None:
     path = folder / "promptgraft.yaml"
     for text, name in (("prompts: 7\n", "runs"), ("runs: out/kept\n", "out/kept")):

@@ -23,6 +23,7 @@ from promptgraft.evals.rows import (
     jsonl_rows,
     yaml_rows,
 )
+from promptgraft.evals.several_files import ENDINGS, refuse_several
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
@@ -61,8 +62,6 @@ REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
-_ENDINGS = {f".{kind}": kind for kind in FORMATS}
-_ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
 
 
 def format_of(path: Path, chosen: str | None) -> str:
@@ -70,12 +69,12 @@ def format_of(path: Path, chosen: str | None) -> str:
     if chosen is not None:
         one_of(*FORMATS).hold("format", chosen)
         return chosen
-    if path.suffix.lower() in _ENDINGS:
-        return _ENDINGS[path.suffix.lower()]
+    if path.suffix.lower() in ENDINGS:
+        return ENDINGS[path.suffix.lower()]
     mend = f"or give `format`, one of {', '.join(FORMATS)}"
     if path.suffix.lower() in _SPREADSHEETS:
         mend = "save the spreadsheet as CSV"
-    raise ConfigError(f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; {mend}")
+    raise ConfigError(f"{path}: expected a file that ends in {', '.join(ENDINGS)}; {mend}")
 
 
 def rows_of(
@@ -185,6 +184,7 @@ class Dataset(Shown):
             DataFormatError: the file is faulty (the error lists all faults), or cannot be read.
         """
         path, chosen = file_and_case(path)
+        refuse_several(path, root or Path())
         kind = format_of(path, format)
         one_of(*DUPLICATES).hold("duplicates", duplicates)
         plain = PlainReader(

@@ -215,7 +215,9 @@ class _Builder:
         return YamlDocument(value, self._lines, self._key_lines)
 
     def _alias(self, anchor: str) -> None:
-        raise MismatchError(f"expected data without aliases, found `*{anchor}`")
+        raise MismatchError(
+            f"expected data without aliases, found `*{anchor}`; write here what follows `&{anchor}`"
+        )
 
     def _named(self, anchor: str | None, size: int) -> None:
         """Take note of the anchor and the size of the value that was added last."""
@@ -281,7 +283,10 @@ class _Builder:
         if not plain or tag is not None:
             return text
         if text == "<<":
-            raise MismatchError("expected data without merge keys, found `<<`")
+            raise MismatchError(
+                "expected data without merge keys, found `<<`; write here each key and value that "
+                "it merges, in its place"
+            )
         try:
             return plain_scalar(text)
         except MismatchError as error:

@@ -19,10 +19,16 @@ from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
-from promptgraft.evals.dataset import Dataset, Splits, file_and_case, question_digest
+from promptgraft.evals.dataset import (
+    Dataset,
+    Splits,
+    file_and_case,
+    question_digest,
+)
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
+from promptgraft.evals.several_files import refuse_several
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
@@ -482,6 +488,10 @@ def _load(
     parameters: Collection[str],
 ) -> Dataset:
     file, case = file_and_case(around.folder / name)
+    try:
+        refuse_several(file, around.folder)
+    except DataFormatError as error:
+        raise around.refusal(path, error) from error
     place: str | Path = file if case else around.existing(path, name)
     settings = attrs.asdict(dataset, recurse=False)
     del settings["path"]

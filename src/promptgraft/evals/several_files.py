@@ -1,0 +1,77 @@
+"""The files that are meant where a folder or a pattern is named as a file of cases."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from promptgraft.errors import DataFormatError
+from promptgraft.ground.files import is_file
+
+ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}
+"""The formats of files of cases, by ending."""
+ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
+
+_PATTERN = re.compile(r"[*?[]")
+_SETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation"}
+_SETS |= {"dev": "validation", "test": "test"}
+_NOT_CASES = ("dataset_info", "dataset_infos", "dataset_dict", "state")
+_MOST_FILES = 8
+
+
+def refuse_several(path: Path, root: Path) -> None:
+    """Refuse a folder or a pattern, with the lines that name its files in a project.
+
+    Args:
+        path: what was named as a file of cases.
+        root: the folder of the project.
+
+    Raises:
+        DataFormatError: it is a folder, or a pattern such as ``data/*.jsonl``.
+    """
+    is_folder = path.is_dir()
+    if not is_folder and (path.exists() or not _PATTERN.search(str(path))):
+        return
+    # Data sets of Hugging Face have their files there or in one folder below.
+    patterns = (path / "*", path / "*" / "*") if is_folder else (path,)
+    paths = [
+        Path(file)
+        for pattern in patterns
+        for file in glob.iglob(str(pattern))  # noqa: PTH207 - folders of a path may be patterns
+    ]
+    files = sorted(
+        file
+        for file in paths
+        if file.suffix.lower() in ENDINGS and file.stem not in _NOT_CASES and is_file(file)
+    )
+    kind = "a folder" if is_folder else "a pattern"
+    raise DataFormatError(f"expected a file, found {kind} at {path}; {_mend(files, root)}")
+
+
+def _mend(files: Sequence[Path], root: Path) -> str:
+    """Return the lines of a project that name files of cases."""
+    by_set: dict[str, list[str]] = {name: [] for name in ("train", "validation", "test")}
+    names = [os.path.relpath(file, root) for file in files]
+    for file, name in zip(files, names, strict=True):
+        if (kind := _SETS.get(re.split(r"[-_.]", file.stem.lower())[0])) is not None:
+            by_set[kind].append(name)
+    if not files:
+        return "name a file of cases in it"
+    if len(files) > _MOST_FILES:
+        return f"join its {len(files)} files to one of each set, and name those in `splits.files`"
+    if not by_set["train"]:
+        return " or ".join(f"write `path: {json.dumps(name)}`" for name in names)
+    if len(names) == 1:
+        return f"write `dataset: {{path: {json.dumps(names[0])}}}`"
+    by_set["validation"] = by_set["validation"] or ["FILE"]
+    lines = ", ".join(
+        f"{name}: {json.dumps(given[0] if len(given) == 1 else given)}"
+        for name, given in by_set.items()
+        if given
+    )
+    made = "" if by_set["validation"] != ["FILE"] else ", where FILE has some of the training cases"
+    return f"leave out `dataset.path` and write `splits: {{files: {{{lines}}}}}`{made}"
