@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -172,7 +173,7 @@ def test_runs_are_listed_for_people_and_for_machines(console: Console, demo: Pat
     row = rf"(?m)^ended +0\.\d+ +0\.\d+ .*  {summary['verdict']}  +\d+ .* +{folder.id}$"
     assert re.search(row, ended.out)
     assert "  verdict  " in ended.out.splitlines()[1]
-    assert (summary["id"], summary["state"], summary["budget"]) == (folder.id, "ended", None)
+    assert (summary["id"], summary["state"], summary["budget"]) == (folder.id, "ended", BUDGET)
     assert summary["folder"] == str(folder.path)
     assert summary["stop_reason"] == "budget"
     folder.config.write_text("{")
@@ -472,6 +473,40 @@ def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo
     ]
     assert json.loads(told[-1])["event"] == "summary"
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "events.jsonl", "run.lock", "result.json"])
+def test_a_named_pipe_in_a_run_is_not_waited_for(demo: Path, name: str) -> None:
+    path = latest(demo).path / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    # Of another process, because one that waits for a pipe cannot be told to end.
+    ended = subprocess.run(
+        [sys.executable, "-m", "promptgraft", "runs"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    refused = name in ("config.json", "events.jsonl")
+    assert ("expected a file, found a pipe or a device; remove it" in ended.stderr) is refused
+
+
+def test_a_folder_with_a_line_end_in_its_name_is_one_word_of_the_next_command(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "it's\n\tnew"
+    out = console("init", name).out
+    [enter] = [line for line in out.splitlines() if line.lstrip().startswith(("cd ", "$ cd "))]
+    (tmp_path / name).mkdir(exist_ok=True)
+    told = subprocess.run(
+        ["bash", "-c", f"{enter.strip().removeprefix('$ ')} && pwd -P"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told == f"{tmp_path.resolve() / name}\n"
 
 
 def test_watch_refuses_to_be_quiet_about_lines_that_it_was_asked_for(

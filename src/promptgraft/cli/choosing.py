@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,7 +17,7 @@ from promptgraft import prompt as prompts
 from promptgraft import runs as run_folders
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
-from promptgraft.ground.text import listed
+from promptgraft.ground.text import listed, shell_word
 from promptgraft.project.files import (
     DEFAULT_RUNS,
     FILE_NAME,
@@ -223,8 +222,8 @@ def runs_of(root: Path, *, runs: str | None, project: str | None) -> Runs:
 
 def _named(root: Path, runs: str | None, project: str | None) -> Runs | None:
     if runs is not None:
-        return Runs(Path(runs), f"--runs {shlex.quote(runs)}")
-    return None if project is None else Runs(root, f"--project {shlex.quote(project)}")
+        return Runs(Path(runs), f"--runs {shell_word(runs)}")
+    return None if project is None else Runs(root, f"--project {shell_word(project)}")
 
 
 def runs_options(command: options.Command) -> options.Command:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Unpack
@@ -18,7 +17,7 @@ from promptgraft.cli.replaying import unpack
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, MismatchError
-from promptgraft.ground.text import counted
+from promptgraft.ground.text import counted, shell_word
 from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.exporting import is_export
@@ -195,7 +194,7 @@ def _print(
         screen.line(f"to write: {', '.join(imported.unwritten)}")
     screen.line("next:")
     folder = written[0].parent
-    enter = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
+    enter = [] if folder == Path() else [f"cd {shell_word(str(folder))}"]
     if faults or checked is None:
         steps = ["promptgraft check"]
     else:

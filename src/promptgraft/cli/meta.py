@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.text import counted
+from promptgraft.ground.text import counted, shell_word
 from promptgraft.overrides import (
     PartDiff,
     PromptOverride,
@@ -161,7 +160,7 @@ def write_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None
     screen.line(
         "Edit them, compare them with the shipped ones, apply them to the store:", bold=True
     )
-    named = shlex.quote(str(target))
+    named = shell_word(str(target))
     screen.body(f"promptgraft meta diff {named}\npromptgraft meta apply {named}")
 
 

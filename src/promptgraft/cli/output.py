@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import shlex
 import shutil
 import sys
 import tempfile
@@ -21,7 +20,7 @@ import click
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.files import named_in_errors
-from promptgraft.ground.text import spelled, visible, visible_line
+from promptgraft.ground.text import shell_word, spelled, visible, visible_line
 
 if TYPE_CHECKING:
     from promptgraft.overrides import PartDiff
@@ -87,7 +86,7 @@ def program() -> str:
     installed = shutil.which(_PROGRAM)
     if installed is not None and Path(installed).samefile(script):
         return _PROGRAM
-    return shlex.quote(str(relative(script)))
+    return shell_word(str(relative(script)))
 
 
 def make_room(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +23,13 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import count_faults
-from promptgraft.ground.text import counted, dollars, model_in_words, number_or_unknown
+from promptgraft.ground.text import (
+    counted,
+    dollars,
+    model_in_words,
+    number_or_unknown,
+    shell_word,
+)
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
@@ -106,7 +111,7 @@ def init_command(
     screen.body("\n".join(names))
     screen.line()
     screen.line("next:")
-    enter = [] if folder == "." else [f"cd {shlex.quote(folder)}"]
+    enter = [] if folder == "." else [f"cd {shell_word(folder)}"]
     screen.body("\n".join([*enter, "promptgraft optimize", "promptgraft apply"]))
 
 

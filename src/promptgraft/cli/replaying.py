@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import attrs
@@ -15,7 +14,7 @@ from promptgraft.cli.output import Screen, make_room, print_json, relative
 from promptgraft.errors import ConfigError
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import counted, listed
+from promptgraft.ground.text import counted, listed, shell_word
 from promptgraft.project.exporting import export_run, is_export, unpack_run
 from promptgraft.project.replaying import Replay, replayed
 from promptgraft.runs import RunFolder
@@ -142,7 +141,7 @@ def unpack(path: Path, *, as_json: bool) -> None:
         )
     screen.line("next:")
     next_command = "replay" if unpacked.has_inputs else "show"
-    steps = [f"cd {shlex.quote(str(relative(unpacked.project)))}", f"promptgraft {next_command}"]
+    steps = [f"cd {shell_word(str(relative(unpacked.project)))}", f"promptgraft {next_command}"]
     screen.body(
         "\n".join(steps if next_command == "replay" else [*steps[:1], "promptgraft show latest"])
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from promptgraft.cli.options import PromptName
 from promptgraft.cli.output import relative
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.text import change, counted, listed, moment
+from promptgraft.ground.text import change, counted, listed, moment, shell_word
 from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.store import DEFAULT_TAG
@@ -95,7 +94,7 @@ def tag_command(what: str, address: OverrideAddress, store: RevisionedStore) -> 
     if store.place == open_store(None).place:
         return named
     place = store.place if "://" in store.place else str(relative(Path(store.place)))
-    return f"{named} --store {shlex.quote(place)}"
+    return f"{named} --store {shell_word(place)}"
 
 
 def find_tag(

@@ -7,14 +7,17 @@ Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsyn
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from promptgraft.errors import ConfigError, JournalLockedError
+from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
 
 
 def as_path(value: object, name: str = "path") -> Path:
@@ -46,6 +49,23 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # too long, a zero byte, an unreadable folder
         return False
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file for reading; a named pipe is refused, because it would be waited for.
+
+    Raises:
+        OSError: the file cannot be opened.
+        DataFormatError: it is a pipe or a device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise DataFormatError(f"{path}: expected a file, found a pipe or a device; remove it")
 
 
 def nearest_folder(holding: Path) -> Path | None:
@@ -192,7 +212,7 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
 def is_held(path: Path) -> bool:
     """Return whether a process holds the lock file at ``path``, without holding it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:

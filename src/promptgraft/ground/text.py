@@ -7,7 +7,9 @@ character is a word; accents, vowel signs and joiners belong to their word.
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -48,6 +50,22 @@ def visible_line(text: str) -> str:
 def spelled(character: str) -> str:
     r"""Return a character as an escape, such as ``\x1b``."""
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def shell_word(text: str) -> str:
+    """Quote a text as one word of a shell command that fits into a line."""
+    if text.isprintable():
+        return shlex.quote(text)
+    # Line ends would cut a printed command in two, and control characters would not be shown.
+    escaped = (
+        f"\\{char}"
+        if char in "\\'"
+        else char
+        if char.isprintable()
+        else "".join(f"\\x{byte:02x}" for byte in os.fsencode(char))
+        for char in text
+    )
+    return f"$'{''.join(escaped)}'"
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shlex
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from promptgraft.ground.files import (
     write_atomically,
 )
 from promptgraft.ground.serde import shown
+from promptgraft.ground.text import shell_word
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import (
     HEADER_START,
@@ -312,7 +312,7 @@ class _LineScanner:
         line = len(self.spans) + 2 if self.offset else 1
         mend = (
             "give up this record and all behind it with "
-            f"`truncate -s {self.offset} {shlex.quote(str(self._path))}`"
+            f"`truncate -s {self.offset} {shell_word(str(self._path))}`"
             if self.offset
             else "start a new run"
         )

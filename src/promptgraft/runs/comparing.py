@@ -9,6 +9,7 @@ import attrs
 
 from promptgraft.errors import JournalError
 from promptgraft.evals.gains import Gain, gain
+from promptgraft.ground.files import opened
 from promptgraft.ground.frames import frame_of
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.text import difference, score
@@ -218,7 +219,7 @@ def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
     """Return the fingerprint in the header of the journal; None if there is none."""
     try:
         # Without the lock: the header is written first and never changes.
-        with record.folder.journal.open("rb") as file:
+        with opened(record.folder.journal) as file:
             return decode_header(file.readline())
     except (FileNotFoundError, JournalError):
         return None

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.clock import Clock
-from promptgraft.ground.files import NEW_FILE, write_all
+from promptgraft.ground.files import NEW_FILE, opened, write_all
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.runs.history import RunHistory
@@ -344,7 +344,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, Event]]:
         DataFormatError: a line is no event.
     """
     try:
-        file = path.open("rb")
+        file = opened(path)
     except FileNotFoundError:
         return
     with file:
@@ -373,7 +373,7 @@ def tail_of(path: Path) -> list[Event]:
         DataFormatError: a line is no event.
     """
     try:
-        file = path.open("rb")
+        file = opened(path)
     except FileNotFoundError:
         return []
     with file:

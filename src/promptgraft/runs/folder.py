@@ -23,7 +23,14 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.ground.files import NEW_FILE, held_lock, is_held, named_in_errors, write_all
+from promptgraft.ground.files import (
+    NEW_FILE,
+    held_lock,
+    is_held,
+    named_in_errors,
+    opened,
+    write_all,
+)
 from promptgraft.ground.folders import folder_opened, remove_tree
 from promptgraft.ground.serde import Json, digest_text, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
@@ -311,9 +318,12 @@ def read_document(path: Path) -> dict[str, Json]:
     """
     mend = "restore it" if path.name == "config.json" else "`promptgraft resume` writes it again"
     try:
-        document = parse_json(path.read_bytes(), where=str(path))
+        file = opened(path)
     except FileNotFoundError:
         raise DataFormatError(f"{path}: expected a document, found no file; {mend}") from None
+    try:
+        with file:
+            document = parse_json(file.read(), where=str(path))
     except DataFormatError as error:
         raise DataFormatError(f"{error}; {mend}") from None
     if not isinstance(document, dict):

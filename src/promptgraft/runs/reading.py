@@ -17,14 +17,14 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gains import Gain
-from promptgraft.ground.files import as_path
+from promptgraft.ground.files import as_path, opened
 from promptgraft.ground.notebook import Card, LongText, Shown, first_rows
 from promptgraft.ground.serde import Json, did_you_mean
-from promptgraft.ground.strict.checks import MOMENT, STRING
+from promptgraft.ground.strict.checks import INTEGER, MOMENT, STRING
 from promptgraft.ground.text import change, counted, dollars, listed, moment
 from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.event_file import decoded_at, read_lines, tail_of
-from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
+from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, field_or_none, read_document
 from promptgraft.runs.history import RunHistory, StepCandidates, shown_mean
 from promptgraft.search.answers import record_from_json
 from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
@@ -62,7 +62,7 @@ class RunSummary:
         steps: steps begun; before the end, as of the last event that has them.
         candidates: size of the pool, including the baseline.
         rollouts: rollouts used.
-        budget: rollouts that may be used; None if the last events do not have it.
+        budget: rollouts that may be used; None if neither the last events nor the result have it.
         baseline_mean: mean of the baseline on the validation set; None if unknown.
         best_mean: mean of the best candidate on the validation set; None if unknown.
         estimated: whether each of the two is an estimate, because some examples have no score.
@@ -258,7 +258,18 @@ def summarize(folder: RunFolder) -> RunSummary:
     # The tail begins with an event that has most figures; later ones bring them up to date.
     for event in tail_of(folder.events):
         summary = _after(summary, event)
+    if summary.ended is not None and summary.budget is None:
+        summary = attrs.evolve(summary, budget=_budget_in(folder))
     return summary
+
+
+def _budget_in(folder: RunFolder) -> int | None:
+    """Return the budget in the result of a run; None if there is none that can be read."""
+    try:
+        document = read_document(folder.result)
+        return field_or_none(INTEGER, document, folder.result, "rollouts", "budget")
+    except (OSError, DataFormatError):
+        return None
 
 
 def _folders(root: Path) -> list[RunFolder]:
@@ -402,7 +413,7 @@ def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tupl
 def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], int]:
     """Return the complete lines after byte ``start``, and the byte at which they end."""
     try:
-        file = folder.events.open("rb")
+        file = opened(folder.events)
     except FileNotFoundError:
         return [], 0
     with file:
@@ -479,7 +490,7 @@ def transcripts(
         read_events(folder, history)
         by_step = history.tried
     try:
-        file = folder.journal.open("rb")
+        file = opened(folder.journal)
     except FileNotFoundError:
         return
     with file:
@@ -514,7 +525,7 @@ def base_of(folder: RunFolder, tag: str) -> Mapping[str, Change]:
     Raises:
         ConfigError: the journal has no record of it.
     """
-    with folder.journal.open("rb") as file:
+    with opened(folder.journal) as file:
         next(file, None)  # the header
         for line in file:
             if line.endswith(b"\n") and record_key(line) == _BASE:
