@@ -44,7 +44,8 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     assert faults_of(missing) == (f"{missing}: cannot be read: No such file or directory",)
     folder = tmp_path / "folder.csv"
     folder.mkdir()
-    assert faults_of(folder) == (f"{folder}: expected a file, found a folder; name a file in it",)
+    fault = f"expected a file, found a folder at {folder}; name a file of cases in it"
+    assert faults_of(folder) == (fault,)
     (tmp_path / "cases.jsonl").touch()
     meant = tmp_path / "case.jsonl"
     assert faults_of(meant) == (

@@ -107,7 +107,7 @@ def test_a_share_outside_0_to_1_is_refused() -> None:
 
 def test_a_part_longer_than_stores_keep_is_refused() -> None:
     refused(
-        f"guards.max_part_chars: expected an integer from 1 to {MAX_BODY_CHARS}, found ",
+        f"guards.max_part_chars: expected an integer from 1 to {MAX_BODY_CHARS:,}, found ",
         max_part_chars=MAX_BODY_CHARS + 1,
     )
     assert config(max_part_chars=MAX_BODY_CHARS).guards.max_part_chars == MAX_BODY_CHARS

@@ -33,11 +33,15 @@ def refuse_several(path: Path, root: Path) -> None:
     Raises:
         DataFormatError: it is a folder, or a pattern such as ``data/*.jsonl``.
     """
-    is_folder = path.is_dir()
-    if not is_folder and (path.exists() or not _PATTERN.search(str(path))):
+    try:
+        is_folder = path.is_dir()
+        if not is_folder and (path.exists() or not _PATTERN.search(str(path))):
+            return
+    except OSError:  # such as a name that is too long: reading it says what is wrong
         return
     # Data sets of Hugging Face have their files there or in one folder below.
-    patterns = (path / "*", path / "*" / "*") if is_folder else (path,)
+    inside = Path(glob.escape(str(path)))
+    patterns = (inside / "*", inside / "*" / "*") if is_folder else (path,)
     paths = [
         Path(file)
         for pattern in patterns

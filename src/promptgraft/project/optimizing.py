@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from promptgraft import journal as journals
 from promptgraft.adapters.abilities import needs_choices
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import named_adapter
@@ -27,7 +28,6 @@ from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.ground.text import listed
 from promptgraft.journal.base import Journal
-from promptgraft.journal.file import FileJournal
 from promptgraft.overrides.parts.body import BodySyntax, marker_names
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import check_key
@@ -194,7 +194,7 @@ def _opened(
 ) -> AbstractContextManager[Journal | None]:
     """Return a journal for a ``with``, which closes it if only its path was given."""
     if isinstance(journal, (str, os.PathLike)):
-        return FileJournal(journal)
+        return journals.FileJournal(journal)  # loaded where it is wanted
     return nullcontext(journal)
 
 

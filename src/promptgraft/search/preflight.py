@@ -82,7 +82,7 @@ class CheckedRun:
     context: OptimizationContext
     config: RunConfig
     target: Target
-    prompts: Mapping[str, Prompt[object]]
+    prompts: Mapping[str, Prompt[object]] = attrs.field(hash=False)
     questions: Questions
     digests: Mapping[str, HexDigest]
     teaching: Teaching | None
