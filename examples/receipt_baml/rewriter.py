@@ -40,7 +40,7 @@ class Rewriter:
         # The feedback lists the rules that hold too.
         failed = " ".join(re.findall(r"`([^`]+)` does not hold", rendered.text))
         failures = [texts for rule, texts in KNOWN if rule in failed]
-        texts = next(iter(failures), {})
+        texts = failures[0] if failures else dict[str, str]()
         if marks:
             edits = [
                 {"part": marks[key], "reason": "it says too little", "text": text}
