@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from promptgraft.cli.main import run
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import DataFormatError, JournalCorruptError
 from promptgraft.project.replaying import replayed
 from promptgraft.project.running import Changes, keep, loaded, loaded_again, run_dry, run_job
 from promptgraft.runs import RunFolder
@@ -43,7 +44,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def kept(project: Path, runs: str, budget: int) -> RunFolder:
-    with loaded("triage", str(project), changes=Changes(budget=budget)) as source:
+    with loaded(None, str(project), changes=Changes(budget=budget)) as source:
         folder = source.make_folder(project / runs)
         assert keep(folder, source.job).folder == folder
     return folder
@@ -85,12 +86,59 @@ def test_a_budget_that_replaces_one_too_small_decides(
     assert run([*command, "60"]) in (0, 1)
 
 
-def test_a_plan_of_a_prompt_reads_no_answers_of_earlier_runs(project: Path) -> None:
-    folder = kept(project, "runs", 36)
+def damage_answers(folder: RunFolder) -> None:
     header, *_ = folder.journal.read_bytes().splitlines(keepends=True)
     folder.journal.write_bytes(header + b"damaged\n")
+
+
+def test_a_plan_of_a_prompt_reads_no_answers_of_earlier_runs(project: Path) -> None:
+    damage_answers(kept(project, "runs", 36))
     with loaded(None, str(project)) as source:
         assert source.plan().rollouts
+
+
+GRAPH = """
+from typing import Literal
+
+from promptgraft import MarkdownSection, PromptTemplate
+from promptgraft.graphs import Graph, Node, Run
+
+QUEUE = PromptTemplate(
+    ns="toy/desk",
+    key="queue",
+    output_type=Literal["billing", "login"],
+    sections=[
+        MarkdownSection(title="Rules", key="rules", template="Choose a queue."),
+        MarkdownSection(title="Ticket", key="ticket", template="$text", overridable=False),
+    ],
+)
+
+
+def flow(run: Run, ticket: str) -> str:
+    # A rule answers all of the cases.
+    return "login" if "password" in ticket else "billing"
+
+
+DESK = Graph(name="desk", nodes=[Node("queue", QUEUE)], flow=flow)
+"""
+
+
+def test_a_plan_of_a_graph_reads_the_answers_of_the_last_runs_only(project: Path) -> None:
+    # None of the runs says how often its prompts are asked, so an earlier one is read.
+    (project / "desk.py").write_text(GRAPH)
+    file = project / "promptgraft.yaml"
+    file.write_text(PROJECT.replace("prompts: {triage: triage.md}", "graphs: {desk: desk.py:DESK}"))
+    folder = kept(project, "runs", 36)
+    runs = [folder, *(RunFolder(folder.path.with_name(f"{folder.id}-{n}")) for n in range(2, 5))]
+    for copy in runs[1:]:
+        shutil.copytree(folder.path, copy.path)
+
+    with loaded(None, str(project)) as source:
+        damage_answers(runs[0])  # the oldest of the four
+        assert source.plan().rollouts
+        damage_answers(runs[1])
+        with pytest.raises(JournalCorruptError):
+            source.plan()
 
 
 def test_changes_of_a_run_are_kept_but_for_its_time(project: Path) -> None:
