@@ -213,6 +213,7 @@ def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
             {"max_cost": "much"},
             "max_cost: expected US dollars above 0 and of at most 1,000,000,000",
         ),
+        ({"note": "half \ud800"}, "note: expected characters, found half of a surrogate pair"),
         ({"seed": -1}, "seed: expected an integer of at least 0, found -1"),
         ({"tag": "No!"}, "tag: expected 1 to 64 lower-case letters"),
         ({"note": "x" * 1_001}, "note: expected at most 1,000 characters, found 1,001"),

@@ -411,17 +411,22 @@ def test_another_host_or_origin_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "fault"),
     [
-        {"note": "\ud800"},
-        {"dataset": "\ud800"},
-        {"budget": 10**18},
-        {"tuning": {"optimizer": {"\udfff": 1}}},
+        ({"note": "\ud800"}, "note: expected characters, found half of a surrogate pair"),
+        ({"dataset": "\ud800"}, "dataset: expected characters"),
+        ({"budget": 10**18}, "budget: expected an integer from 1 to 1,000,000,000"),
+        ({"tuning": {"optimizer": {"\udfff": 1}}}, "tuning.optimizer: expected characters"),
     ],
 )
-def test_what_cannot_be_kept_is_a_fault_of_the_client(client: Client, changes: Json) -> None:
-    answer = client.post("/jobs", {"project": "support", "prompt": "triage", "changes": changes})
-    assert answer.status in (400, 422), answer.text
+def test_what_cannot_be_kept_is_a_fault_of_the_client(
+    client: Client, changes: dict[str, Json], fault: str
+) -> None:
+    answer = client.post("/jobs", {**_JOB, "changes": changes})
+    assert (answer.status, answer.detail.startswith(f"changes.{fault}")) == (422, True), answer
+    job = client.post("/jobs", _JOB).document["id"]
+    answer = client.ask("PATCH", f"/api/v1/jobs/{job}", changes)
+    assert (answer.status, answer.detail.startswith(fault)) == (422, True), answer
 
 
 def test_too_many_requests_are_slowed_down(manager: JobManager, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_no_form_is_a_fault(
         ("GET", "/api/v1/jobs?text=%00", None, {}, 400),
         ("GET", "/api/v1/jobs/%00%00%00%00", None, {}, 400),
         ("GET", "/api/v1/jobs/abcd/candidates/99999999999999999999", None, {}, 404),
-        ("POST", "/api/v1/jobs", b'{"project": "support", "prompt": "\\ud800"}', {}, 400),
+        ("POST", "/api/v1/jobs", b'{"project": "support", "prompt": "\\ud800"}', {}, 422),
         ("POST", "/api/v1/jobs", b'\xff{"project": "support"}', {}, 400),
     ],
 )

@@ -11,7 +11,7 @@ import attrs
 from promptgraft.errors import DataFormatError
 from promptgraft.ground import yaml_text
 from promptgraft.ground.files import is_file
-from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown, without_keys
+from promptgraft.ground.serde import Json, did_you_mean, is_unicode, parse_json, shown, without_keys
 from promptgraft.ground.yaml_text import Note, YamlDocument, YamlPath, read_yaml
 
 MOST_SHOWN = 20
@@ -70,8 +70,17 @@ class Source:
 
     @classmethod
     def of(cls, value: Json, name: str = "", *, is_trusted: bool = True) -> Source:
-        """Return plain data as a source without lines."""
-        return cls(name, YamlDocument(value, {}, {}), is_trusted)
+        """Return plain data as a source without lines.
+
+        Raises:
+            DataFormatError: a text that is not trusted has half of a surrogate pair.
+        """
+        source = cls(name, YamlDocument(value, {}, {}), is_trusted)
+        if not is_trusted:
+            _check_texts(source.root)
+            # Further faults would repeat the text, which no terminal and no database takes.
+            source.raise_all()
+        return source
 
     def take_yaml(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
         """Parse a YAML text as the document; its faults are reported."""
@@ -186,6 +195,17 @@ class Node:
     def expected(self, what: str, hint: str = "") -> None:
         """Report that ``what`` was expected here."""
         self.fault(f"expected {what}, found {found(self.value)}{hint}")
+
+
+def _check_texts(node: Node) -> None:
+    """Report texts and keys with half of a surrogate pair, which JSON permits."""
+    value = node.value
+    texts = [value] if isinstance(value, str) else [*value] if isinstance(value, dict) else []
+    if not all(map(is_unicode, texts)):
+        node.fault("expected characters, found half of a surrogate pair")
+        return
+    for inner in [*node.members().values(), *node.items()]:
+        _check_texts(inner)
 
 
 def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) -> Source:

@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.evals.dataset import cases_digest
-from promptgraft.ground.serde import Json, digest_json, digest_text, is_unicode, shown
+from promptgraft.ground.serde import Json, digest_json, digest_text, shown
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
@@ -48,8 +48,6 @@ def read_changes(given: Changes) -> JobChanges:
     if not isinstance(given, Mapping):
         raise ConfigError(f"expected the changes of a job as an object, found {shown(given)}")
     named: dict[str, Json] = {str(name): plain(value) for name, value in given.items()}
-    if not is_unicode(named):
-        raise ConfigError("changes: expected characters, found half of a surrogate pair")
     source = Source.of(named, is_trusted=False)
     job_changes = JOB_CHANGES.read(source.root)
     source.raise_all()

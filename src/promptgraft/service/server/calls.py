@@ -13,7 +13,7 @@ import attrs
 from promptgraft import __version__
 from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, is_deeper, is_unicode, parse_json, shown
+from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.service.jobs import Job, JobManager
@@ -136,8 +136,6 @@ class ApiCall:
         # Later code recurses over the value.
         if is_deeper(value, MOST_DEPTH):
             raise ApiProblem(400, f"body: nested more than {MOST_DEPTH} deep")
-        if not is_unicode(value):
-            raise ApiProblem(400, "body: expected characters, found half of a surrogate pair")
         return value
 
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:
