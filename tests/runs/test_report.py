@@ -9,6 +9,7 @@ import math
 import re
 from decimal import Decimal
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import attrs
@@ -367,6 +368,21 @@ def test_two_runs_have_a_page_with_figures_changes_and_scores(tmp_path: Path) ->
     assert "Scores cannot be compared:" in differing
     assert "the examples of the validation set differ: 6 in A, 4 in B, 4 in both" in differing
     assert comparison_page(first, other) == differing
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0], ids=["low", "high"])
+def test_runs_whose_curves_coincide_have_a_label_each(tmp_path: Path, mean: float) -> None:
+    run = read_run(kept_run(tmp_path))
+    begin, end = run.candidates[0], 1 - mean
+    alike = attrs.evolve(run, candidates=[replace(begin, mean=mean)], best=0)
+    # Another one, so that they are at the bottom or at the top.
+    other = attrs.evolve(run, candidates=[replace(begin, mean=end)], best=0)
+    page = comparison_page(*[alike] * 7, other)
+    labels = re.findall(r'class="label" x="([\d.]+)" y="([\d.]+)">(\w)<', page)
+    assert [name for *_, name in labels] == [*"ABCDEFGH"]
+    heights = sorted(float(y) for _, y, _ in labels)
+    assert all(after - before >= 13 for before, after in pairwise(heights))
+    assert 13 <= heights[0] <= heights[-1] <= 250
 
 
 def test_the_runs_of_a_folder_have_a_page_with_the_gain_of_each(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 68, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
 _COMPARABLE = 2
 _TICKS = 4
+_LETTER = 18
+"""Size of a letter on a narrow screen."""
 # An axis needs a span, also where all means are the same up to rounding.
 _LEAST_SPAN = 1e-6
 
@@ -149,18 +151,30 @@ def curves_chart(runs: Sequence[RunHistory], labels: Sequence[str]) -> Curves | 
         share = (value - y_marks[0]) / (y_marks[-1] - y_marks[0])
         return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
 
-    lines = []
+    lines: list[tuple[str, str, _Point]] = []
     for run, path, label in zip(runs, paths, labels, strict=True):
         points = [(across(step.rollouts), up(step.mean or 0.0)) for step in path]
         drawn = "".join(f"H{x:g}V{y:g}" for x, y in points)
         stop = across(run.rollouts)
         start = f"M{points[0][0]:g} {points[0][1]:g}"
-        lines.append((label, f"{start}{drawn}H{stop:g}", (stop, points[-1][1])))
+        place = _free_place(stop, points[-1][1], [place for *_, place in lines])
+        lines.append((label, f"{start}{drawn}H{stop:g}", place))
     return Curves(
         x_ticks=tuple((across(mark), _count(mark, end)) for mark in x_marks),
         y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
         lines=tuple(lines),
     )
+
+
+def _free_place(x: float, y: float, taken: Sequence[_Point]) -> _Point:
+    """Return the place of a label at the end of a curve, or towards the middle if others cover it.
+
+    Curves of runs with equal means coincide.
+    """
+    step = _LETTER if y < HEIGHT / 2 else -_LETTER
+    while any(abs(x - left) < _LETTER and abs(y - up) < _LETTER for left, up in taken):
+        y += step
+    return x, y
 
 
 def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[CandidateAdded]:
