@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +12,11 @@ import pytest
 
 from frozen.combinations import COMBINATIONS
 from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, STOP_REASONS
-from frozen.earlier_runs import JOURNALS, run_of
+from frozen.earlier_runs import JOURNALS, SETTINGS, run_of
 from frozen.equality import recorded, worlds
 from frozen.freeze import DATA, differences, frozen, made
 from optimizers.worlds import RULES
-from promptgraft.algorithms.gepa import History, Strategy
+from promptgraft.algorithms.gepa import GepaConfig, History, Strategy
 from promptgraft.errors import JournalMismatchError
 from promptgraft.journal import FileJournal
 
@@ -267,6 +268,29 @@ def test_a_run_on_one_part_from_before_its_question_showed_what_was_tried_is_ref
         with pytest.raises(JournalMismatchError, match="version 2 of `whole_prompt`"):
             run.start()
     assert file.read_bytes() == (JOURNALS / "one-part.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("names", "is_refused"),
+    [
+        (["section rules"], True),
+        (["section rules", "section notes"], False),
+        (["section rules", "task example examples/first", "tool example look_up/0"], True),
+        (["toy/a#section rules", "toy/b#section rules"], True),
+        (["toy/a#section rules", "toy/a#section notes"], False),
+    ],
+)
+def test_which_runs_of_the_former_question_decided_as_today(
+    names: list[str], is_refused: bool
+) -> None:
+    header, *_ = (JOURNALS / "two-parts.jsonl").read_text("utf-8").splitlines()
+    recorded = {**json.loads(header)["fingerprint"], "targets": names}
+    config = GepaConfig(**SETTINGS)
+    if is_refused:
+        with pytest.raises(JournalMismatchError, match="version 2 of `whole_prompt`"):
+            config.translated(recorded)
+    else:
+        assert config.translated(recorded)["targets"] == names
 
 
 def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) -> None:

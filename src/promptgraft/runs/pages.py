@@ -31,6 +31,7 @@ from promptgraft.search.round_events import (
     StepBlamed,
 )
 from promptgraft.search.scores import Score, mean_score
+from promptgraft.targets.types import names_in
 
 _MOST_CANDIDATES = 50  # in the summary; each has its own page
 
@@ -45,7 +46,7 @@ def reasons_of(history: RunHistory, candidate: CandidateAdded) -> list[str]:
     """Return the reasons that the reflection model gave for the changes of a candidate."""
     if candidate.shortened or candidate.module is None or candidate.step not in history.tried:
         return []
-    names = candidate.module.split(", ")
+    names = names_in(candidate.module)
     reasons = history.tried[candidate.step].reasons.items()
     return [f"{name}: {reason}" for name, reason in reasons if reason and name in names]
 

@@ -26,7 +26,7 @@ from promptgraft.search.verdict import (
 )
 from promptgraft.search.wear import Wear
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.types import RolloutRecord, names_in
 
 Emit = Callable[[object], None]
 """Receives an event of a run."""
@@ -202,7 +202,7 @@ class MutationAccepted(Event, frozen=True, kw_only=True, tag="accepted"):
     @property
     def rewrites(self) -> int:
         """How many texts it changed: one for each part."""
-        return len(self.module.split(", "))
+        return len(names_in(self.module))
 
 
 class MutationRejected(Event, frozen=True, kw_only=True, tag="rejected"):

@@ -19,7 +19,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.search.settings import Data
 from promptgraft.targets.estimating import STEPS_CHARS
-from promptgraft.targets.evidence import NO_EVIDENCE, Evidence
+from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part_questions import ReflectionParams
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
@@ -52,7 +52,7 @@ def reflection_params(
     objectives: Mapping[str, str] = _NO_OBJECTIVES,
     problem: str = "",
     previous: str = "",
-    evidence: Evidence = NO_EVIDENCE,
+    evidence: Evidence | None = None,
 ) -> ReflectionParams:
     """Return the parameters of the meta-prompt for one module and its rollouts.
 
@@ -63,8 +63,9 @@ def reflection_params(
         objectives: what the weighted scores are made of, by example id.
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
-        evidence: rollouts in short, for a question that shows some.
+        evidence: what the question shows in short; None for nothing.
     """
+    in_short = evidence or Evidence()
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
     return ReflectionParams(
@@ -87,9 +88,9 @@ def reflection_params(
             for record in records
         ),
         edits=HOW_TO_EDIT if is_long else "",
-        more=evidence.failures,
-        kept=evidence.kept,
-        tried=evidence.tried,
+        more=in_short.failures,
+        kept=in_short.kept,
+        tried=in_short.tried,
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
@@ -185,7 +186,7 @@ def question_on(
     earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
     objectives: Mapping[str, str] = _NO_OBJECTIVES,
     refused: Refusal = NOT_REFUSED,
-    evidence: Evidence = NO_EVIDENCE,
+    evidence: Evidence | None = None,
 ) -> Question:
     """Return the question that asks for a new text of a module.
 
@@ -197,7 +198,7 @@ def question_on(
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
-        evidence: rollouts in short, if the question about the module shows some.
+        evidence: what the question shows in short; None for nothing.
     """
     scored = [record for record in records if record.feedback is not None]
     problem, previous = refused

@@ -16,6 +16,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import change
 from promptgraft.search.scores import Score, paired_means
+from promptgraft.targets.evidence import LABEL_CHARS
 from promptgraft.targets.judging import hidden_in, metrics_of
 from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutRecord
 
@@ -29,7 +30,6 @@ ERROR = (1 - LEVEL) / 2
 _ROOM = 0.75  # a hidden metric above this has little to gain
 
 _HARDLY = 0.1  # changes in length below this share are not mentioned
-_LABEL_CHARS = 40  # nor are those of labels, some of which are longer than others
 
 
 class RunVerdict(StrEnum):
@@ -139,8 +139,8 @@ class HeldOut:
             return ""
         before, after = self.chars
         share = after / before - 1
-        if abs(share) < _HARDLY or max(before, after) < _LABEL_CHARS:
-            return ""
+        if abs(share) < _HARDLY or max(before, after) <= LABEL_CHARS:
+            return ""  # of labels some are longer than others
         return f"{before:,.0f} -> {after:,.0f} characters ({share:+.0%})"
 
     @cached_property

@@ -24,7 +24,8 @@ _FULL_CHARS = 24_000
 _INPUT_CHARS = 300
 _ANSWER_CHARS = 120
 _FEEDBACK_CHARS = 200
-_LABEL_CHARS = 40
+LABEL_CHARS = 40
+"""Answers of at most so many characters in one line may be labels."""
 _FEWEST_CONFUSIONS = 4
 _MOST_CONFUSIONS = 12
 _MOST_TRIED = 5
@@ -71,10 +72,6 @@ class Evidence:
         return cls(
             failures="\n\n".join(filter(None, (table, lines))), kept="\n".join(map(_line, near))
         )
-
-
-NO_EVIDENCE = Evidence()
-"""Nothing in short."""
 
 
 def in_full(
@@ -136,7 +133,7 @@ def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) ->
     for record in failures:
         expected, answered = labels.get(record.example_id, ""), record.output_repr.strip()
         feedback_text = record.feedback.feedback.casefold() if record.feedback else ""
-        is_label = 0 < len(answered) <= _LABEL_CHARS and "\n" not in answered
+        is_label = 0 < len(answered) <= LABEL_CHARS and "\n" not in answered
         if not (is_label and expected and expected.casefold() in feedback_text):
             return
         pairs[expected, answered] += 1
@@ -152,7 +149,7 @@ def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) ->
 
 def label_of(value: object) -> str:
     """Return a ground truth as a label; empty if it is no short text."""
-    is_label = isinstance(value, str) and len(value) <= _LABEL_CHARS and "\n" not in value
+    is_label = isinstance(value, str) and len(value) <= LABEL_CHARS and "\n" not in value
     return str(value) if is_label else ""
 
 

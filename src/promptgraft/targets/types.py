@@ -76,6 +76,11 @@ def names_of(modules: Iterable[Module]) -> str:
     return ", ".join(module.name for module in modules)
 
 
+def names_in(text: str | None) -> list[str]:
+    """Return the names in a text of :func:`names_of`; names have no commas."""
+    return text.split(", ") if text else []
+
+
 def _as_params(params: Iterable[object]) -> tuple[object, ...]:
     if isinstance(params, (list, tuple)):
         return tuple(params)

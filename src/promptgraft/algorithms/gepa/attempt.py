@@ -168,7 +168,7 @@ class Step(PipelineStep[Attempt]):
     new: list[Attempt] = attrs.field(factory=list)
 
     @property
-    def learned(self) -> list[Attempt]:
+    def learners(self) -> list[Attempt]:
         """The attempts that could learn something."""
         return [
             attempt
@@ -192,10 +192,10 @@ class Step(PipelineStep[Attempt]):
         Raises:
             RunStoppedError: there were too many steps without anything new.
         """
-        if not self.learned:
+        if not self.learners:
             patience.idle("in the last minibatches every answer with a score was perfect")
             return
-        last = self.learned[-1]
+        last = self.learners[-1]
         if self.new or not all(attempt.is_reflection for attempt in self.attempts):
             patience.renew()
         elif not last.modules:
@@ -214,14 +214,14 @@ class Step(PipelineStep[Attempt]):
         """
         pool, better = kit.population.pool, self.better
         parent = pool.best if self.is_incumbent else self.parent
-        candidate, applied, others = pool.candidates[parent], list[Attempt](), better
+        candidate, applied, remaining = pool.candidates[parent], list[Attempt](), better
         is_parent = candidate.digest == self.candidate.digest
         if is_parent:
             # The best child is the base while its parent still leads; else all are applied anew.
-            applied, others = better[:1], better[1:]
+            applied, remaining = better[:1], better[1:]
             candidate = attrs.evolve(better[0].child, parents=(parent,))
-        if others:
-            children = [attempt.child for attempt in others]
+        if remaining:
+            children = [attempt.child for attempt in remaining]
             combination = combined(
                 kit.target,
                 candidate,
@@ -235,7 +235,7 @@ class Step(PipelineStep[Attempt]):
             alike = {child.digest for child in children}
             if combination.candidate.digest not in seen or combination.candidate.digest in alike:
                 candidate = combination.candidate
-                applied += compress(others, combination.contributes)
+                applied += compress(remaining, combination.contributes)
         seen.add(candidate.digest)
         left_out = [attempt for attempt in better if attempt not in applied]
         return Result(self, candidate, applied, left_out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -31,6 +32,7 @@ _FORMER_QUESTIONS = (
 )
 """The digests of the questions of `whole_prompt` 1 and 2, unless a user changed one."""
 
+_EXAMPLES = ("task example ", "new task example ", "tool example ")
 _ABOUT_ONE = 3
 """The version of `whole_prompt` that also asks about a single part."""
 
@@ -99,11 +101,14 @@ def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
 def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return a fingerprint with the present version of `whole_prompt` if it decided as that does.
 
-    With one part to change the version before did not ask its question.
+    The version before did not ask about a part that was the only one of its prompt.
     """
     versions, names = recorded.get(VERSIONS), recorded.get("targets")
-    is_alone = isinstance(names, list) and len(names) == 1
-    if is_alone or not isinstance(versions, dict) or versions.get("whole_prompt") != _ABOUT_ONE - 1:
+    if not isinstance(versions, dict) or versions.get("whole_prompt") != _ABOUT_ONE - 1:
+        return recorded
+    parts = [str(name).rpartition("#") for name in (names if isinstance(names, list) else ())]
+    counts = Counter(address for address, _, part in parts if not part.startswith(_EXAMPLES))
+    if 1 in counts.values():
         return recorded
     return {**recorded, VERSIONS: {**versions, "whole_prompt": _ABOUT_ONE}}
 

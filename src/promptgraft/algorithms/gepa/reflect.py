@@ -23,7 +23,7 @@ from promptgraft.search.population import Seen
 from promptgraft.search.reflection import NOT_REFUSED, MetaPrompts, Refusal, question_on
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.evidence import NO_EVIDENCE, Evidence
+from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.text_lines import SEARCH, edited
 from promptgraft.targets.types import (
@@ -64,7 +64,7 @@ class Draft:
         attempt: the attempt that it belongs to.
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
-        evidence: what it shows in short.
+        evidence: what it shows in short; None for a question that shows a minibatch alone.
         number: distinguishes the questions of an attempt.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
@@ -78,7 +78,7 @@ class Draft:
     attempt: Attempt
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
-    evidence: Evidence = NO_EVIDENCE
+    evidence: Evidence | None = None
     number: int = 0
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
     objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
@@ -139,9 +139,8 @@ class Draft:
         except InvalidProposalError as error:
             self.refusals.append((error, reply.text))
             # Who was shown all that is known and changes nothing would only repeat that.
-            is_told = self.evidence is not NO_EVIDENCE
-            has_no_idea = error.reason is RejectionReason.UNCHANGED and is_told
-            self.has_failed = bool(reply.fault) or has_no_idea
+            is_unchanged = error.reason is RejectionReason.UNCHANGED
+            self.has_failed = bool(reply.fault) or (is_unchanged and self.evidence is not None)
 
     def take(self, reply: Reply) -> None:
         """Set the changes that a reply makes.
@@ -199,16 +198,11 @@ class Reflector:
         """
         hidden = [set(record.hidden) for record in attempt.records]
         unseen = set.intersection(*hidden) if hidden else set()
-        first, second = (
-            tuple(
-                module
-                for module in modules
-                if module.owner not in unseen
-                and self.kit.target.has_room(module, attempt.candidate)
-            )
-            for modules in (attempt.turn.first, attempt.turn.second)
-        )
-        return Turn(first, second, attempt.turn.draw)
+        turn, target = attempt.turn, self.kit.target
+        visible = [module for module in turn.all if module.owner not in unseen]
+        may_grow = [module for module in visible if target.has_room(module, attempt.candidate)]
+        first = tuple(module for module in turn.first if module in may_grow)
+        return Turn(first, tuple(module for module in turn.second if module in may_grow), turn.draw)
 
     def reflect_on(
         self,

@@ -103,7 +103,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
 
     def close(self, step: Step) -> Asking[None]:
         """Combine the accepted children of a step into its result."""
-        if not step.learned:
+        if not step.learners:
             # The best candidate may be perfect everywhere: find out.
             yield from self.pipeline.or_broken(self.parts.validator.deepen(self.steps))
         step.count_idle(self.parts.patience)

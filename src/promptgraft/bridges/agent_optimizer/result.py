@@ -32,6 +32,7 @@ from promptgraft.search.events import (
 )
 from promptgraft.search.place import Phase, Place
 from promptgraft.search.stopping import RequiredObjectives, Stopper, StopReason, TargetScore
+from promptgraft.targets.types import names_in
 
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
 _RoundEvent = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
@@ -109,7 +110,7 @@ class ResultNames:
 
     def several(self, modules: str) -> list[str]:
         """Return the names of the texts in a list of modules."""
-        return [self.of(module) for module in modules.split(", ")]
+        return [self.of(module) for module in names_in(modules)]
 
     def texts(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return texts by name."""

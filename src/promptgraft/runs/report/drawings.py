@@ -13,7 +13,7 @@ from promptgraft.graphs.describing import edges_of
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.types import RolloutRecord, names_in
 
 # The template repeats them in its `viewBox`.
 WIDTH, HEIGHT = 480, 290
@@ -424,12 +424,10 @@ def graph_view(data: ReportData) -> GraphView | None:
     edges = [edge for edge in edges_of(traces) if edge[0] != edge[1]]
     places = _columns(names, edges)
     accepted = Counter(
-        part
-        for candidate_record in data.candidates
-        for part in (candidate_record.module or "").split(", ")
+        part for candidate_record in data.candidates for part in names_in(candidate_record.module)
     )
     rejected = Counter(
-        part for rejection in data.steps.rejections for part in rejection.module.split(", ")
+        part for rejection in data.steps.rejections for part in names_in(rejection.module)
     )
     blame, parts = data.blame, dict[str, set[str]]()
     for step in (step for steps in traces for step in steps):

@@ -35,7 +35,6 @@ from promptgraft.search.reflection import (
 )
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import (
-    NO_EVIDENCE,
     Evidence,
     TriedChild,
     in_full,
@@ -114,12 +113,12 @@ class WholePrompt(Addition):
             return None
         attempt.notes[self.name], attempt.modules = len(parts), modules
         texts = {part.name: part.text for _, part in parts}
-        told = tried_before(tried, failures, parent, texts)
+        history = tried_before(tried, failures, parent, texts)
         kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
-        shown = in_full(attempt.records, failures) if len(parts) == 1 else failures
-        evidence = self._evidence(shown, (*attempt.records, *rollouts), told)
+        records = in_full(attempt.records, failures) if len(parts) == 1 else failures
+        evidence = self._evidence(records, (*attempt.records, *rollouts), history)
         draft = kind(
-            reflector=reflector, attempt=attempt, parts=parts, records=shown, evidence=evidence
+            reflector=reflector, attempt=attempt, parts=parts, records=records, evidence=evidence
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -127,16 +126,16 @@ class WholePrompt(Addition):
         was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
         return () if was_tried else changes
 
-    def _evidence(self, shown: Records, rollouts: Records, tried: str) -> Evidence:
+    def _evidence(self, in_question: Records, rollouts: Records, history: str) -> Evidence:
         """Return what a question shows in short; of each example the first scored rollout."""
-        scorer, ids = self.tools.kit.scorer, {record.example_id for record in shown}
-        others: dict[str, RolloutRecord] = {}
+        scorer, ids = self.tools.kit.scorer, {record.example_id for record in in_question}
+        by_id: dict[str, RolloutRecord] = {}
         for record in rollouts:
             if record.example_id not in ids and scorer.score(record) is not None:
-                others.setdefault(record.example_id, record)
-        more, right = scorer.parted(others.values())
-        failures = scorer.parted(shown)[0]
-        return attrs.evolve(Evidence.of(failures, more, right, self._labels), tried=tried)
+                by_id.setdefault(record.example_id, record)
+        more, right = scorer.parted(by_id.values())
+        failures = scorer.parted(in_question)[0]
+        return attrs.evolve(Evidence.of(failures, more, right, self._labels), tried=history)
 
     def learn(self, attempt: Attempt) -> None:
         if attempt.compared is not None:
@@ -271,7 +270,7 @@ def question_on_all(
     earlier: Mapping[str, Sequence[RolloutRecord]],
     objectives: Mapping[str, str] = FrozenMap(),
     refused: Refusal = NOT_REFUSED,
-    evidence: Evidence = NO_EVIDENCE,
+    evidence: Evidence | None = None,
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
