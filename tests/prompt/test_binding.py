@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import date
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 import pytest
+from pydantic import BaseModel, Field
 
-from promptgraft.errors import BindingError
+from promptgraft.errors import BindingError, PromptRenderError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptRendered, PromptTemplate
@@ -157,6 +159,32 @@ class Spoken(dict[str, str]):
         return "as its class says"
 
 
+class Urgency(str, Enum):  # noqa: UP042 - a StrEnum has a `__str__`
+    HIGH = "high"
+
+
+@dataclasses.dataclass
+class Account:
+    owner: object
+    password: str = dataclasses.field(default="hunter2", repr=False)
+
+
+@attrs.frozen
+class Login:
+    owner: str
+    password: str = attrs.field(default="hunter2", repr=False)
+
+
+class Booking(BaseModel):
+    owner: str
+    password: str = Field(default="hunter2", repr=False)
+
+
+class SpokenBooking(Booking):
+    def __str__(self) -> str:
+        return f"booking of {self.owner}"
+
+
 DATA = [
     ({"b": [True, None], "a": "Zoë"}, '{"a": "Zoë", "b": [true, null]}'),
     (FrozenMap({"d": frozenset({"y", "x"})}), '{"d": ["x", "y"]}'),
@@ -167,6 +195,12 @@ DATA = [
     ),
     (Customer("Ada"), '{"name": "Ada", "subject": "the customer\'s"}'),
     (Spoken(a="b"), "as its class says"),
+    (SpokenBooking(owner="Ada"), "booking of Ada"),
+    ([SpokenBooking(owner="Ada")], '["booking of Ada"]'),
+    # What a class keeps out of its `repr` is not sent to a model either.
+    *((kind(owner="Ada"), '{"owner": "Ada"}') for kind in (Account, Login, Booking)),
+    (Urgency.HIGH, "high"),
+    ([Urgency.HIGH], '["high"]'),
 ]
 
 
@@ -185,10 +219,31 @@ def test_equal_data_makes_equal_prompts() -> None:
     assert body(prompt.bind({"a": first})) == body(prompt.bind({"a": second}))
 
 
-def test_a_key_that_is_no_text_is_refused() -> None:
-    message = r"bind: a: .*found \{1: 2\}, with a key that is no text; make all its keys texts"
-    with pytest.raises(BindingError, match=message):
-        prompt_of("$a").bind({"a": [{1: 2}]})
+def holding_itself() -> list[object]:
+    values: list[object] = []
+    values.append(values)
+    return values
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({1: 2}, r"\{1: 2\}, with a key that is no text; make all its keys texts"),
+        (b"abc", "3 bytes; bind an Image or a File, or decode them"),
+        (open, "a builtin_function_or_method, which has no text"),
+        (holding_itself(), r"a \w+ that is nested too deeply or holds itself"),
+    ],
+)
+def test_a_value_without_a_text_is_refused_in_objects_too(value: object, message: str) -> None:
+    for outer in (value, [value], {"k": value}, Account(value), [Passage("Mill", (value,))]):
+        with pytest.raises(BindingError, match=f"bind: a: .*found {message}"):
+            prompt_of("$a").bind({"a": outer})
+
+
+def test_bytes_in_an_object_are_refused_by_jinja() -> None:
+    prompt = prompt_of("{{ w.a }}", syntax="jinja").bind({"w": {"a": [b"abc"]}})
+    with pytest.raises(PromptRenderError, match="it shows 3 bytes; use an Image or a File"):
+        prompt.render()
 
 
 def test_values_that_no_section_uses_are_no_fault() -> None:

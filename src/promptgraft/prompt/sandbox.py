@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from enum import Enum
 from typing import TypeVar
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, nodes, pass_context
@@ -187,15 +188,14 @@ def _filtered(value: nodes.Node, name: str, *given: nodes.Node) -> nodes.Filter:
 
 
 def _written(value: object) -> object:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"it shows {len(value):,} bytes; use an Image or a File, or decode them")
     charge(_size(value))
     return _stringed(value)
 
 
 def _stringed(value: object) -> object:
     # Markup and undefined names stay what they are.
-    return value if isinstance(value, (str, Undefined)) else text_of(value)
+    is_text = isinstance(value, (str, Undefined)) and not isinstance(value, Enum)
+    return value if is_text else text_of(value)
 
 
 def _joining(join: Callable[..., str]) -> Callable[..., str]:
