@@ -62,7 +62,7 @@ class RunSummary:
         steps: steps begun; before the end, as of the last event that has them.
         candidates: size of the pool, including the baseline.
         rollouts: rollouts used.
-        budget: rollouts that may be used; None if neither the last events nor the result have it.
+        budget: rollouts that may be used; None if neither the plan nor the last events have it.
         baseline_mean: mean of the baseline on the validation set; None if unknown.
         best_mean: mean of the best candidate on the validation set; None if unknown.
         estimated: whether each of the two is an estimate, because some examples have no score.
@@ -252,24 +252,14 @@ def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
 
 def summarize(folder: RunFolder) -> RunSummary:
     """Return the summary of a run."""
-    _, created, prompt = _read_config(folder)
+    config, created, prompt = _read_config(folder)
     state = State.RUNNING if folder.is_locked else State.INTERRUPTED
-    summary = RunSummary(folder=folder, state=state, created=created, prompt=prompt)
+    budget = field_or_none(INTEGER, config, folder.config, "plan", "rollouts")
+    summary = RunSummary(folder=folder, state=state, created=created, prompt=prompt, budget=budget)
     # The tail begins with an event that has most figures; later ones bring them up to date.
     for event in tail_of(folder.events):
         summary = _after(summary, event)
-    if summary.ended is not None and summary.budget is None:
-        summary = attrs.evolve(summary, budget=_budget_in(folder))
     return summary
-
-
-def _budget_in(folder: RunFolder) -> int | None:
-    """Return the budget in the result of a run; None if there is none that can be read."""
-    try:
-        document = read_document(folder.result)
-        return field_or_none(INTEGER, document, folder.result, "rollouts", "budget")
-    except (OSError, DataFormatError):
-        return None
 
 
 def _folders(root: Path) -> list[RunFolder]:
