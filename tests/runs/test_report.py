@@ -39,7 +39,13 @@ from promptgraft.runs.report.drawings import (
     rollouts_chart,
     spending_chart,
 )
-from promptgraft.runs.report.page import comparison_page, history_page, render, write_report
+from promptgraft.runs.report.page import (
+    VERDICTS,
+    comparison_page,
+    history_page,
+    render,
+    write_report,
+)
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, breakdown, frontier_rows, heat_map
 from promptgraft.runs.report.texts import PageLimits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
@@ -273,6 +279,17 @@ def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
     ledger = section(render(changed(plain, ledger=(thought,))), "ledger")
     assert "Tokens out Thinking Seconds" in ledger
     assert "task some-model $0.40 60 1 1,200 0 300 250 12.5" in ledger
+
+
+@pytest.mark.parametrize("verdict", RunVerdict)
+def test_every_verdict_is_shown_with_what_it_means(verdict: RunVerdict) -> None:
+    page = render(changed(small_run(), verdict=verdict))
+    kind, sign, sentence = VERDICTS[verdict]
+    assert f"{sign} {verdict}" in Page(page).text
+    assert sentence in section(page, "verdict")
+    is_praised = verdict is RunVerdict.IMPROVED
+    assert (kind == "good") == is_praised
+    assert ("card wide good" in page) == is_praised
 
 
 def test_a_run_in_progress_or_interrupted_says_so() -> None:
