@@ -256,7 +256,7 @@ def _with_taught_cases(begun: BegunRun, emit: Emit, working: Working | None) -> 
     checked = begun.checked
     if checked.teaching is None:
         return begun
-    config = checked.teaching.taught(
+    config = checked.teaching.complete(
         checked.config,
         begun.answers,
         watch=begun.watch,

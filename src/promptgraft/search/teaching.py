@@ -49,7 +49,7 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import GepaExample
 
 _AT_ONCE = 8
-_MAX_TOLD_CHARS = 2_000
+_MAX_SHOWN_CHARS = 2_000
 
 
 class Teaching:
@@ -71,11 +71,14 @@ class Teaching:
         self, teacher: Teacher, config: RunConfig, digests: Mapping[str, HexDigest]
     ) -> None:
         examples = (*config.training_examples, *(config.data.held_out or ()))
-        untaught = [example.label for example in examples if isinstance(example.label, Case)]
-        untaught = [case for case in untaught if case.expected is None]
+        cases = [
+            case
+            for example in examples
+            if isinstance(case := example.label, Case) and case.expected is None
+        ]
         self.teacher = teacher
         try:
-            bound = params_of_cases(teacher.prompt, untaught, teacher.params)
+            bound = params_of_cases(teacher.prompt, cases, teacher.params)
         except ConfigError as error:
             raise ConfigError(f"teacher: {error}") from error
         self.questions = {
@@ -85,10 +88,10 @@ class Teaching:
                 key=f"{Phase.TEACHER}/{named(case.id)}",
                 digest=digest([teacher.identity, digests[case.id]]),
             )
-            for case in untaught
+            for case in cases
         }
 
-    def taught(
+    def complete(
         self,
         config: RunConfig,
         answers: Answers,
@@ -123,11 +126,27 @@ class Teaching:
             deadline=deadline,
             working=working,
         )
-        # Not the executor itself: sessions are read here after a call, so it cannot be in another
-        # process.
-        threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
+        self._ask(batch, parallel=executor is not None)
+        name = self.teacher.name
+        cases = {
+            id_: TaughtCase.of(question.case, expected=question.expected, teacher=name)
+            for id_, question in self.questions.items()
+        }
+        check_cases(metrics_of(config.feedback_fn), cases.values())
+        for id_, case in cases.items():
+            expected = (
+                case.expected if isinstance(case.expected, str) else show_value(case.expected)
+            )
+            emit(CaseTaught(case=id_, teacher=name, expected=clip(expected, _MAX_SHOWN_CHARS)))
+        return _with_cases(config, cases)
+
+    def _ask(self, batch: _TeacherBatch, *, parallel: bool) -> None:
+        # Not the executor of the run: sessions are read here after a call, so it cannot be in
+        # another process.
+        threads = ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher") if parallel else None
+        deadline = batch.deadline or Deadline()
         try:
-            with Calls(answers.journal, executor=threads, deadline=deadline or Deadline()) as calls:
+            with Calls(batch.answers.journal, executor=threads, deadline=deadline) as calls:
                 for is_over in calls.make(self, batch):
                     while not is_over():
                         calls.collect()
@@ -135,29 +154,23 @@ class Teaching:
             if threads is not None:
                 # A call that was left behind at the deadline may never end.
                 threads.shutdown(wait=False, cancel_futures=True)
-        name = self.teacher.name
-        taught_cases = {
-            id_: TaughtCase.of(question.case, expected=question.expected, teacher=name)
-            for id_, question in self.questions.items()
-        }
-        check_cases(metrics_of(config.feedback_fn), taught_cases.values())
-        for id_, case in taught_cases.items():
-            expected = (
-                case.expected if isinstance(case.expected, str) else show_value(case.expected)
-            )
-            emit(CaseTaught(case=id_, teacher=name, expected=clip(expected, _MAX_TOLD_CHARS)))
-        held_out = config.data.held_out
-        return attrs.evolve(
-            config,
-            training_examples=_with(config.training_examples, taught_cases),
-            data=attrs.evolve(config.data, held_out=held_out and _with(held_out, taught_cases)),
-        )
 
 
-def _with(examples: Sequence[GepaExample], found: Mapping[str, Case]) -> list[GepaExample]:
-    return [
-        attrs.evolve(example, label=found.get(example.id, example.label)) for example in examples
-    ]
+def _with_cases(config: RunConfig, cases: Mapping[str, Case]) -> RunConfig:
+    """Return the settings with ``cases`` in place of those with the same ids."""
+
+    def completed(examples: Sequence[GepaExample]) -> list[GepaExample]:
+        return [
+            attrs.evolve(example, label=cases.get(example.id, example.label))
+            for example in examples
+        ]
+
+    held_out = config.data.held_out
+    return attrs.evolve(
+        config,
+        training_examples=completed(config.training_examples),
+        data=attrs.evolve(config.data, held_out=held_out and completed(held_out)),
+    )
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -177,9 +190,9 @@ class _TeacherBatch(Batch):
 
     _questions: Sequence[_TeacherQuestion]
     _asked: ProviderAdapter
-    _answers: Answers
+    answers: Answers
     _watch: Watch
-    _deadline: Deadline | None
+    deadline: Deadline | None
     _working: Working | None
     _missing: list[_TeacherQuestion] = attrs.field(init=False)
     _sessions: dict[int, Session] = attrs.field(factory=dict, init=False)
@@ -191,7 +204,7 @@ class _TeacherBatch(Batch):
         self._report()
 
     def _recall(self, question: _TeacherQuestion) -> bool:
-        answers, ledger = self._answers, self._answers.ledger
+        answers, ledger = self.answers, self.answers.ledger
         ledger.count(answers.spent([question.key]), recorded=True)
         match answers.recall(question.key, question.digest):
             case None:
@@ -216,18 +229,18 @@ class _TeacherBatch(Batch):
         question = self._missing[number]
         tags = {"scope": "teacher", "case": question.case.id}
         watch = self._watch.at(question.key)
-        session = self._sessions[number] = watch.session(tags=tags, deadline=self._deadline)
+        session = self._sessions[number] = watch.session(tags=tags, deadline=self.deadline)
         return partial(
             watch.call,
             evaluated,
             self._asked,
             question.prompt,
             session=session,
-            deadline=self._deadline,
+            deadline=self.deadline,
         )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        question, answers = self._missing[number], self._answers
+        question, answers = self._missing[number], self.answers
         try:
             response = outcome()
         except PromptgraftError as error:
