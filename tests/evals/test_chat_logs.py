@@ -48,6 +48,19 @@ ANTHROPIC: list[dict[str, Any]] = [
 ]
 
 
+OPENAI_BEFORE_TOOLS: list[dict[str, Any]] = [
+    OPENAI[1],
+    {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "find", "arguments": '{"id":"7"}'},
+    },
+    {"role": "function", "name": "find", "content": '{"days": 3}'},
+    {"role": "assistant", "content": [{"type": "output_text", "text": "On its way."}]},
+    *OPENAI[5:],
+]
+
+
 def load(folder: Path, *logs: object) -> Dataset:
     """Return the data set of a file of logs, one a line, as a service writes them."""
     rows = [{"trace_id": f"t{n}", "messages": log, "env": "prod"} for n, log in enumerate(logs)]
@@ -56,7 +69,11 @@ def load(folder: Path, *logs: object) -> Dataset:
     return Dataset.load(path, fields={"id": "trace_id", "turns": "messages"}, keep=["env"])
 
 
-@pytest.mark.parametrize("log", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "log",
+    [OPENAI, OPENAI_BEFORE_TOOLS, ANTHROPIC],
+    ids=["openai", "openai-before-tools", "anthropic"],
+)
 def test_a_log_has_a_turn_for_each_message_of_the_user(tmp_path: Path, log: object) -> None:
     (case,) = load(tmp_path, log)
     first, second = case.turns
@@ -80,6 +97,7 @@ def test_faults_of_a_log_are_named_by_their_messages(tmp_path: Path) -> None:
         [{"role": "system", "content": "a"}],
         [{"role": "user", "content": "a"}, {"role": "assistant", "content": 7}],
         [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": "find"}],
+        [{"role": "user", "content": "a"}, {"role": "assistant", "content": ["b"]}],
     ]
     with pytest.raises(DataFormatError) as caught:
         load(tmp_path, *logs)
@@ -88,10 +106,11 @@ def test_faults_of_a_log_are_named_by_their_messages(tmp_path: Path) -> None:
     assert "messages[1].tool_calls[0].function.arguments: expected an object" in arguments
     assert "messages[0].role: expected one of `user`, `assistant`, " in role
     assert "messages[0].role: expected one of `user`, `assistant`, " in listed_role
-    nobody, number, calls = others
+    nobody, number, calls, part = others
     assert "messages: expected a message of the user" in nobody
     assert "messages[1].content: expected a text or a list of parts, found 7" in number
     assert "messages[1].tool_calls: expected a list of calls, found" in calls
+    assert "messages[1].content[0]: expected a part, such as " in part
 
 
 def test_what_the_user_says_beside_results_of_tools_begins_a_turn(tmp_path: Path) -> None:

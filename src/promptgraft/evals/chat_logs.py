@@ -16,6 +16,7 @@ from promptgraft.ground.strict.nodes import Node
 # An agent has its own prompt, and its tools answer anew.
 _LEFT_OUT = ("developer", "function", "system", "tool")
 _ROLES = ("user", "assistant", "model", *_LEFT_OUT)
+_TEXT_PARTS = ("text", "output_text")  # the second one of OpenAI's Responses API
 
 
 def is_chat_log(value: Json) -> bool:
@@ -63,9 +64,9 @@ def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] |
     )
 
 
-def _parts(value: Json, kind: str) -> Iterator[tuple[int, dict[str, Json]]]:
+def _parts(value: Json, *kinds: str) -> Iterator[tuple[int, dict[str, Json]]]:
     for at, part in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(part, dict) and part.get("type") == kind:
+        if isinstance(part, dict) and part.get("type") in kinds:
             yield at, part
 
 
@@ -83,7 +84,10 @@ def _text(content: Node) -> str:
         return content.value
     if content.value is not None and not isinstance(content.value, list):
         content.expected("a text or a list of parts")
-    texts = (part.get("text") for _, part in _parts(content.value, "text"))
+    for part in content.items():
+        if not isinstance(part.value, dict):
+            part.expected("a part, such as `{type: text, text: …}`")
+    texts = (part.get("text") for _, part in _parts(content.value, *_TEXT_PARTS))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -93,6 +97,9 @@ def _calls(message: Node) -> Iterator[ToolUse]:
         calls.expected("a list of calls")
     for call in calls.items():
         yield from _call(call.member("function"), "arguments")
+    function_call = message.member("function_call")  # the older form of a single call
+    if function_call.value is not None:
+        yield from _call(function_call, "arguments")
     for at, _ in _parts(content.value, "tool_use"):
         yield from _call(content.items()[at], "input")
 
