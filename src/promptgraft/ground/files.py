@@ -109,23 +109,23 @@ def write_new(files: Mapping[Path, bytes]) -> None:
 
     An ``OSError`` names the file.
     """
-    new_paths: list[Path] = []
-    try:
+    with contextlib.ExitStack() as undo:
         for path, data in files.items():
             with named_in_errors(path):
                 folders = (path.parent, *path.parent.parents)
                 missing = [folder for folder in folders if not folder.exists()]
                 for folder in reversed(missing):
                     folder.mkdir()
-                    new_paths.append(folder)
+                    undo.callback(_remove, folder)
                 with path.open("xb") as file:
-                    new_paths.append(path)
+                    undo.callback(_remove, path)
                     file.write(data)
-    except BaseException:
-        for path in reversed(new_paths):
-            with contextlib.suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
-        raise
+        undo.pop_all()
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 @contextlib.contextmanager
