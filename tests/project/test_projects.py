@@ -508,6 +508,7 @@ def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
             'write `dataset: {path: "files/hf/train.jsonl"}`',
         ),
         (("tickets.csv",), "files/hf", 'write `path: "files/hf/tickets.csv"`'),
+        (("Übung.csv",), "files/hf", 'write `path: "files/hf/Übung.csv"`'),
         ((), "files/hf", "name a file of cases in it"),
     ],
 )

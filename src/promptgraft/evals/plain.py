@@ -40,6 +40,7 @@ from promptgraft.ground.strict.kinds import (
 )
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted
+from promptgraft.ground.yaml_text import plain_scalar
 
 _SPEAKERS = {
     "assistant": Speaker.ASSISTANT,
@@ -564,7 +565,7 @@ def listed_keys(value: Collection[str]) -> str:
 
 def _in_list(key: str) -> str:
     """Return a key as it is written in a list of YAML, which is valid in JSON's quotation marks."""
-    is_plain = key.isidentifier() and key.lower() not in {"null", "true", "false"}
+    is_plain = key.isidentifier() and plain_scalar(key) == key
     return key if is_plain else json.dumps(key, ensure_ascii=False)
 
 

@@ -58,24 +58,29 @@ def refuse_several(path: Path, root: Path) -> None:
 
 def _mend(files: Sequence[Path], root: Path) -> str:
     """Return the lines of a project that name files of cases."""
-    by_set: dict[str, list[str]] = {name: [] for name in ("train", "validation", "test")}
     names = [os.path.relpath(file, root) for file in files]
-    for file, name in zip(files, names, strict=True):
-        if (kind := _SETS.get(re.split(r"[-_.]", file.stem.lower())[0])) is not None:
-            by_set[kind].append(name)
     if not files:
         return "name a file of cases in it"
     if len(files) > _MOST_FILES:
         return f"join its {len(files)} files to one of each set, and name those in `splits.files`"
+    by_set: dict[str, list[str]] = {name: [] for name in ("train", "validation", "test")}
+    for file, name in zip(files, names, strict=True):
+        if (kind := _SETS.get(re.split(r"[-_.]", file.stem.lower())[0])) is not None:
+            by_set[kind].append(name)
     if not by_set["train"]:
-        return " or ".join(f"write `path: {json.dumps(name)}`" for name in names)
+        return " or ".join(f"write `path: {_quoted(name)}`" for name in names)
     if len(names) == 1:
-        return f"write `dataset: {{path: {json.dumps(names[0])}}}`"
+        return f"write `dataset: {{path: {_quoted(names[0])}}}`"
+    where = "" if by_set["validation"] else ", where FILE has some of the training cases"
     by_set["validation"] = by_set["validation"] or ["FILE"]
     lines = ", ".join(
-        f"{name}: {json.dumps(given[0] if len(given) == 1 else given)}"
-        for name, given in by_set.items()
-        if given
+        f"{kind}: {_quoted(paths[0] if len(paths) == 1 else paths)}"
+        for kind, paths in by_set.items()
+        if paths
     )
-    made = "" if by_set["validation"] != ["FILE"] else ", where FILE has some of the training cases"
-    return f"leave out `dataset.path` and write `splits: {{files: {{{lines}}}}}`{made}"
+    return f"leave out `dataset.path` and write `splits: {{files: {{{lines}}}}}`{where}"
+
+
+def _quoted(names: str | list[str]) -> str:
+    """Return names of files as YAML, which is valid in JSON's quotation marks."""
+    return json.dumps(names, ensure_ascii=False)
