@@ -220,7 +220,8 @@ def test_plain_keys_are_used_and_are_in_no_file(folder: Path) -> None:
         path.write_text(before + named + after.replace("${TRPC_AGENT_API_KEY}", KEY, 1))
     os.environ.pop("TRPC_AGENT_API_KEY")
     config = json.loads(path.read_text())
-    fields = {"metadata": {"X-Api-Key": "of-a-gateway", "GATE_API_KEY": "of-a-gate"}}
+    names = ("X-Api-Key", "GATE_API_KEY", "Subscription-Key", "accessTokens")
+    fields = {"metadata": dict.fromkeys(names, "of-a-gateway")}
     config["optimize"]["algorithm"]["reflection_lm"]["extra_fields"] = fields
     path.write_text(json.dumps(config))
     assert run(folder, verbose=0).best_pass_rate == 1.0
@@ -232,7 +233,12 @@ def test_plain_keys_are_used_and_are_in_no_file(folder: Path) -> None:
     reflection = snapshot["optimize"]["algorithm"]["reflection_lm"]
     assert reflection["api_key"] == "${API_KEY}"
     assert reflection["extra_fields"] == {
-        "metadata": {"X-Api-Key": "${X_API_KEY}", "GATE_API_KEY": "${GATE_API_KEY}"}
+        "metadata": {
+            "X-Api-Key": "${X_API_KEY}",
+            "GATE_API_KEY": "${GATE_API_KEY}",
+            "Subscription-Key": "${SUBSCRIPTION_KEY}",
+            "accessTokens": "${ACCESS_TOKENS}",
+        }
     }
     given = {
         "call_agent": program(folder).call_agent,

@@ -55,7 +55,7 @@ _STOPPERS = {
     "max_candidate_proposals": ("max_proposals", "proposals"),
     "max_tracked_candidates": ("max_candidates", "candidates"),
 }
-_SECRET_NAME = re.compile("API_?KEY|AUTHORIZATION|COOKIE|PASSWORD|SECRET|(^|_)TOKEN$")
+_SECRET_NAME = re.compile("API_?KEY|AUTHORIZATION|COOKIE|PASSW|SECRET|(^|_)(AUTH|KEY|TOKEN)S?$")
 _WORD_END = re.compile("(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _ENDS = ("max_metric_calls", "timeout_seconds", *_STOPPERS)
 
