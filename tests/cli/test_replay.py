@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import socket
 import sys
@@ -183,6 +184,39 @@ def test_the_first_difference_is_named(console: Console, made: Project) -> None:
     events = (run / "events.jsonl").read_text("utf-8")
     (run / "events.jsonl").write_text(events.replace('"parent":0', '"parent":1', 1), "utf-8")
     assert " differs at event " in console("replay").out
+
+
+def test_a_run_of_an_earlier_version_is_no_other_run_for_its_words_and_keys(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Written before `worse on a critical case` was a verdict, and before answers were counted.
+    shutil.copy(Path(__file__).with_name("earlier_run.zip"), tmp_path / "run.zip")
+    monkeypatch.chdir(tmp_path)
+    ended = console("replay", "run.zip")
+    assert (ended.code, ended.err) == (0, ""), ended.out
+    assert ": the same result, worse on held-out examples, from 78 test calls" in ended.out
+
+    assert console("import", "run.zip").code == 0
+    monkeypatch.chdir(tmp_path / "run")
+    result = run_of(Path()) / "result.json"
+    document = json.loads(result.read_text("utf-8"))
+    document["stop"]["detail"] = document["held_out"]["why_not"] = "worded otherwise"
+    del document["metrics"]
+    result.write_text(json.dumps(document), "utf-8")
+    assert console("replay").code == 0
+    result.write_text(json.dumps({**document, "verdict": "improved"}), "utf-8")
+    ended = console("replay")
+    assert ended.code == 1
+    assert " differs at result.verdict: 'improved' in the run, 'worse on a crit" in ended.out
+
+
+def test_tokens_that_no_agent_has_reported_were_0_once(console: Console, made: Project) -> None:
+    result = run_of(made("agent_python")) / "result.json"
+    text = result.read_text("utf-8")
+    earlier = re.sub(r'"((?:in|out)put_tokens)": null', r'"\1": 0', text)
+    assert earlier != text
+    result.write_text(earlier, "utf-8")
+    assert console("replay").code == 0
 
 
 def test_a_journal_that_lacks_an_answer_names_it(console: Console, made: Project) -> None:

@@ -249,7 +249,7 @@ def _plain(outcome: DemoOutcome) -> object:
         "model_identity": adapter_identity(job.context.proposing_adapter),
         "prompt": outcome.prompt,
         "seed": outcome.job.config.seed,
-        **figures_json(result.ended, job.config.budget, result.rewrites),
+        **figures_json(result.ended, job.config.budget, result.kept_rewrites),
         "scores": {
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
             "held_out": None if measured is None else gain_json(measured),

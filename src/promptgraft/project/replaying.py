@@ -15,6 +15,7 @@ from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.delivery import InCall
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, JournalError
 from promptgraft.ground.clock import SystemClock
+from promptgraft.ground.files import opened
 from promptgraft.ground.folders import temporary_folder
 from promptgraft.ground.serde import Json, parse_json, shown
 from promptgraft.ground.strict import structure
@@ -30,14 +31,12 @@ from promptgraft.project.project import Project
 from promptgraft.project.python_source import NOT_RUN, with_stand_ins
 from promptgraft.project.running import Changes, Runnable, loaded_again
 from promptgraft.runs import RunFolder
-from promptgraft.runs.event_file import encoded, is_same, read_lines
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.recorder import Recorder
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import RunEnded
 from promptgraft.search.job import OptimizationJob
-from promptgraft.search.notices import Event
 from promptgraft.search.stopping import BuiltIn, Plateau, RunStoppedError, StopFile, StopReason
 
 
@@ -250,27 +249,41 @@ def _run(job: OptimizationJob, copy: RunFolder, ended: RunEnded, *, replaced: bo
         job.within(attrs.evolve(job.context, event_bus=bus, journal=journal)).run()
 
 
+_WORDS = (
+    *("detail", "stop_detail", "remarks"),  # of events
+    *("stop.detail", "warnings"),  # of results
+    *("held_out.why_not", "held_out.signs", "wear.line"),
+)
+"""Sentences of events and results about what is compared itself: each version words its own."""
+
+_FORMERLY = (
+    ("verdict", "worse on held-out examples", "worse on a critical case"),
+    ("input_tokens", 0, None),
+    ("output_tokens", 0, None),
+)
+"""Keys with what earlier versions wrote there, and what this one writes for the same."""
+
+
 def difference_between(recorded: RunFolder, copy: RunFolder) -> Difference | None:
-    """Return the first difference of two runs: in their events, else in their results."""
+    """Return the first difference of two runs: in their events, else in their results.
+
+    Only what the run has recorded is compared: an earlier version wrote fewer keys.
+    """
     pairs = zip_longest(_numbered(recorded), _numbered(copy))
     for at, (there, here) in enumerate(pairs, 1):
-        if there is None or here is None or not is_same(here, there):
-            return _between(f"event {at}", _plain(there), _plain(here))
-    return _between(
-        "result", dict(read_document(recorded.result)), dict(read_document(copy.result))
-    )
+        if difference := _between(f"event {at}", there, here):
+            return difference
+    there, here = (dict(read_document(folder.result)) for folder in (recorded, copy))
+    return _between("result", there, here)
 
 
-def _numbered(folder: RunFolder) -> Iterator[Event]:
-    return (event for _, event in read_lines(folder.events) if isinstance(event.number, int))
-
-
-def _plain(event: Event | None) -> Json:
-    if event is None:
-        return None
-    plain = parse_json(encoded(event), where="an event")
-    assert isinstance(plain, dict)  # noqa: S101 - what events are
-    return {name: value for name, value in plain.items() if name not in ("time", "n")}
+def _numbered(folder: RunFolder) -> Iterator[Json]:
+    """Yield the events that every replay repeats, as they are written but for their times."""
+    with opened(folder.events) as file:
+        for line in file:
+            event = parse_json(line, where=str(folder.events))
+            if isinstance(event, dict) and "n" in event:
+                yield {name: value for name, value in event.items() if name not in ("time", "n")}
 
 
 _ABSENT = "nothing"
@@ -281,13 +294,17 @@ def _between(place: str, there: Json, here: Json) -> Difference | None:
     if there == here:
         return None
     if isinstance(there, dict) and isinstance(here, dict):
-        for name in dict.fromkeys((*there, *here)):
-            if there.get(name) != here.get(name):
-                return _between(f"{place}.{name}", there.get(name), here.get(name))
+        members = (
+            _between(f"{place}.{name}", value, here.get(name))
+            for name, value in there.items()
+            if f"{place}.{name}".partition(".")[2] not in _WORDS
+        )
+        return next(filter(None, members), None)
     if isinstance(there, list) and isinstance(here, list):
-        for at, (theirs, ours) in enumerate(zip_longest(there, here)):
-            if theirs != ours:
-                return _between(f"{place}[{at}]", theirs, ours)
+        items = enumerate(zip_longest(there, here))
+        return next(filter(None, (_between(f"{place}[{at}]", *pair) for at, pair in items)), None)
+    if (place.rpartition(".")[2], there, here) in _FORMERLY:
+        return None
     recorded, replayed = (_ABSENT if value is None else shown(value) for value in (there, here))
     return Difference(place=place, recorded=recorded, replayed=replayed)
 

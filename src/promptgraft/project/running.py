@@ -131,7 +131,7 @@ class RunOutcome:
             warnings=self.warnings,
             seed=self.job.config.seed,
             budget=self.job.config.budget,
-            rewrites=self.result.rewrites,
+            kept_rewrites=self.result.kept_rewrites,
             examples=len(result.pareto_ids),
         )
 

@@ -25,7 +25,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runs.history import RunHistory
-from promptgraft.search.events import CandidateAdded, Rewrites, RunEnded
+from promptgraft.search.events import CandidateAdded, RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
 from promptgraft.targets.part import named_in
@@ -44,7 +44,7 @@ def result_document(
     warnings: Sequence[str],
     seed: int,
     budget: int,
-    rewrites: Rewrites,
+    kept_rewrites: int,
     examples: int,
     taught: Sequence[str] = (),
 ) -> dict[str, Json]:
@@ -58,7 +58,7 @@ def result_document(
         warnings: the lines of :func:`warnings_of`.
         seed: the seed of the run.
         budget: rollouts that the run was allowed.
-        rewrites: what became of the rewrites.
+        kept_rewrites: new texts whose candidate joined the pool.
         examples: size of the validation set.
         taught: ids of cases whose ``expected`` came from a teacher.
     """
@@ -66,7 +66,7 @@ def result_document(
     return {
         "prompt": name,
         "seed": seed,
-        **figures_json(ended, budget, rewrites),
+        **figures_json(ended, budget, kept_rewrites),
         "best": ended.best,
         "scores": {
             "pareto": pareto_means_json(ended, examples),
@@ -167,7 +167,7 @@ def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDi
     return PartDiff(kind=kind, part=name, before=before, after=after, text=text)
 
 
-def figures_json(ended: RunEnded, budget: int, rewrites: Rewrites) -> dict[str, Json]:
+def figures_json(ended: RunEnded, budget: int, kept_rewrites: int) -> dict[str, Json]:
     """Return what a run used, why it stopped, and how many rewrites it kept."""
     return {
         "run_id": ended.run_id,
@@ -177,7 +177,11 @@ def figures_json(ended: RunEnded, budget: int, rewrites: Rewrites) -> dict[str, 
         "rollouts": {"used": ended.rollouts, "budget": budget, "unscored": ended.unscored},
         "reflections": ended.reflections,
         "steps": ended.steps,
-        "mutations": {"accepted": rewrites.kept, "rejected": {**rewrites.dropped}},
+        "mutations": {
+            "accepted": ended.accepted,
+            "kept_rewrites": kept_rewrites,
+            "rejected": {**ended.rejected},
+        },
     }
 
 

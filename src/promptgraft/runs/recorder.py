@@ -254,7 +254,7 @@ class Recorder:
             warnings=warnings,
             seed=history.seed or 0,
             budget=history.budget or 0,
-            rewrites=history.rewrites,
+            kept_rewrites=history.accepted,
             examples=len(history.pareto_ids),
             taught=[*history.taught],
         )
