@@ -235,3 +235,14 @@ def _required(kind: Any) -> frozenset[str]:
         for field in dataclasses.fields(kind)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     )
+
+
+def with_made_defaults(kind: Any) -> tuple[str, ...]:
+    """Return the fields whose default a function makes, of an attrs class or dataclass."""
+    if attrs.has(kind):
+        fields = attrs.fields(kind)
+        return tuple(field.name for field in fields if isinstance(field.default, attrs.Factory))  # type: ignore[arg-type]  # typed as a function
+    if dataclasses.is_dataclass(kind):
+        members = dataclasses.fields(kind)
+        return tuple(m.name for m in members if m.default_factory is not dataclasses.MISSING)
+    return ()

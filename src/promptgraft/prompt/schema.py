@@ -31,6 +31,7 @@ from promptgraft.prompt.fields import (
     fields_of,
     options_of,
     options_within,
+    with_made_defaults,
 )
 
 JsonObject = dict[str, Json]
@@ -153,6 +154,12 @@ def _raw_schema(kind: Any) -> tuple[object, Mapping[str, object]]:
         schema_hook=functools.partial(_schema_of_model, models=models),
         ref_template=f"{_REFERENCE}{{name}}",
     )
+    # msgspec states some defaults that functions make since version 0.23; a schema, and what is
+    # hashed of it, is not to depend on its version.
+    for owner in classes_in(kind):
+        properties = definitions.get(owner.__name__, {}).get("properties", {})
+        for name in with_made_defaults(owner):
+            properties.get(name, {}).pop("default", None)
     return root, {**definitions, **models}
 
 
