@@ -214,9 +214,13 @@ class RolloutCounts(TypedDict):
 
 
 class MutationCounts(TypedDict):
-    """Proposals that were accepted, and those that were rejected by reason."""
+    """Proposals that were accepted, and those that were rejected by reason.
+
+    ``kept_rewrites`` counts the texts of the accepted ones; runs of early versions lack it.
+    """
 
     accepted: int
+    kept_rewrites: NotRequired[int]
     rejected: dict[str, int]
 
 
