@@ -196,11 +196,11 @@ def said(number: int, case: str, expected: str, found: str, *, tone: float) -> R
     )
 
 
-def hostile_run() -> ReportData:
+def hostile_run(cases: int = len(HOSTILE)) -> ReportData:
     """Return a run in which every text is hostile, wherever texts come from outside."""
     run = small_run()
     everything = "\n".join(HOSTILE)
-    ids = tuple(f"{text} {number}" for number, text in enumerate(HOSTILE))
+    ids = tuple(f"{text} {number}" for number, text in enumerate(HOSTILE[:cases]))
     candidates = tuple(
         replace(
             one,
@@ -242,7 +242,7 @@ def hostile_run() -> ReportData:
                 fault=text,
             )
             for number in (0, 3)
-            for id_, text in zip(ids, HOSTILE, strict=True)
+            for id_, text in zip(ids, HOSTILE[:cases], strict=True)
         },
         unseen={
             (number, id_): RolloutRecord(
@@ -257,7 +257,7 @@ def hostile_run() -> ReportData:
                 ),
             )
             for number in (0, 3)
-            for id_, text in zip(ids, HOSTILE, strict=True)
+            for id_, text in zip(ids, HOSTILE[:cases], strict=True)
         },
     )
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import attrs
 import pytest
 from playwright.sync_api import Browser, Page
 
-from jobs.job_world import work_off
+from jobs.job_world import FILE, work_off, write_project
 from promptgraft.runs.report.page import render
 from promptgraft.search.verdict import RunVerdict
-from promptgraft.service.jobs import ApprovalNeededError, JobManager
+from promptgraft.service.jobs import ApprovalNeededError, Job, JobManager
 from promptgraft.service.server import Scope
 from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings
 from runs.report_pages import hostile_run, small_run
@@ -27,13 +29,13 @@ browser = browser_of_reports
 
 NARROW, MEDIUM, WIDE = 390, 768, 1440
 EVERY_RULE = "axe.run()"
-# What is hidden on any screen is hidden on a narrow one, so a wide one shows every colour.
 CONTRAST = "axe.run({runOnly: ['color-contrast']})"
+# What is hidden on any screen is hidden on a narrow one, so axe sees everything on a wide one.
 SCREENS: tuple[tuple[int, Literal["light", "dark"], str | None], ...] = (
-    (NARROW, "light", EVERY_RULE),
+    (NARROW, "light", None),
     (MEDIUM, "light", None),
-    (WIDE, "light", CONTRAST),
-    (WIDE, "dark", EVERY_RULE),
+    (WIDE, "light", EVERY_RULE),
+    (WIDE, "dark", CONTRAST),
 )
 """Widths in pixels, colours, and what axe looks at; the layout does not depend on colours."""
 UNKNOWN = "/jobs/none"
@@ -70,9 +72,34 @@ def axe() -> str:
     return Path(base.AXE_FILE_PATH).read_text("utf-8")
 
 
-@pytest.fixture
-def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
-    """The paths of all pages of a server with one job that has ended and one that waits."""
+@attrs.frozen
+class Site:
+    """A server with one job that has ended and one that waits, and the paths of all its pages."""
+
+    client: Client
+    ended: Job
+    pages: Mapping[str, Sequence[str]]
+
+    def new_page(self, browser: Browser, **options: Any) -> Page:
+        """Return a page that has signed in."""
+        page = new_page(browser, **options)
+        page.goto(f"{self.client.url}/login?code={self.client.access.new_code()}")
+        return page
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("site")
+    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
+    project = write_project(root / "support", file=file)
+    with (
+        closing(JobManager(f"sqlite:///{root}/jobs.db", projects={"support": project})) as manager,
+        served(manager, root / "mirrors") as client,
+    ):
+        yield filled(client, manager)
+
+
+def filled(client: Client, manager: JobManager) -> Site:
     job = manager.create("support", "triage", {})
     work_off(manager)
     waiting = manager.create("support", "triage", {"note": "a long note " * 8})
@@ -81,7 +108,7 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
         prompt = project.prompt("triage").prompt
         project.store().set_section_override(prompt, tag="prod", path=("rules",), body=body)
     manager.comment(job.id, "Ship it.")
-    for count in (30, 31):
+    for count in (8, 9):
         rows = [{"id": f"n{n}", "input": "lost " * 9, "expected": "login"} for n in range(count)]
         manager.save_dataset("support", "hard", "".join(f"{json.dumps(row)}\n" for row in rows))
     ana, ben = (manager.acting_for(name) for name in ("ana", "ben"))
@@ -94,9 +121,10 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
             move()
     ben.decline(1, comment="Too early, as the long comments of our colleagues have said. " * 9)
     tabs = ("", *(f"/{tab}" for tab in TABS))
-    return {
+    pages = {
         "ended": [f"/jobs/{job.id}{tab}" for tab in tabs],
-        "waiting": [f"/jobs/{waiting.id}{tab}" for tab in tabs],
+        # Its other tabs say the same: that there is nothing yet.
+        "waiting": [f"/jobs/{waiting.id}{tab}" for tab in ("", "/cases", "/events")],
         "details": [
             f"/jobs/{job.id}/case?id=l11",
             f"/jobs/{job.id}/candidates/1",
@@ -107,6 +135,7 @@ def pages(manager: JobManager) -> Mapping[str, Sequence[str]]:
         "approvals": ["/approvals", "/approvals/1", "/approvals/2"],
         "others": ["/", "/new", "/tags", "/account", "/login", "/workers", UNKNOWN],
     }
+    return Site(client, job, pages)
 
 
 def faults_of(page: Page, axe: str) -> list[str]:
@@ -145,13 +174,12 @@ def faults_of_rules(page: Page, rules: str) -> list[str]:
     "kind", ["ended", "waiting", "details", "data sets", "approvals", "others"]
 )
 def test_every_page_of_the_dashboard_can_be_read_and_used(
-    kind: str, browser: Browser, client: Client, pages: Mapping[str, Sequence[str]], axe: str
+    kind: str, browser: Browser, site: Site, axe: str
 ) -> None:
-    page = new_page(browser, bypass_csp=True)
-    page.goto(f"{client.url}/login?code={client.access.new_code()}")
+    page = site.new_page(browser, bypass_csp=True)
     faults: list[str] = []
-    for path in pages[kind]:
-        shown = page.goto(f"{client.url}{path}")
+    for path in site.pages[kind]:
+        shown = page.goto(f"{site.client.url}{path}")
         assert shown is not None
         assert (shown.status == 200) == (path != UNKNOWN), path
         faults += [f"{path}: {fault}" for fault in faults_of(page, axe)]
@@ -159,11 +187,9 @@ def test_every_page_of_the_dashboard_can_be_read_and_used(
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.usefixtures("pages")
-def test_a_rollback_can_be_read_and_confirmed(browser: Browser, client: Client, axe: str) -> None:
-    page = new_page(browser, bypass_csp=True)
-    page.goto(f"{client.url}/login?code={client.access.new_code()}")
-    page.goto(f"{client.url}/tags")
+def test_a_rollback_can_be_read_and_confirmed(browser: Browser, site: Site, axe: str) -> None:
+    page = site.new_page(browser, bypass_csp=True)
+    page.goto(f"{site.client.url}/tags")
     page.get_by_role("button", name="Roll back …").first.click()
     page.get_by_role("heading", name="Roll prod back?").wait_for()
     faults = faults_of(page, axe)
@@ -177,55 +203,42 @@ def test_the_report_can_be_read_and_used(
 ) -> None:
     page = new_page(browser, bypass_csp=True)
     file = tmp_path / "report.html"
-    file.write_text(render(small_run() if name == "small" else hostile_run()), "utf-8")
+    file.write_text(render(small_run() if name == "small" else hostile_run(cases=2)), "utf-8")
     page.goto(file.as_uri())
     faults = faults_of(page, axe)
     page.context.close()
     assert not faults, "\n".join(faults)
 
 
-def test_only_a_proven_winner_is_green(
-    browser: Browser, client: Client, manager: JobManager
-) -> None:
-    manager.create("support", "triage", {"budget": 120})
-    work_off(manager)
-    page = new_page(browser)
-    page.goto(f"{client.url}/login?code={client.access.new_code()}")
-    [job] = manager.list()
-    badge = page.locator("table .badge").first
+def test_only_a_proven_winner_is_green(browser: Browser, site: Site) -> None:
+    page = site.new_page(browser)
+    badge = page.locator("table .badge").last
     is_good = "good" in (badge.get_attribute("class") or "").split()
     assert is_good == (badge.inner_text() == "improved")
     assert re.search("improved|better on validation only|not improved|worse", badge.inner_text())
-    page.goto(f"{client.url}/jobs/{job.id}")
+    job = f"{site.client.url}/jobs/{site.ended.id}"
+    page.goto(job)
     badge = page.locator("#live .badge").first
     assert is_good == ("good" in (badge.get_attribute("class") or "").split())
     for tab in ("", "/report", *(f"/{tab}" for tab in TABS)):
-        page.goto(f"{client.url}/jobs/{job.id}{tab}")
+        page.goto(f"{job}{tab}")
         page.evaluate(OPEN_ALL)
         green = page.evaluate(GREEN)
         assert all(is_good and "proven" in found for found in green), (tab, green)
     page.context.close()
 
 
-@pytest.mark.parametrize(
-    ("path", "column"),
-    [
+def test_a_phone_shows_what_matters_without_scrolling(browser: Browser, site: Site) -> None:
+    page = site.new_page(browser, viewport={"width": NARROW, "height": 900})
+    for path, column in (
         ("cases", "table.heat thead th:nth-child(4)"),
         ("cost", "#ledger thead th:nth-child(3)"),
         ("case?id=l11", "thead th:has-text('Winner')"),
-    ],
-)
-def test_a_phone_shows_what_matters_without_scrolling(
-    browser: Browser, client: Client, manager: JobManager, path: str, column: str
-) -> None:
-    job = manager.create("support", "triage", {"budget": 120})
-    work_off(manager)
-    page = new_page(browser, viewport={"width": 390, "height": 900})
-    page.goto(f"{client.url}/login?code={client.access.new_code()}")
-    page.goto(f"{client.url}/jobs/{job.id}/{path}")
-    box = page.locator(column).first.bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] <= 390
+    ):
+        page.goto(f"{site.client.url}/jobs/{site.ended.id}/{path}")
+        box = page.locator(column).first.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= NARROW, path
     page.context.close()
 
 

@@ -49,6 +49,7 @@ class QuietHandler(BaseHTTPRequestHandler):
     """Keeps connections open, and says nothing on standard error."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits 40 ms for the acknowledgement of its headers
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
