@@ -83,8 +83,13 @@ def carry_out(
             project = on_chosen(database, project, claim.job.project, claim.job.changes)
             attempt = attrs.evolve(attempt, project=project)
             job = prepared(project, claim.job.prompt, claim.job.changes)
+            winners = CandidateStore(project.store(), claim.job.candidate_tag)
+            # Checked once, for its configuration and its run.
+            job = job.within(
+                attrs.evolve(job.context, pause=heartbeat.pause, overrides_store=winners)
+            ).check()
             attempt.store_config(job)
-            end = attempt.run(job, calls=calls)
+            end = attempt.run(job, winners, calls=calls)
         # Any other exception ends this process, and its worker puts the job back.
         except PromptgraftError as error:
             is_place = _is_fault_of_place(error, claim.job, project, is_prepared=job is not None)
@@ -177,7 +182,7 @@ class _Attempt:
 
         self.database.write(put)
 
-    def run(self, job: OptimizationJob, *, calls: int | None) -> _End:
+    def run(self, job: OptimizationJob, winners: CandidateStore, *, calls: int | None) -> _End:
         """Run the job on the cluster and with the trackers of the project."""
         config, heartbeat = self.project.config, self.heartbeat
         bus = job.context.event_bus or EventBus()
@@ -194,16 +199,8 @@ class _Attempt:
                 return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
             journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
             stack.callback(_close, journal)
-            winners = CandidateStore(self.project.store(), self.claim.job.candidate_tag)
             result = run_job(
-                job.within(
-                    attrs.evolve(
-                        job.context,
-                        event_bus=bus,
-                        pause=heartbeat.pause,
-                        overrides_store=winners,
-                    )
-                ),
+                job.within(attrs.evolve(job.context, event_bus=bus)),
                 workers=min(self.project.workers, calls or self.project.workers),
                 executor=executor,
                 listeners=[self.events.on_event],
