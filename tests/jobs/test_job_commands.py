@@ -40,9 +40,9 @@ def submitted(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return str(job["id"])
 
 
-def worked_off(programs: Programs) -> None:
-    done = programs.promptgraft("worker", "--until-idle")
-    assert (done.returncode, done.stderr.splitlines()[:1]) == (0, ["worker for support"])
+def worked_off() -> None:
+    with JobManager("sqlite:///jobs.db", projects={"support": Path("promptgraft.yaml")}) as jobs:
+        assert work_off(jobs) == 1
 
 
 def test_from_submitting_to_a_run_directory(
@@ -50,7 +50,8 @@ def test_from_submitting_to_a_run_directory(
 ) -> None:
     job = submitted(capsys, "--budget", "60", "--set", "patience=5", "--note", "nightly")
     assert "queued" in said(capsys, "jobs", "list")
-    worked_off(programs)
+    done = programs.promptgraft("worker", "--until-idle")
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (0, ["worker for support"])
     told = json.loads(said(capsys, "jobs", "show", job[:6], "--json"))
     assert told["state"] == "completed"
     assert told["changes"] == {"budget": 60, "patience": 5, "note": "nightly"}
@@ -90,12 +91,12 @@ def test_parts_that_may_change_are_named_by_their_ids(capsys: pytest.CaptureFixt
 
 
 def test_a_winner_is_promoted_from_the_shell(
-    in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
+    in_a_project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
     (in_a_project / "promptgraft.yaml").write_text(kept)
     job = submitted(capsys, "--tag", "night")
-    worked_off(programs)
+    worked_off()
     assert f"promptgraft jobs apply {job[:8]}" in said(capsys, "jobs", "show", job)
     told = said(capsys, "jobs", "apply", job, "--json")
     (revision,) = json.loads(told)["revisions"].values()
@@ -148,7 +149,7 @@ def test_commands_on_the_store_of_the_jobs_move_no_protected_tag(
 
 
 def test_a_budget_of_a_job_replaces_one_that_is_too_small(
-    capsys: pytest.CaptureFixture[str], programs: Programs
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = Path("promptgraft.yaml")
     file.write_text(FILE.replace("rollout_budget: 150", "rollout_budget: 1"))
@@ -158,7 +159,7 @@ def test_a_budget_of_a_job_replaces_one_that_is_too_small(
         capsys, "jobs", "submit", "triage", "--budget", "2", code=2
     )
     job = submitted(capsys, "--budget", "60")
-    worked_off(programs)
+    worked_off()
     told = json.loads(said(capsys, "jobs", "show", job, "--json"))
     assert (told["state"], told["changes"]) == ("completed", {"budget": 60})
 
@@ -230,9 +231,7 @@ def test_the_same_commands_ask_a_server(
         assert said(capsys, "jobs", "list").startswith("0 jobs")
 
 
-def test_data_sets_are_saved_listed_and_printed(
-    capsys: pytest.CaptureFixture[str], programs: Programs
-) -> None:
+def test_data_sets_are_saved_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "data set hard@" in said(capsys, "jobs", "datasets", "save", "hard", "tickets.csv")
     digest = json.loads(said(capsys, "jobs", "datasets", "list", "--json"))["datasets"][0]["digest"]
     Path("cases.jsonl").write_text(said(capsys, "jobs", "datasets", "show", "hard"))
@@ -244,7 +243,7 @@ def test_data_sets_are_saved_listed_and_printed(
     assert "revision 2, 20 cases" in said(capsys, "jobs", "datasets", "save", "hard", "cases.jsonl")
     assert said(capsys, "jobs", "datasets", "list", "hard").count("hard") == 2
     job = submitted(capsys, "--budget", "60", "--set", f"dataset=hard@{digest[:8]}")
-    worked_off(programs)
+    worked_off()
     told = json.loads(said(capsys, "jobs", "show", job, "--json"))
     assert told["changes"]["dataset"] == f"hard@{digest}"
     assert told["state"] == "completed"
@@ -257,12 +256,12 @@ def test_data_sets_are_saved_listed_and_printed(
 
 
 def test_a_job_with_a_data_set_is_replayed_and_resumed_from_its_run_directory(
-    in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
+    in_a_project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said(capsys, "jobs", "datasets", "save", "hard", "tickets.csv")
     kept = said(capsys, "jobs", "datasets", "show", "hard")
     job = submitted(capsys, "--budget", "60", "--set", "dataset=hard")
-    worked_off(programs)
+    worked_off()
     # The project has other cases by now, and the data set another revision.
     tickets = (in_a_project / "tickets.csv").read_text("utf-8").splitlines(keepends=True)
     (in_a_project / "tickets.csv").write_text("".join(tickets[:25]), "utf-8")
@@ -285,7 +284,7 @@ def test_a_job_with_a_data_set_is_replayed_and_resumed_from_its_run_directory(
 
 
 def test_a_job_may_take_another_algorithm_than_the_project(
-    in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
+    in_a_project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = ("--set", "algorithm=gradient", "--set")
     # The file has `minibatch_size`, and may have a budget that is too small for the other one.
@@ -300,7 +299,7 @@ def test_a_job_may_take_another_algorithm_than_the_project(
         changes = (*other, f"tuning={json.dumps(tuning)}", "--budget", "300")
         assert fault in said(capsys, "jobs", "submit", "triage", *changes, code=2)
     job = submitted(capsys, *other, 'tuning={"max_rounds":2}', "--budget", "300")
-    worked_off(programs)
+    worked_off()
     assert json.loads(said(capsys, "jobs", "show", job, "--json"))["state"] == "completed"
     kinds = [json.loads(line)["event"] for line in said(capsys, "jobs", "events", job).splitlines()]
     assert "trained" in kinds
@@ -313,27 +312,22 @@ def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert again == first.replace("is queued", "is there already, queued")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["list", "--jobs", "nowhere"], "url: expected sqlite:///FILE, postgresql://"),
-        (["show", "abcd"], "no job has an id that begins with `abcd`; `promptgraft jobs list`"),
-        (["submit", "x"], "promptgraft.yaml has no prompt `x`"),
-        (["submit", "triage", "--set", "budgt=5"], "budgt: unknown key (did you mean `budget`?)"),
-        (["submit", "triage", "--set", "budget"], "--set: expected NAME=VALUE, found 'budget'"),
-        (["submit", "triage", "--budget", "2"], "rollout_budget"),
-        (["submit", "triage", "--project", "a=x.yaml"], "x.yaml"),
-        (["list", "--state", "asleep"], "state: expected one of queued, running"),
-        (["prune"], "prune: name jobs, or give --older-than; not both"),
-    ],
-)
-def test_mistakes_are_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], line: str
-) -> None:
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "jobs", "submit", "triage")
-    told = said(capsys, "jobs", *arguments, code=2)
-    assert line in told
-    assert told.count("\n") == 1
+    for arguments, line in (
+        ("list --jobs nowhere", "url: expected sqlite:///FILE, postgresql://"),
+        ("show abcd", "no job has an id that begins with `abcd`; `promptgraft jobs list`"),
+        ("submit x", "promptgraft.yaml has no prompt `x`"),
+        ("submit triage --set budgt=5", "budgt: unknown key (did you mean `budget`?)"),
+        ("submit triage --set budget", "--set: expected NAME=VALUE, found 'budget'"),
+        ("submit triage --budget 2", "rollout_budget"),
+        ("submit triage --project a=x.yaml", "x.yaml"),
+        ("list --state asleep", "state: expected one of queued, running"),
+        ("prune", "prune: name jobs, or give --older-than; not both"),
+    ):
+        told = said(capsys, "jobs", *arguments.split(), code=2)
+        assert line in told
+        assert told.count("\n") == 1
 
 
 def test_without_a_database_the_option_is_named(
@@ -410,17 +404,14 @@ READING = (
 )
 
 
-@pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_a_mistyped_database_is_not_created(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_a_mistyped_database_is_not_created(capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "jobs", "submit", "triage")
-    told = said(capsys, "jobs", *arguments, "--jobs", "sqlite:///job.db", code=2)
-
     missing = f"there is no file {Path('job.db').absolute()} (did you mean `jobs.db`?); "
-    assert f"database sqlite:///job.db: {missing}" in told
-    assert "`promptgraft jobs submit`, `worker` and `serve` make one" in told
-    assert not Path("job.db").exists()
+    for arguments in READING:
+        told = said(capsys, "jobs", *arguments, "--jobs", "sqlite:///job.db", code=2)
+        assert f"database sqlite:///job.db: {missing}" in told, arguments
+        assert "`promptgraft jobs submit`, `worker` and `serve` make one" in told
+        assert not Path("job.db").exists(), arguments
 
 
 @pytest.mark.parametrize("arguments", WRITING, ids=" ".join)

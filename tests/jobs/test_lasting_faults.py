@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import OperationalError
 
 from jobs.job_world import write_project
+from programs import Programs
 from promptgraft.cli.main import run
 from promptgraft.errors import Lasting
 from promptgraft.service.database import Database, DatabaseError
@@ -160,7 +159,9 @@ def test_a_fault_of_unknown_length_is_not_borne_for_ever(tmp_path: Path, project
     assert 700 < len(database.faults) < 800
 
 
-def test_jobs_that_are_taken_end_or_get_lost_are_logged(tmp_path: Path, project: Path) -> None:
+def test_jobs_that_are_taken_end_or_get_lost_are_logged(
+    tmp_path: Path, project: Path, programs: Programs
+) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
     manager = JobManager(url, projects={"support": project})
     good = manager.create("support", "triage", {"dry_run": True, "budget": 60})
@@ -173,14 +174,8 @@ def test_jobs_that_are_taken_end_or_get_lost_are_logged(tmp_path: Path, project:
             sqlalchemy.update(jobs).where(jobs.c.id == bad.id).values(request=request)
         )
     )
-    command = [sys.executable, "-m", "promptgraft", "worker", "--project", f"support={project}"]
-    ended = subprocess.run(
-        [*command, "--jobs", url, "--until-idle", "--log", "json"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = ("worker", "--project", f"support={project}", "--jobs", url, "--until-idle")
+    ended = programs.promptgraft(*command, "--log", "json")
     assert ended.returncode == 0
     lines = [json.loads(line) for line in ended.stderr.splitlines()[1:]]
     events = [(line["event"], line["job"], line["level"]) for line in lines]

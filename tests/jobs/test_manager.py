@@ -162,6 +162,7 @@ def test_every_change_of_a_job_is_one_of_its_run(manager: JobManager, tmp_path: 
     assert config["settings"]["dataset"] == manager.get(job.id).changes.dataset
 
 
+@anywhere
 def test_a_winner_is_a_candidate_until_it_is_applied(database: Database, tmp_path: Path) -> None:
     manager, project = keeping_project(database, tmp_path)
     store, where = project.store(), {"ns": "support", "prompt_key": "triage"}
@@ -300,6 +301,7 @@ def test_the_callers_fault_fails_a_job(database: Database, tmp_path: Path) -> No
     assert "no such thing" in attempt.error
 
 
+@anywhere
 def test_a_limit_of_tokens_pauses_and_a_higher_one_continues(
     database: Database, tmp_path: Path
 ) -> None:
@@ -315,6 +317,7 @@ def test_a_limit_of_tokens_pauses_and_a_higher_one_continues(
     assert manager.get(job.id).state is JobState.COMPLETED
 
 
+@anywhere
 def test_the_money_of_a_day_is_that_of_all_jobs_of_a_project(
     database: Database, tmp_path: Path
 ) -> None:
@@ -504,6 +507,7 @@ def test_a_worker_of_a_job_that_was_deleted_has_no_other(manager: JobManager) ->
     assert manager.get(second.id).number > first.number
 
 
+@anywhere
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

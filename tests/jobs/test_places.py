@@ -53,7 +53,6 @@ def managed(tmp_path: Path, **projects: Path) -> Iterator[JobManager]:
 LACKING = {
     "a key that the file names": (KEYED, "", "PLACE_KEY is not set"),
     "a key that the provider's variable has": (UNKEYED, "", "there is no API key"),
-    "a package": (CODED, "import a_package_of_another_place", "a_package_of_another_place"),
     "a file": (
         CODED,
         "from pathlib import Path\nPath(__file__).with_name('words.txt').read_text()",
@@ -71,23 +70,22 @@ def package_in(folder: Path) -> str:
 
 @pytest.mark.parametrize("case", LACKING)
 def test_what_the_place_lacks_puts_the_job_back_and_keeps_other_projects_going(
-    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, case: str
 ) -> None:
     model, code, message = LACKING[case]
     path = project_with(tmp_path / "lame", model, code)
     # The place where the jobs are submitted has everything.
-    monkeypatch.syspath_prepend(package_in(tmp_path / "packages"))
     words = path.with_name("words.txt")
     words.touch()
-    with managed(tmp_path, lame=path, sound=write_project(tmp_path / "sound")) as manager:
+    projects = {"lame": path, "sound": write_project(tmp_path / "sound")}
+    with managed(tmp_path, **projects) as manager, managed(tmp_path, **projects) as place:
         lame = [manager.create("lame", "triage", {"budget": 60}) for _ in range(3)]
         words.unlink()
         sound = manager.create("sound", "triage", {"budget": 60, "priority": -1})
-        worker = Worker(manager, name="w")
-        worker.run(until_idle=True)
+        assert work_off(place) == 2
         tried, *others = [manager.get(job.id) for job in lame]
         assert (tried.state, tried.attempts) == (JobState.QUEUED, 1)
-        assert tried.reason.startswith("worker w cannot run it: ")
+        assert tried.reason.startswith("worker here cannot run it: ")
         assert message in tried.reason
         assert {(job.state, job.attempts) for job in others} == {(JobState.QUEUED, 0)}
         assert manager.get(sound.id).state is JobState.COMPLETED
@@ -114,7 +112,9 @@ def test_another_place_carries_the_job_out(tmp_path: Path, monkeypatch: pytest.M
     with managed(tmp_path, lame=path) as manager:
         job = manager.create("lame", "triage", {"budget": 60})
         Worker(manager, name="here").run(until_idle=True)
-        assert manager.get(job.id).state is JobState.QUEUED
+        waiting = manager.get(job.id)
+        assert waiting.state is JobState.QUEUED
+        assert "a_package_of_another_place" in waiting.reason
         monkeypatch.setenv("PYTHONPATH", folder)
         Worker(manager, name="there").run(until_idle=True)
         assert manager.get(job.id).state is JobState.COMPLETED
@@ -137,11 +137,9 @@ def test_a_job_that_no_place_could_run_still_fails(tmp_path: Path) -> None:
 
 
 @contextmanager
-def running_worker(
-    tmp_path: Path, *projects: str, name: str = "w"
-) -> Iterator[subprocess.Popen[str]]:
+def running_worker(tmp_path: Path, *projects: str) -> Iterator[subprocess.Popen[str]]:
     named = [part for project in projects for part in ("--project", project)]
-    command = [sys.executable, "-m", "promptgraft", "worker", "--name", name, "--log", "json"]
+    command = [sys.executable, "-m", "promptgraft", "worker", "--name", "w", "--log", "json"]
     jobs = {"PROMPTGRAFT_JOBS": f"sqlite:///{tmp_path}/jobs.db"}
     process = subprocess.Popen(
         [*command, *named], env={**os.environ, **jobs}, stderr=subprocess.PIPE, text=True
@@ -229,10 +227,8 @@ def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) ->
             change = sqlalchemy.update(workers).values(seen=workers.c.seen - seconds)
             manager.database.write(lambda connection: connection.execute(change))  # noqa: B023
             assert only_row(manager).is_alive is alive
-        with running_worker(tmp_path, f"sound={sound}", name="new") as process:
-            manager.create("sound", "triage", {"budget": 60})
-            told(process, "job_completed")
-            assert only_row(manager).name == "new"
+        Presence(manager.database, name="new", processes=1).show(["sound"], {})
+        assert only_row(manager).name == "new"
 
 
 @pytest.mark.parametrize("model", [KEYED, UNKEYED])

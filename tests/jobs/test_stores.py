@@ -37,7 +37,7 @@ def test_server_and_worker_need_no_folder_in_common(
         assert applied == {"support/triage": now.id}
         # The next search starts from what was applied, wherever it runs.
         following = server.create("support", "triage", {"seed": 1})
-        Worker(elsewhere, name="w").run(until_idle=True)
+        work_off(elsewhere)
         assert server.get(following.id).status.replaces in ({}, {"support/triage": now.id})
         assert server.get(following.id).status.baseline == server.get(job.id).status.best
     for place in places:
