@@ -300,11 +300,11 @@ def test_an_identifier_of_an_example_stays_on_its_line() -> None:
     assert text.count("\n## Task\n") == 1
 
 
-def test_an_unscored_rollout_shows_no_score() -> None:
-    record = attrs.evolve(RECORD, feedback=None)
-    shown = bound(question(reflection_params(MODULE, [record])), "examples")
-    assert "**Score:** none" in shown
-    assert "Feedback" not in shown
+def test_an_unscored_rollout_is_left_out() -> None:
+    unscored = attrs.evolve(RECORD, example_id="unscored", feedback=None)
+    shown = bound(question(reflection_params(MODULE, [unscored, RECORD])), "examples")
+    assert shown == bound(question(reflection_params(MODULE, [RECORD])), "examples")
+    assert "unscored" not in shown
 
 
 @pytest.mark.parametrize("length", [1, 3, 100_000])

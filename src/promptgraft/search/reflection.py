@@ -58,7 +58,7 @@ def reflection_params(
 
     Args:
         description: the module.
-        records: its rollouts.
+        records: its rollouts; unscored ones are left out.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
         problem: why the previous reply could not be used; empty if there is none.
@@ -78,14 +78,8 @@ def reflection_params(
         neighbours="\n\n".join(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
-        examples="\n\n".join(
-            example_of(
-                record,
-                earlier.get(record.example_id, ()),
-                {description.name: "this part"},
-                objectives=objectives.get(record.example_id, ""),
-            )
-            for record in records
+        examples=examples_of(
+            records, {description.name: "this part"}, earlier=earlier, objectives=objectives
         ),
         edits=HOW_TO_EDIT if is_long else "",
         more=in_short.failures,
@@ -114,44 +108,44 @@ def limits_of(description: ModuleDescription) -> str:
     return "\n".join(rules)
 
 
-def example_of(
-    record: RolloutRecord,
-    earlier: Sequence[RolloutRecord],
+def examples_of(
+    records: Sequence[RolloutRecord],
     parts: Mapping[str, str],
     *,
-    objectives: str = "",
+    earlier: Mapping[str, Sequence[RolloutRecord]],
+    objectives: Mapping[str, str],
 ) -> str:
-    """Return a rollout as a question shows it.
+    """Return scored rollouts as a question shows them.
 
     Args:
-        record: the rollout.
-        earlier: better answers to the same example.
+        records: the rollouts.
         parts: how the question refers to its parts, by their names.
-        objectives: what a weighted score is made of; empty without weights.
+        earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
     """
-    score = "none" if record.score is None else f"{record.score:g}"
-    lines = [
-        f"### Example {in_one_line(record.example_id)}",
-        f"**Score:** {score}",
-        *([f"**Objectives:** {objectives}"] if objectives else ()),
-        f"**Input:**\n\n{fenced(record.inputs_repr)}",
-        f"**Output:**\n\n{fenced(record.output_repr)}",
-    ]
-    if record.tool_trace_repr:
-        lines.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
-    # The input and output of a single step are those of the whole rollout, shown above.
-    if len(record.steps) > 1:
-        lines.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
-    if record.feedback is not None:
-        lines.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
-        if record.feedback.eval_trace:
-            lines.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
-    lines += [
-        f"**A better answer of another version** (score {better.score:g}):\n\n"
-        f"{fenced(better.output_repr)}"
-        for better in earlier
-    ]
-    return "\n\n".join(lines)
+    texts: list[str] = []
+    for record in records:
+        if (feedback := record.feedback) is None:
+            continue
+        texts += [f"### Example {in_one_line(record.example_id)}", f"**Score:** {feedback.score:g}"]
+        if record.example_id in objectives:
+            texts.append(f"**Objectives:** {objectives[record.example_id]}")
+        texts.append(f"**Input:**\n\n{fenced(record.inputs_repr)}")
+        texts.append(f"**Output:**\n\n{fenced(record.output_repr)}")
+        if record.tool_trace_repr:
+            texts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
+        # The input and output of a single step are those of the whole rollout, shown above.
+        if len(record.steps) > 1:
+            texts.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
+        texts.append(f"**Feedback:**\n\n{fenced(feedback.feedback)}")
+        if feedback.eval_trace:
+            texts.append(f"**Evaluation log:**\n\n{fenced(feedback.eval_trace)}")
+        texts += [
+            f"**A better answer of another version** (score {better.score:g}):\n\n"
+            f"{fenced(better.output_repr)}"
+            for better in earlier.get(record.example_id, ())
+        ]
+    return "\n\n".join(texts)
 
 
 def _steps(steps: Sequence[Step], parts: Mapping[str, str]) -> str:
@@ -200,12 +194,11 @@ def question_on(
         refused: the previous reply, and why it could not be used, if there is one.
         evidence: what the question shows in short; None for nothing.
     """
-    scored = [record for record in records if record.feedback is not None]
     problem, previous = refused
     key = description.meta_prompt
     plain = partial(
         reflection_params,
-        records=scored,
+        records=records,
         earlier=earlier,
         problem=problem,
         previous=previous,

@@ -28,7 +28,7 @@ from promptgraft.search.reflection import (
     NOT_REFUSED,
     MetaPrompts,
     Refusal,
-    example_of,
+    examples_of,
     limits_of,
     reflection_params,
     with_answers,
@@ -274,17 +274,8 @@ def question_on_all(
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
-    The other parts of the prompt are shown for context; of long ones only the beginning.
-
-    Args:
-        position: position in the run.
-        parts: the parts that may be changed.
-        records: their rollouts; unscored ones are left out.
-        meta_prompts: the meta-prompts by key.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
-        refused: the previous reply, and why it could not be used, if there is one.
-        evidence: what it shows in short.
+    The other parts of the prompt are shown for context; of long ones only the beginning. The
+    arguments are those of :func:`promptgraft.search.reflection.question_on`, for several parts.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
     neighbours = dict(parts[0].neighbours)
@@ -296,9 +287,6 @@ def question_on_all(
         max_chars=_PREVIOUS_CHARS,
     )
     plain = reflection_params(whole, (), problem=problem, previous=previous, evidence=evidence)
-    scored = [record for record in records if record.feedback is not None]
-    better = [earlier.get(record.example_id, ()) for record in scored]
-    examples = map(partial(example_of, parts=marks), scored, better)
     names = [_opening(mark, part.name) for mark, part in _marked(parts)]
     is_long = any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
     of_all = {
@@ -306,24 +294,18 @@ def question_on_all(
         "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
         "limits": "",
         "schema": "",
-        "examples": "\n\n".join(examples),
+        "examples": examples_of(records, marks, earlier=earlier, objectives={}),
         "edits": HOW_TO_EDIT if is_long else "",
         "first": names[0],
         "second": names[-1],
     }
     params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
-    question_digest = digest([WHOLE.key, params])  # without answers and objectives, as of one part
-    if objectives or whole.answers is not None:
-        objective_lines = [objectives.get(record.example_id, "") for record in scored]
-        shown_examples = [
-            example_of(record, improved, marks, objectives=line)
-            for record, improved, line in zip(scored, better, objective_lines, strict=True)
-        ]
-        output = fenced_part(with_answers(whole).output)
-        params = attrs.evolve(params, output=output, examples="\n\n".join(shown_examples))
-    return Question(
-        position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=question_digest
-    )
+    content = digest([WHOLE.key, params])  # without answers and objectives, as of one part
+    params = attrs.evolve(params, output=fenced_part(with_answers(whole).output))
+    if objectives:
+        shown = examples_of(records, marks, earlier=earlier, objectives=objectives)
+        params = attrs.evolve(params, examples=shown)
+    return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
 
 
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
