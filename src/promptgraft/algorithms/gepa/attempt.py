@@ -19,7 +19,7 @@ from promptgraft.search.asks import Asking, Records
 from promptgraft.search.events import ExampleGenerated, MutationAccepted, MutationRejected
 from promptgraft.search.events import MutationProposed as Proposed
 from promptgraft.search.pipeline import Step as PipelineStep
-from promptgraft.search.population import Pool, Seen
+from promptgraft.search.population import Seen
 from promptgraft.search.stops import Patience
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.combining import combined
@@ -44,7 +44,6 @@ class Attempt:
         number: counts the attempts of all steps from 1.
         position: position in the run, a prefix of the keys of its answers.
         ahead: how many earlier attempts are under way when it begins.
-        tried: how many candidates had been tried by then.
         rejections: refused texts.
         minibatch: the examples that parent and child are evaluated on; what proposes a child may
             leave out some of the parent's.
@@ -67,7 +66,6 @@ class Attempt:
     number: int
     position: str
     ahead: int
-    tried: int
     rejections: Rejections
     minibatch: tuple[GepaExample, ...] = ()
     reused: Mapping[str, RolloutRecord] = attrs.field(factory=dict)
@@ -160,11 +158,13 @@ class Step(PipelineStep[Attempt]):
         candidate: the parent of all its attempts.
         is_incumbent: whether the parent was the best candidate when the step began, or was
             expected to become it.
+        tried: how many candidates had been tried when it began.
         new: the committed attempts whose children no earlier attempt had tried.
     """
 
     candidate: Candidate
     is_incumbent: bool
+    tried: int
     new: list[Attempt] = attrs.field(factory=list)
 
     @property
@@ -198,13 +198,14 @@ class Step(PipelineStep[Attempt]):
         last = self.learners[-1]
         if self.new or not all(attempt.is_reflection for attempt in self.attempts):
             patience.renew()
-        elif not last.modules:
-            patience.idle("no part that may change was shown to the model")
-        elif last.compared is None:
+        elif last.compared is not None:
+            patience.refused(RejectionReason.DUPLICATE, TWIN)
+        elif last.rejections.all:
             refusal = last.rejections.all[-1]
             patience.refused(refusal.reason, refusal.detail)
         else:
-            patience.refused(RejectionReason.DUPLICATE, TWIN)
+            unseen = "no part that may change was shown to the model"
+            patience.idle("no change was proposed" if last.modules else unseen)
 
     def result(self, kit: Kit, seen: Seen) -> Result:
         """Combine its accepted children into one candidate.
@@ -277,17 +278,20 @@ class Result:
 
     def publish(self, kit: Kit, position: int) -> None:
         """Publish that it has joined the pool, with its new examples and accepted changes."""
-        for path, objective in self._new_examples(kit, kit.population.pool).items():
-            kit.emit(
-                ExampleGenerated(
-                    step=self.step.number,
-                    candidate=position,
-                    container_path=path[:-1],
-                    key=path[-1],
-                    objective=objective,
-                )
-            )
         pool = kit.population.pool
+        parents = [self.step.candidate, *map(pool.candidates.__getitem__, self.candidate.parents)]
+        old = {path for parent in parents for path in kit.target.additions(parent)}
+        for path, objective in kit.target.additions(self.candidate).items():
+            if path not in old:
+                kit.emit(
+                    ExampleGenerated(
+                        step=self.step.number,
+                        candidate=position,
+                        container_path=path[:-1],
+                        key=path[-1],
+                        objective=objective,
+                    )
+                )
         for attempt in self.attempts:
             if attempt.compared is None:
                 continue
@@ -303,10 +307,3 @@ class Result:
                     best_pareto_mean=pool.estimate(pool.best),
                 )
             )
-
-    def _new_examples(self, kit: Kit, pool: Pool) -> Mapping[tuple[str, ...], str]:
-        """Return its examples that neither parent has, with their objectives, by path."""
-        parents = [self.step.candidate, *map(pool.candidates.__getitem__, self.candidate.parents)]
-        old = {path for parent in parents for path in kit.target.additions(parent)}
-        added = kit.target.additions(self.candidate)
-        return {path: objective for path, objective in added.items() if path not in old}

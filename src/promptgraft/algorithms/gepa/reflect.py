@@ -290,7 +290,7 @@ class Reflector:
 
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""
-        return self.seen.get(child.digest, attempt.tried) < attempt.tried
+        return self.seen.get(child.digest, attempt.step.tried) < attempt.step.tried
 
 
 def better_answers(

@@ -62,6 +62,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
             parent=parent,
             candidate=candidate,
             is_incumbent=is_incumbent,
+            tried=len(self.parts.seen),
             entry=self.parts.validator.begin(alone=not ahead and waiting is None),
         )
         # Lines 9 and 10: fix whose turn it is to be changed, and draw a minibatch.

@@ -107,8 +107,7 @@ class Parts:
 
     def attempts(self, step: Step, *, ahead: int) -> Sequence[Attempt]:
         """Begin the attempts of a step, while ``ahead`` earlier ones are under way."""
-        count, tried = self.config.strategy.proposals_per_step, len(self.seen)
-        pool = self.kit.population.pool
+        count, pool = self.config.strategy.proposals_per_step, self.kit.population.pool
         # A parent that is being validated has no scores yet: those of the best one stand for it.
         member = pool.best if step.is_incumbent else step.parent
         # The first step is paid for by the least budget, so the baseline's do not grow.
@@ -119,7 +118,6 @@ class Parts:
                 number=(step.number - 1) * count + index + 1,
                 position=f"step/{step.number}" + (f"/{index + 1}" if count > 1 else ""),
                 ahead=ahead + index,
-                tried=tried,
                 rejections=Rejections(step.number, step.parent, self.kit.emit),
                 turn=self.reflector.turns.at(ahead + index),
             )
