@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from optimizers.worlds import config, optimize
+from optimizers.worlds import Run, config, optimize
 from promptgraft.algorithms.gepa import Addition, Attempt, Changes, Proposer
+from promptgraft.errors import ConfigError
 from promptgraft.search import Asking, StopReason
 from promptgraft.search.asks import answered
 
@@ -44,3 +45,20 @@ def test_steps_in_which_an_addition_leaves_no_change_are_idle(
     assert result.stop_reason is StopReason.NO_PROGRESS
     assert result.stop_detail == "3 steps in a row tried nothing: no change was proposed"
     assert not result.rejections
+
+
+class Miser(Addition):
+    """Reserves everything that a budget has beyond the least one."""
+
+    name = "miser"
+
+    def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
+        del validation
+        return max(0, rollouts - least)
+
+
+def test_a_plan_refuses_additions_that_reserve_all_of_a_larger_budget() -> None:
+    settings = config(additions=[Miser()])
+    assert settings.pays_for(settings.budget).if_accepted == 1
+    with pytest.raises(ConfigError, match="additions: what they reserve"):
+        Run(settings).plan()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, get_args
@@ -28,6 +28,7 @@ from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import (
     COUNT,
     FLAG,
+    LARGEST_AMOUNT,
     SHARE,
     Kind,
     check,
@@ -86,12 +87,9 @@ _VALIDATION = check(
 
 def _by_preset(name: str) -> Any:
     """Return a default that depends on the field ``preset``."""
-
-    def found(strategy: Strategy) -> object:
-        # An unknown preset is refused by its validator, after this runs.
-        return _PRESETS.get(strategy.preset, _PRESETS["lean"])[name]
-
-    return attrs.Factory(found, takes_self=True)
+    # An unknown preset is refused by its validator, after this runs.
+    lean = _PRESETS["lean"]
+    return attrs.Factory(lambda given: _PRESETS.get(given.preset, lean)[name], takes_self=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -363,28 +361,30 @@ class GepaSettings(RunConfig):
         entries = (1 + proposals + self._merges(proposals)) * self.pareto_set_size
         return entries + proposals * self.trial_size + self.following_size
 
-    def rollouts_for(self, proposals: int, batch: int | None = None) -> int:
+    def rollouts_for(self, proposals: int) -> int:
         """Return the fewest rollouts that cover so many accepted proposals, merges included.
 
         There is nothing to merge before the second one; a merge after the last is not covered.
-        Minibatches of later steps have ``batch`` examples, by default as many as they may.
         """
-        batch = batch or self.largest_batch
-        steps = -(-proposals // self.strategy.proposals_per_step)
-        entries = self.entry_size(steps, merges=self._merges(proposals))
-        ends = self._finals + self.following_size
-        grown = max(0, proposals - self.strategy.proposals_per_step)
-        most_each = most_rollouts(self.acceptance, batch)
-        trials = (proposals - grown) * self.trial_size + grown * most_each
-        needed = self.baseline_size + trials + entries + ends
-        # Solve for the budget: what additions reserve grows with it.
-        most = needed
-        while most - self._reserve_at(most) < needed:
-            most += needed
-        budgets = range(needed, most + 1)
-        return needed + bisect_left(
-            budgets, needed, key=lambda budget: budget - self._reserve_at(budget)
-        )
+        needed = self._needed(proposals, self.largest_batch)
+        if LARGEST_AMOUNT - self._reserve_at(LARGEST_AMOUNT) < needed:
+            raise ConfigError(
+                f"additions: what they reserve leaves of no budget enough for {proposals} "
+                "proposals; let `reserve` leave a share of all that is above `least`"
+            )
+        budget = needed  # what is reserved grows with it, but less
+        while (larger := needed + self._reserve_at(budget)) > budget:
+            budget = larger
+        return budget
+
+    def _needed(self, proposals: int, batch: int) -> int:
+        """Return what proposals need beside reserves, with ``batch`` examples in later steps."""
+        each = self.strategy.proposals_per_step
+        entries = self.entry_size(-(-proposals // each), merges=self._merges(proposals))
+        grown = max(0, proposals - each)
+        later = grown * most_rollouts(self.acceptance, batch)
+        trials = (proposals - grown) * self.trial_size + later
+        return self.baseline_size + trials + entries + self._finals + self.following_size
 
     def pays_for(self, rollouts: int) -> Affordable:
         """Return what ``rollouts`` cover, by the rules of the loop.
@@ -394,19 +394,17 @@ class GepaSettings(RunConfig):
         child, both again for every repeat, and part of the validation set. A refused child does
         not use the last of these; a reply without a usable text uses only the first.
         """
-        each = self.strategy.proposals_per_step
-        ends = self._finals + self.following_size + self._reserve_at(rollouts)
-        remaining = rollouts - self.baseline_size - ends
-        if remaining < self.step_size:
+        each, available = self.strategy.proposals_per_step, rollouts - self._reserve_at(rollouts)
+        if available < self.least_budget:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
         counts = range(each, each * rollouts + 1, each)
         accepted, usual = (
-            bisect_right(counts, rollouts, key=partial(self.rollouts_for, batch=batch))
+            bisect_right(counts, available, key=partial(self._needed, batch=batch))
             for batch in (self.largest_batch, max(self.batch_size, 2 * self.largest_batch // 3))
         )
         for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
         # If little is accepted, additions need little and return the rest to the search.
-        most = remaining + self._reserve_at(rollouts) - self.step_size
+        most = rollouts - self.least_budget
         return Affordable(
             if_accepted=each * accepted,
             if_usual=each * usual,
