@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -28,6 +28,7 @@ from promptgraft.ground.strict.checks import (
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
+from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
@@ -52,9 +53,6 @@ from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
-
-if TYPE_CHECKING:
-    from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 
 ROLLOUTS = integer(1, LARGEST_AMOUNT)
 """A budget of test calls as a number."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,7 +24,9 @@ from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import Watch
+from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
+from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
 from promptgraft.targets.base import Identity, OwnTarget, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
@@ -53,10 +54,6 @@ from promptgraft.targets.prompts import (
 )
 from promptgraft.targets.texts import OwnCodeAdapter
 from promptgraft.targets.types import GepaExample, Module
-
-if TYPE_CHECKING:
-    from promptgraft.search.algorithm import Questions
-    from promptgraft.search.context import OptimizationContext
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:

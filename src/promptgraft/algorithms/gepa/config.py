@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -11,14 +11,11 @@ from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gepa.reflect import questions_of
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.search.algorithm import Kit, Questions
+from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
-
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gepa.search import GepaSearch
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +32,7 @@ class GepaConfig(GepaSettings):
     algorithm: ClassVar[str] = "gepa"
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {**META_PROMPTS}
 
-    def search(self, kit: Kit) -> GepaSearch:
+    def search(self, kit: Kit) -> BaseSearch:
         # Settings are read, checked and planned with by many who do not search.
         from promptgraft.algorithms.gepa.search import GepaSearch
 

@@ -13,7 +13,12 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.bridges.baml.agent import BamlAgent
 from promptgraft.bridges.baml.calls import inputs_of
-from promptgraft.bridges.baml.functions import BamlFunction, chosen_tests, load_function
+from promptgraft.bridges.baml.functions import (
+    BamlFunction,
+    chosen_tests,
+    load_function,
+    tested_functions,
+)
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
 from promptgraft.bridges.baml.tests import BamlTest
@@ -224,8 +229,6 @@ def baml_projects(
 
 
 def _with_tests(folder: Path) -> list[str]:
-    from promptgraft.bridges.baml.functions import tested_functions
-
     if names := tested_functions(folder):
         return list(names)
     raise ConfigError(f"--function: no function in {folder} has a test; write one, or name it")
@@ -237,8 +240,6 @@ def _project_of(
     if path.exists():
         _check_same(path, folder, name, given)
         return ProjectFile(path, None)
-    from promptgraft.bridges.baml.functions import chosen_tests, load_function
-
     # Raises if a pattern matches no test, before anything is written.
     tests = chosen_tests(load_function(name, folder), given["test"])
     return ProjectFile(path, _settings(folder, name, tests, given, budget=budget))
