@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
+from optimizers.worlds import Run, config, examples
 from promptgraft.evals import Dataset
 from promptgraft.evals.gains import Outcome
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
@@ -33,6 +35,34 @@ def test_a_gain_in_one_family_is_that_of_one_case() -> None:
     assert (together.verdict, together.cases) == (Outcome.NOT_SHOWN, 11)
     assert together.won == ("family refunds",)
     assert together.mean_gain == pytest.approx(1 / 11)
+
+
+def test_an_example_with_the_name_of_a_family_is_a_case_of_its_own() -> None:
+    scores = HeldOut(
+        ids=("family a", "case family a", "b", "c"),
+        baseline_scores=(0.0, 0.0, 0.0, 0.0),
+        winner_scores=(1.0, 1.0, 0.0, 0.0),
+        families=("", "", "a", "a"),
+    )
+    assert scores.gain is not None
+    assert scores.gain.cases == 3
+    assert scores.gain.tied == ("family a",)
+
+
+@pytest.mark.parametrize(
+    ("families", "warnings"),
+    [
+        (5, ["5 test cases (a family is one) cannot prove a gain; use 6 or more, better 50"]),
+        (20, []),
+    ],
+)
+def test_a_plan_counts_families_among_the_test_cases(families: int, warnings: list[str]) -> None:
+    held_out = [
+        attrs.evolve(example, family=f"f{number % families}")
+        for number, example in enumerate(examples(20, first=50))
+    ]
+    told = Run(config(held_out=held_out)).plan().warnings
+    assert [line for line in told if "test case" in line] == warnings
 
 
 def test_a_family_has_the_mean_of_its_cases_with_two_scores() -> None:

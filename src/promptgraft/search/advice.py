@@ -13,7 +13,7 @@ from promptgraft.ground.text import counted
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.verdict import LEVEL
+from promptgraft.search.verdict import LEVEL, case_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import metrics_of
 
@@ -39,18 +39,19 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
             f"there are only {' and '.join(few)} cases; use {_FEW} or more in each set, better 50, "
             "to tell a gain from luck"
         )
-    count, least = len(config.held_out), least_cases(LEVEL)
+    count = len({case_of(example.id, example.family) for example in config.held_out})
+    least, one = least_cases(LEVEL), " (a family is one)" if count < len(config.held_out) else ""
+    cases = f"{counted(count, 'test case')}{one}"
     if config.data.held_out is None and not count:
         yield (
             "there are no test cases: the run cannot prove that its winner is better; name some "
             "as `test` in `splits` of a project, or as `data.held_out` in Python"
         )
     elif 0 < count < least:
-        yield f"{counted(count, 'test case')} cannot prove a gain; use {least} or more, better 50"
+        yield f"{cases} cannot prove a gain; use {least} or more, better 50"
     elif least <= count < _FEW:
         yield (
-            f"{count} test cases can prove a gain of {least / count:.2f} or more; use more for "
-            "smaller ones"
+            f"{cases} can prove a gain of {least / count:.2f} or more; use more for smaller ones"
         )
     if compares_expected(metrics_of(config.feedback_fn)):
         yield from filter(None, [contradictions(config.cases)])

@@ -30,6 +30,7 @@ from promptgraft.search.verdict import (
     HiddenScores,
     RunVerdict,
     again_size,
+    case_of,
     verdict_of,
 )
 from promptgraft.targets.base import texts_of
@@ -78,7 +79,7 @@ def measure(
     half = count // 2 if count >= _SMALL else count
     portions = [(portion, 0) for portion in (ordered[:half], ordered[half:]) if portion]
     # With fewer cases no gain can be shown, however often they are answered.
-    cases = {example.family or example.id for example in examples}
+    cases = {case_of(example.id, example.family) for example in examples}
     rounds, is_enough = 1, len(cases) >= least_cases(LEVEL)
     # Nothing follows that rollouts would have to be reserved for, except for critical examples.
     kit.budget.release(kit.budget.kept)
@@ -240,13 +241,10 @@ class _Comparison:
     def scored(self, spent: float) -> HeldOut:
         """Return the mean scores so far, in the order of ``examples``."""
         answered = [example for example in self.examples if example.id in self.answers]
-        ids, families = (
-            tuple(example.id for example in answered),
-            tuple(example.family for example in answered),
-        )
-        before, after = zip(*(self.answers[id_] for id_ in ids), strict=True)
+        families = tuple(example.family for example in answered)
+        before, after = zip(*(self.answers[example.id] for example in answered), strict=True)
         return HeldOut(
-            ids=ids,
+            ids=tuple(example.id for example in answered),
             baseline_scores=tuple(mean(map(self.kit.scorer.score, side)) for side in before),
             winner_scores=tuple(mean(map(self.kit.scorer.score, side)) for side in after),
             spent=spent,

@@ -26,9 +26,7 @@ LEVEL = 0.95
 ERROR = (1 - LEVEL) / 2
 """Error probability at each end of the confidence interval, and of the sign test on each side."""
 
-
 _ROOM = 0.75  # a hidden metric above this has little to gain
-
 _HARDLY = 0.1  # changes in length below this share are not mentioned
 
 
@@ -49,6 +47,12 @@ class RunVerdict(StrEnum):
     """Better on the validation set; not evaluated on held-out examples."""
     NOT_IMPROVED = "not improved"
     """Nothing beat the baseline."""
+
+
+def case_of(id_: str, family: str) -> str:
+    """Return the name of the case that an example counts as: its family, if it is of one."""
+    kind = "family " if family else "case " if id_.startswith(("family ", "case ")) else ""
+    return f"{kind}{family or id_}"
 
 
 @attrs.frozen(kw_only=True)
@@ -194,7 +198,7 @@ class HeldOut:
         pairs: dict[str, list[tuple[Score, Score]]] = {}
         families = self.families or ("",) * len(self.ids)
         for id_, family, *pair in zip(self.ids, families, before, after, strict=True):
-            pairs.setdefault(f"family {family}" if family else id_, []).append((pair[0], pair[1]))
+            pairs.setdefault(case_of(id_, family), []).append((pair[0], pair[1]))
         sides = {name: paired_means(*zip(*of_case, strict=True)) for name, of_case in pairs.items()}
         first, second = ({name: (side[at],) for name, side in sides.items()} for at in (0, 1))
         return gain(first, second, level=LEVEL, **errors)
@@ -211,16 +215,12 @@ def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
         return RunVerdict.NOT_IMPROVED
     if held_out is not None and held_out.lost:
         return RunVerdict.LOST_CRITICAL
-    held_out_gain = held_out.gain if held_out else None
-    if held_out_gain is None or not held_out_gain.cases:
+    if held_out is None or held_out.gain is None or not held_out.gain.cases:
         return RunVerdict.NOT_CHECKED
-    if held_out_gain.verdict is Outcome.IMPROVED and held_out is not None and held_out.doubts:
-        return RunVerdict.GAMED
-    return {
-        Outcome.IMPROVED: RunVerdict.IMPROVED,
-        Outcome.NOT_SHOWN: RunVerdict.NOT_SHOWN,
-        Outcome.WORSE: RunVerdict.WORSE,
-    }[held_out_gain.verdict]
+    if held_out.gain.verdict is Outcome.IMPROVED:
+        return RunVerdict.GAMED if held_out.doubts else RunVerdict.IMPROVED
+    is_worse = held_out.gain.verdict is Outcome.WORSE
+    return RunVerdict.WORSE if is_worse else RunVerdict.NOT_SHOWN
 
 
 @attrs.frozen(kw_only=True)
