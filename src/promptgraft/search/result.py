@@ -390,44 +390,34 @@ class RunResult(Shown):
         return frame_of(rows, library)
 
     def __repr__(self) -> str:
-        return f"<RunResult {line_of(self)}>"
+        return (
+            f"<RunResult {self.name}: {self.verdict}, {_change(self)} in validation, "
+            f"{counted(self.total_rollouts, 'test call')}; "
+            f"stopped: {stop_sentence(self.stop_reason, self.stop_detail)}>"
+        )
 
     def _card(self) -> Card:
-        return card_of(self)
-
-
-def line_of(result: RunResult) -> str:
-    """Return the outcome of a run in one line."""
-    return (
-        f"{result.name}: {result.ended.verdict}, {_change(result)} in validation, "
-        f"{counted(result.total_rollouts, 'test call')}; "
-        f"stopped: {stop_sentence(result.stop_reason, result.stop_detail)}"
-    )
-
-
-def card_of(result: RunResult) -> Card:
-    """Return the card of a result: verdict, figures, the pool, the ledger, the new texts."""
-    return Card(
-        title=result.name,
-        lead=result.ended.verdict,
-        fields=(
-            *_held_out(result),
-            ("validation", f"{_change(result)} on {counted(len(result.pareto_ids), 'case')}"),
-            ("changed", ", ".join(name for name, _ in _changed(result)) or "nothing"),
-            *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
-            ("cost", _cost(result)),
-            ("rewrites", str(result.rewrites)),
-            ("stopped", stop_sentence(result.stop_reason, result.stop_detail)),
-            ("stored", f"tag `{result.tag}`" if result.persisted else "no"),
-            ("run", result.run_id),
-            *(("remark", remark) for remark in result.remarks),
-        ),
-        blocks=(
-            _pool(result),
-            *([_ledger(result)] if result.ledger else []),
-            *(LongText(title=name, text=text) for name, text in _changed(result)),
-        ),
-    )
+        return Card(
+            title=self.name,
+            lead=self.verdict,
+            fields=(
+                *_held_out(self),
+                ("validation", f"{_change(self)} on {counted(len(self.pareto_ids), 'case')}"),
+                ("changed", ", ".join(name for name, _ in _changed(self)) or "nothing"),
+                *([("trimmed", fewer_tokens(self.shortened))] if self.shortened else []),
+                ("cost", _cost(self)),
+                ("rewrites", str(self.rewrites)),
+                ("stopped", stop_sentence(self.stop_reason, self.stop_detail)),
+                ("stored", f"tag `{self.tag}`" if self.persisted else "no"),
+                ("run", self.run_id),
+                *(("remark", remark) for remark in self.remarks),
+            ),
+            blocks=(
+                _pool(self),
+                *([_ledger(self)] if self.ledger else []),
+                *(LongText(title=name, text=text) for name, text in _changed(self)),
+            ),
+        )
 
 
 def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
