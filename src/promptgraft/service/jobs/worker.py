@@ -134,11 +134,6 @@ class Worker:
         self._digests = _digests(self._projects)
         self._avoids: dict[str, str] = {}
         self._presence = Presence(self._database, name=self._name, processes=processes)
-        self._limits = {
-            name: most
-            for name, project in self._projects.items()
-            if (most := project.config.max_cost_per_day) is not None
-        }
 
     def run(self, *, until_idle: bool = False) -> None:
         """Claim and run jobs until :meth:`stop`, or until there is nothing to do.
@@ -179,7 +174,7 @@ class Worker:
         for job in recovered:
             why = _lost(job)
             told(_logger, logging.WARNING, "job_lost", why, job=job.id, attempt=job.attempts)
-        over_limit = self._over_limit() if self._limits else frozenset()
+        over_limit = self._over_limit()
         digests = [pair for pair in self._digests if pair[0] not in over_limit]
         if not digests:
             return None
@@ -194,17 +189,22 @@ class Worker:
 
     def _over_limit(self) -> frozenset[str]:
         """Return the projects that may not spend more today; their jobs give that as reason."""
+        most_by_project = {
+            name: most
+            for name, project in self._projects.items()
+            if (most := project.config.max_cost_per_day) is not None
+        }
 
         def check(connection: Connection) -> frozenset[str]:
             names = set[str]()
-            for name, most in self._limits.items():
+            for name, most in most_by_project.items():
                 is_over = self._rows.spent_today(connection, name) >= most
                 why = f"{spent_for_today(name, most)}; the job begins tomorrow"
                 self._rows.explain_wait(connection, name, why, applies=is_over)
                 names |= {name} if is_over else set()
             return frozenset(names)
 
-        return self._database.write(check, durable=False)
+        return self._database.write(check, durable=False) if most_by_project else frozenset()
 
     def run_here(self, claim: Claim) -> None:
         """Run a claimed job in this process."""
