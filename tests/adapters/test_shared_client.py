@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import openai
 import pytest
 
 from optimizers.worlds import RULES, Question
+from programs import Programs
 from promptgraft.adapters.base import PromptResponse, answered
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import (
@@ -150,16 +150,9 @@ with ThreadPoolExecutor(16) as executor:
 
 
 def test_a_program_that_never_closes_its_client_ends_without_a_complaint(
-    server: LoopbackServer,
+    server: LoopbackServer, programs: Programs
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, server.base_url],
-        check=False,
-        capture_output=True,
-        cwd="tests",
-        text=True,
-        timeout=60,
-    )
+    ended = programs("-c", PROGRAM, server.base_url, folder=Path(__file__).parents[1])
     assert (ended.returncode, ended.stdout) == (0, f"{CALLS}\n")
     [warning] = ended.stderr.splitlines()
     assert warning.startswith("rollout_budget: 200 test calls are enough for only 1 kept candidate")

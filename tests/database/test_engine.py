@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,8 +109,7 @@ def test_tables_may_be_made_beforehand(url: str) -> None:
     waiting.close()
 
 
-def addresses_read_at_once(url: str) -> list[tuple[object, ...]]:
-    """Return what each of several that open a database at once reads of it."""
+def test_many_make_the_tables_at_once(url: str) -> None:
     databases = [Database(url) for _ in range(8)]
     gate = threading.Barrier(len(databases))
 
@@ -120,16 +121,21 @@ def addresses_read_at_once(url: str) -> list[tuple[object, ...]]:
         found = list(threads.map(use, databases))
     for database in databases:
         database.close()
-    return found
+    assert found == [()] * 8
 
 
-def test_many_make_the_tables_at_once(url: str) -> None:
-    assert addresses_read_at_once(url) == [()] * 8
-
-
-def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
-    for number in range(30):
-        assert addresses_read_at_once(f"sqlite:///{tmp_path}/{number}.db") == [()] * 8
+def test_who_opens_a_new_file_waits_while_another_makes_it(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other,
+        closing(Database(f"sqlite:///{path}")) as database,
+    ):
+        # SQLite itself refuses at once to change the mode of the journal.
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, other.execute, ["ROLLBACK"])
+        release.start()
+        assert SqlPromptOverridesStore(database).addresses() == ()
+        release.join()
 
 
 def test_prefixes_keep_apart(url: str) -> None:

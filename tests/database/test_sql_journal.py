@@ -14,7 +14,7 @@ from journal.test_contract import *  # noqa: F403
 from journal.test_contract import ASKED, RUN
 from promptgraft import GepaResult, MemoryJournal
 from promptgraft.errors import JournalCorruptError, JournalWriteError, LeaseLostError
-from promptgraft.journal import Journal
+from promptgraft.journal import Journal, Record
 from promptgraft.service.database import Database, SqlJournal
 
 
@@ -51,13 +51,14 @@ def fresh_in_a_database(database: Database, job: int) -> Iterator[Journal]:
 
 
 def test_another_process_finds_the_answers(database: Database, job: int) -> None:
+    keys = [f"sch\u00f6n/{number}" for number in range(300)]
+    records = [Record(key, ASKED, "rollout", {"n": number}) for number, key in enumerate(keys)]
     with SqlJournal(database, job, fence=1) as first:
         first.begin(RUN)
-        for number in range(300):
-            first.append(f"sch\u00f6n/{number}", ASKED, "rollout", {"n": number})
+        first.append_all(records)
     with SqlJournal(database, job, fence=1) as second:
         second.begin(RUN)
-        found = [second.find(f"sch\u00f6n/{number}", ASKED) for number in range(300)]
+        found = [second.find(key, ASKED) for key in keys]
     assert [one and one.value for one in found] == [{"n": number} for number in range(300)]
 
 

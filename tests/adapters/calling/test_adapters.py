@@ -14,6 +14,7 @@ from typing import Any, Literal
 import attrs
 import pytest
 
+from programs import Programs
 from promptgraft import AnthropicAdapter, ModelPrice, OpenAIAdapter, Prices, RetryPolicy
 from promptgraft.adapters.anthropic import AnthropicProfile
 from promptgraft.adapters.base import ModelCalled, PromptExecuted, ToolInvoked
@@ -476,11 +477,10 @@ print(adapter.evaluate(prompt, session=Session()).text)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
-def test_an_adapter_answers_on_both_sides_of_a_fork() -> None:
+def test_an_adapter_answers_on_both_sides_of_a_fork(programs: Programs) -> None:
     with LoopbackServer(AnthropicMessages(), brain=says("hi")) as server:
-        command = [sys.executable, "-c", FORK, MODEL, KEY, server.base_url]
-        ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert ran.stdout.split() == ["hi", "hi", "hi"]
+        ran = programs("-c", FORK, MODEL, KEY, server.base_url)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["hi", "hi", "hi"])
 
 
 def test_a_client_is_built_once(family: Family, server: LoopbackServer) -> None:
