@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.util
 import json
@@ -121,13 +122,21 @@ class Forger:
         return 200, json.dumps({"id_token": token, "access_token": "x"}).encode()
 
 
+@functools.cache
+def rsa_key(name: str, kid: str = "own") -> Any:
+    """Return the key of a name, the same each time: to make one takes longer than most tests."""
+    from joserfc import jwk
+
+    return jwk.RSAKey.generate_key(2048, {"kid": kid})
+
+
 @contextmanager
 def forger() -> Iterator[Forger]:
     """Run a provider that says what the test tells it to."""
     need("joserfc")
-    from joserfc import jwk, jwt
+    from joserfc import jwt
 
-    key = jwk.RSAKey.generate_key(2048, {"kid": "own"})
+    key = rsa_key("provider")
     state: list[Forger] = []
 
     class Handler(BaseHTTPRequestHandler):

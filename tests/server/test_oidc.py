@@ -32,7 +32,7 @@ from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings, re
 from promptgraft.service.server.sessions import SessionStore
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
-from server.oidc_providers import CLIENT, Forger, forger, need, real_provider
+from server.oidc_providers import CLIENT, Forger, forger, need, real_provider, rsa_key
 from server.serving import Client, asking, served
 
 browser = browser_of_reports
@@ -226,39 +226,37 @@ def test_a_right_token_opens_a_session_and_proves_who_asks(server: Client, forgi
     assert (forging.asked[1]["client_secret"], forging.asked[1]["auth"]) == (SECRET, "")
 
 
-@pytest.mark.parametrize(
-    ("claims", "reason"),
-    [
-        ({"nonce": "of another login"}, "invalid_claim nonce"),
-        ({"nonce": None}, "missing_claim nonce"),
-        ({"aud": "another-program"}, "invalid_claim aud"),
-        ({"aud": [CLIENT, "another-program"]}, "made for another program"),
-        ({"azp": "another-program"}, "made for another program"),
-        ({"iss": "https://evil.example"}, "invalid_claim iss"),
-        ({"exp": 1_700_000_000}, "expired_token exp"),
-        ({"exp": None}, "missing_claim exp"),
-        ({"iat": 9_999_999_999}, "invalid_claim iat"),
-        ({"sub": None}, "missing_claim sub"),
-        ({"email_verified": False}, "not say that your address is verified; have it do so"),
-        ({"email_verified": None}, "verified; whoever runs this server can have it send"),
-        ({"email_verified": "true"}, "not say that your address is verified"),
-        ({"email_verified": 1}, "not say that your address is verified"),
-        ({"email": None}, "is no name for this server"),
-        ({"email": "<b>ana</b>"}, "is no name for this server"),
-        ({"email": "local"}, "is no name for this server"),
-        ({"groups": "guests"}, "is in no group"),
-        ({"groups": {"leads": True}}, "is in no group"),
-    ],
-)
-def test_a_token_that_is_not_for_this_login_opens_nothing(
-    server: Client, forging: Forger, claims: dict[str, object], reason: str
-) -> None:
-    forging.claims = claims
-    answer = come_back(server, forging)
-    assert answer.status_code in (401, 403)
-    assert reason in fault(answer)
-    assert "set-cookie" not in answer.headers
-    assert "<b>" not in answer.text
+OF_NO_LOGIN: list[tuple[dict[str, object], str]] = [
+    ({"nonce": "of another login"}, "invalid_claim nonce"),
+    ({"nonce": None}, "missing_claim nonce"),
+    ({"aud": "another-program"}, "invalid_claim aud"),
+    ({"aud": [CLIENT, "another-program"]}, "made for another program"),
+    ({"azp": "another-program"}, "made for another program"),
+    ({"iss": "https://evil.example"}, "invalid_claim iss"),
+    ({"exp": 1_700_000_000}, "expired_token exp"),
+    ({"exp": None}, "missing_claim exp"),
+    ({"iat": 9_999_999_999}, "invalid_claim iat"),
+    ({"sub": None}, "missing_claim sub"),
+    ({"email_verified": False}, "not say that your address is verified; have it do so"),
+    ({"email_verified": None}, "verified; whoever runs this server can have it send"),
+    ({"email_verified": "true"}, "not say that your address is verified"),
+    ({"email_verified": 1}, "not say that your address is verified"),
+    ({"email": None}, "is no name for this server"),
+    ({"email": "<b>ana</b>"}, "is no name for this server"),
+    ({"email": "local"}, "is no name for this server"),
+    ({"groups": "guests"}, "is in no group"),
+    ({"groups": {"leads": True}}, "is in no group"),
+]
+
+
+def test_a_token_that_is_not_for_this_login_opens_nothing(server: Client, forging: Forger) -> None:
+    for claims, reason in OF_NO_LOGIN:
+        forging.claims = claims
+        answer = come_back(server, forging)
+        assert answer.status_code in (401, 403), claims
+        assert reason in fault(answer)
+        assert "set-cookie" not in answer.headers, claims
+        assert "<b>" not in answer.text
 
 
 @pytest.mark.parametrize(
@@ -281,17 +279,16 @@ def unsigned(claims: dict[str, object]) -> str:
 
 
 def by_another_key(claims: dict[str, object]) -> str:
-    from joserfc import jwk, jwt
+    from joserfc import jwt
 
-    other = jwk.RSAKey.generate_key(2048, {"kid": "own"})
-    return jwt.encode({"alg": "RS256", "kid": "own"}, claims, other)
+    return jwt.encode({"alg": "RS256", "kid": "own"}, claims, rsa_key("another"))
 
 
 def by_an_unknown_key(claims: dict[str, object]) -> str:
-    from joserfc import jwk, jwt
+    from joserfc import jwt
 
-    other = jwk.RSAKey.generate_key(2048, {"kid": "other"})
-    return jwt.encode({"alg": "RS256", "kid": "other"}, claims, other)
+    key = rsa_key("unknown", kid="other")
+    return jwt.encode({"alg": "RS256", "kid": "other"}, claims, key)
 
 
 def by_the_client_secret(claims: dict[str, object]) -> str:
@@ -301,17 +298,15 @@ def by_the_client_secret(claims: dict[str, object]) -> str:
     return jwt.encode({"alg": "HS256", "kid": "own"}, claims, key)
 
 
-@pytest.mark.parametrize(
-    "sign", [unsigned, by_another_key, by_an_unknown_key, by_the_client_secret, lambda _: "a.b.c"]
-)
 def test_a_token_without_a_signature_of_the_provider_opens_nothing(
-    server: Client, forging: Forger, sign: object
+    server: Client, forging: Forger
 ) -> None:
-    forging.sign = sign  # type: ignore[assignment]
-    answer = come_back(server, forging)
-    assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
-    assert fault(answer).startswith("the ID token is refused: ")
-    assert "sign in again" in fault(answer)
+    signs = (unsigned, by_another_key, by_an_unknown_key, by_the_client_secret, lambda _: "a.b.c")
+    for forging.sign in signs:
+        answer = come_back(server, forging)
+        assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+        assert fault(answer).startswith("the ID token is refused: ")
+        assert "sign in again" in fault(answer)
 
 
 def test_keys_that_the_provider_has_changed_are_looked_up_again(
@@ -325,14 +320,14 @@ def test_keys_that_the_provider_has_changed_are_looked_up_again(
     assert come_back(server, forging).status_code == 200
 
 
-@pytest.mark.parametrize("state", ["", "wrong"])
 def test_a_wrong_state_opens_nothing_and_does_not_ask_the_provider(
-    server: Client, forging: Forger, state: str
+    server: Client, forging: Forger
 ) -> None:
-    answer = come_back(server, forging, state=state)
-    assert answer.status_code == 401
-    assert fault(answer).startswith("this did not begin in this browser")
-    assert forging.asked == []
+    for state in ("", "wrong"):
+        answer = come_back(server, forging, state=state)
+        assert answer.status_code == 401
+        assert fault(answer).startswith("this did not begin in this browser")
+        assert forging.asked == []
 
 
 def test_a_login_that_took_too_long_has_ended(server: Client, forging: Forger) -> None:
@@ -346,15 +341,13 @@ def test_a_login_that_took_too_long_has_ended(server: Client, forging: Forger) -
     assert forging.asked == []
 
 
-@pytest.mark.parametrize(
-    "path", ["//evil.example", "https://evil.example", "/\\evil.example", "/\t/e.com", "evil"]
-)
-def test_no_page_of_another_site_follows(server: Client, forging: Forger, path: str) -> None:
-    with asking(server.url) as browser:
-        query = forging.code(leave(browser, path))
-        page = browser.get("/login/oidc/callback", params=query).text
-    assert 'content="0; url=/">' in page
-    assert "evil" not in page
+def test_no_page_of_another_site_follows(server: Client, forging: Forger) -> None:
+    for path in ("//evil.example", "https://evil.example", "/\\evil.example", "/\t/e.com", "evil"):
+        with asking(server.url) as browser:
+            query = forging.code(leave(browser, path))
+            page = browser.get("/login/oidc/callback", params=query).text
+        assert 'content="0; url=/">' in page, path
+        assert "evil" not in page
 
 
 def test_what_the_provider_refuses_is_said_in_a_sentence_without_its_words(
@@ -370,25 +363,22 @@ def test_what_the_provider_refuses_is_said_in_a_sentence_without_its_words(
     assert forging.asked == []
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "reason"),
-    [
+def test_a_provider_that_fails_gives_a_page_with_the_next_step(
+    server: Client, forging: Forger
+) -> None:
+    for status, answer, reason in (
         (500, b"", "the provider failed (status 500)"),
         (200, b"<html>", "no JSON object"),
         (200, b"[]", "no JSON object"),
         (200, b'{"access_token": "x"}', "no ID token"),
         (200, b" " * 1_100_000, "too long"),
         (401, b'{"error": "invalid_client"}', "refused this server (invalid_client)"),
-    ],
-)
-def test_a_provider_that_fails_gives_a_page_with_the_next_step(
-    server: Client, forging: Forger, status: int, answer: bytes, reason: str
-) -> None:
-    forging.status, forging.answer = status, answer
-    page = come_back(server, forging)
-    assert page.status_code in (401, 502)
-    assert reason in fault(page)
-    assert "Sign in with OpenID Connect" in page.text
+    ):
+        forging.status, forging.answer = status, answer
+        page = come_back(server, forging)
+        assert page.status_code in (401, 502)
+        assert reason in fault(page)
+        assert "Sign in with OpenID Connect" in page.text
 
 
 @pytest.mark.parametrize(
