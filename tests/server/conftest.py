@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from jobs.job_world import FILE, write_project
+from jobs.job_world import FILE, work_off, write_project
 from promptgraft.service.database import Database
-from promptgraft.service.jobs import JobManager
+from promptgraft.service.jobs import Job, JobManager
 from server.serving import Client, served
 
 
@@ -27,13 +27,38 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def manager(tmp_path: Path, empty_database: Path) -> Iterator[JobManager]:
-    shutil.copy(empty_database, tmp_path)
+@contextmanager
+def managing(root: Path) -> Iterator[JobManager]:
     file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
-    path = write_project(tmp_path / "support", file=file)
-    with closing(JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": path})) as made:
+    path = write_project(root / "support", file=file)
+    with closing(JobManager(f"sqlite:///{root}/jobs.db", projects={"support": path})) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def database_with_a_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with a job that has ended: a copy takes less time than a run."""
+    root = tmp_path_factory.mktemp("ended")
+    with managing(root) as manager:
+        manager.create("support", "triage", {"budget": 120})
+        assert work_off(manager) == 1
+    return root / "jobs.db"
+
+
+@pytest.fixture
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobManager]:
+    has_job = "done" in request.fixturenames
+    prepared = "database_with_a_job" if has_job else "empty_database"
+    shutil.copy(request.getfixturevalue(prepared), tmp_path)
+    with managing(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def done(manager: JobManager) -> Job:
+    """The job of :func:`database_with_a_job`, which the manager has from the beginning."""
+    (job,) = manager.list()
+    return job
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from sqlalchemy import update
 from jobs.job_world import work_off
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
-from promptgraft.service.jobs import JobManager, JobState, Worker
+from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
 from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
@@ -484,9 +484,8 @@ def test_the_status_says_how_many_proposals_a_job_may_try(
     assert (own > 2, limited) == (True, 2)
 
 
-def test_a_stream_goes_on_where_it_was_cut(client: Client, manager: JobManager) -> None:
-    job = submitted(client, budget=90)
-    work_off(manager)
+def test_a_stream_goes_on_where_it_was_cut(client: Client, done: Job) -> None:
+    job = done.id
     whole = stream(client, job)
     for cut in (1, 7, len(whole) - 1):
         before = stream(client, job, most=cut)
@@ -520,12 +519,10 @@ def test_a_secret_in_an_error_reaches_nobody(client: Client, manager: JobManager
 
 
 def test_a_damaged_event_is_one_of_the_events_and_a_line_of_the_page(
-    client: Client, manager: JobManager
+    client: Client, manager: JobManager, done: Job
 ) -> None:
-    job = submitted(client, budget=90)
-    work_off(manager)
+    job, number = done.id, done.number
     rows = JobRows(manager.database)
-    number = manager.get(job).number
     damaged = [JobLine(LineKind.JOB, b"\xff{")]
     manager.database.write(lambda connection: rows.append(connection, number, damaged))
     last = client.get(f"/jobs/{job}/events", limit=500).rows("events")[-1]

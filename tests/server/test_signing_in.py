@@ -22,7 +22,7 @@ from jobs.job_world import work_off, write_project
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError
 from promptgraft.service.database import Database
-from promptgraft.service.jobs import JobClient, JobManager
+from promptgraft.service.jobs import Job, JobClient, JobManager
 from promptgraft.service.jobs.presence import Presence, worker_rows
 from promptgraft.service.server import (
     Limits,
@@ -353,10 +353,8 @@ LINK = re.compile(r'(?:href|src|action|data-from|data-events)="([^"#][^"]*)"')
 
 
 def test_mounted_in_another_application_every_link_form_and_stream_works(
-    manager: JobManager, tmp_path: Path
+    manager: JobManager, done: Job, tmp_path: Path
 ) -> None:
-    job = manager.create("support", "triage", {})
-    work_off(manager)
     waiting = manager.create("support", "triage", {})
     # Requests are far enough apart for any limit.
     now = itertools.count(0.0, 10.0).__next__
@@ -367,7 +365,7 @@ def test_mounted_in_another_application_every_link_form_and_stream_works(
         entered = browser.post(f"{client.url}/pg/login", data={"token": client.token})
         assert entered.headers["location"] == "/pg/"
         assert "Path=/pg;" in entered.headers["set-cookie"]
-        seen, to_see = set[str](), {"/pg/", f"/pg/jobs/{job.id}", f"/pg/jobs/{waiting.id}"}
+        seen, to_see = set[str](), {"/pg/", f"/pg/jobs/{done.id}", f"/pg/jobs/{waiting.id}"}
         while to_see - seen:
             path = (to_see - seen).pop()
             seen.add(path)
@@ -389,9 +387,9 @@ def test_mounted_in_another_application_every_link_form_and_stream_works(
         document = client.ask("GET", "/pg/api/openapi.json").document
         assert document["servers"] == [{"url": "/pg"}]
         with JobClient(f"{client.url}/pg", token=client.token) as jobs:
-            assert jobs.get(job.id).id == job.id
-        refused = client.http.get(f"{client.url}/pg/jobs/{job.id}", headers=HTML)
-        assert f'name="wanted" value="/jobs/{job.id}"' in refused.text
+            assert jobs.get(done.id).id == done.id
+        refused = client.http.get(f"{client.url}/pg/jobs/{done.id}", headers=HTML)
+        assert f'name="wanted" value="/jobs/{done.id}"' in refused.text
 
 
 # What a token may not see

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, update
 from jobs.job_world import work_off
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.service.jobs import JobManager, Worker
+from promptgraft.service.jobs import Job, JobManager, Worker
 from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server.views import JobViews
@@ -31,17 +31,15 @@ class Counting(JobManager):
         return found
 
 
-def test_no_event_is_read_twice(manager: JobManager) -> None:
-    job = manager.create("support", "triage", {"budget": 90})
-    work_off(manager)
+def test_no_event_is_read_twice(manager: JobManager, done: Job) -> None:
     counting, views = Counting(manager.database, projects=manager.projects), JobViews()
-    first = views.of(counting, job)
-    assert counting.read == len(manager.events(job.id, limit=5_000)) > 10
-    assert views.of(counting, job) is first
+    first = views.of(counting, done)
+    assert counting.read == len(manager.events(done.id, limit=5_000)) > 10
+    assert views.of(counting, done) is first
     before = counting.read
     rows = JobRows(manager.database)
-    manager.database.write(lambda at: rows.publish(at, job.number, "job_asked", what="look"))
-    assert views.of(counting, job).lines[1:] == first.lines[:59]
+    manager.database.write(lambda at: rows.publish(at, done.number, "job_asked", what="look"))
+    assert views.of(counting, done).lines[1:] == first.lines[:59]
     assert counting.read == before + 1
 
 
@@ -69,14 +67,12 @@ def test_a_view_is_that_of_a_first_look_at_any_moment(manager: JobManager) -> No
     assert len(seen) > 1
 
 
-def test_what_a_replay_takes_back_is_gone(manager: JobManager) -> None:
-    job = manager.create("support", "triage", {"budget": 120})
+def test_what_a_replay_takes_back_is_gone(manager: JobManager, done: Job) -> None:
     views = JobViews()
-    work_off(manager)
-    whole = views.of(manager, job)
+    whole = views.of(manager, done)
     assert len(whole.candidates) > 1
     at, line = 0, b""
-    for number, event, told in manager.events(job.id):
+    for number, event, told in manager.events(done.id):
         if isinstance(event, CandidateAdded) and event.candidate == 1:
             break
         if not isinstance(event.number, UnsetType):
@@ -84,12 +80,12 @@ def test_what_a_replay_takes_back_is_gone(manager: JobManager) -> None:
     rows = JobRows(manager.database)
 
     def rewind(connection: Connection) -> None:
-        rows.retract(connection, job.number, at)
+        rows.retract(connection, done.number, at)
         told = [(LineKind.REWOUND, b'{"event":"rewound"}'), (LineKind.NUMBERED, line)]
-        rows.append(connection, job.number, [JobLine(*one) for one in told])
+        rows.append(connection, done.number, [JobLine(*one) for one in told])
 
     manager.database.write(rewind)
-    for view in (views.of(manager, job), JobViews().of(manager, job)):
+    for view in (views.of(manager, done), JobViews().of(manager, done)):
         assert [one.candidate for one in view.candidates] == [0]
 
 
@@ -106,14 +102,12 @@ def test_only_the_jobs_that_were_looked_at_last_are_kept(manager: JobManager) ->
 
 @pytest.mark.parametrize("line", [b"{", b'{"event": 3}', b"\xff\xfe", b"[]"])
 def test_a_damaged_event_is_one_line_among_those_that_can_be_read(
-    manager: JobManager, line: bytes
+    manager: JobManager, done: Job, line: bytes
 ) -> None:
-    job = manager.create("support", "triage", {"budget": 120})
-    work_off(manager)
-    whole = JobViews().of(manager, job)
+    whole = JobViews().of(manager, done)
     rows = JobRows(manager.database)
-    manager.database.write(lambda at: rows.append(at, job.number, [JobLine(LineKind.JOB, line)]))
-    for view in (JobViews().of(manager, job), JobViews().of(manager, job)):
+    manager.database.write(lambda at: rows.append(at, done.number, [JobLine(LineKind.JOB, line)]))
+    for view in (JobViews().of(manager, done), JobViews().of(manager, done)):
         assert view.candidates == whole.candidates
         assert view.acts == whole.acts
         number, stand_in = view.lines[0]
@@ -121,22 +115,20 @@ def test_a_damaged_event_is_one_line_among_those_that_can_be_read(
         assert f"event {number}" in view.damage
 
 
-def test_candidates_up_to_a_damaged_one_are_shown(manager: JobManager) -> None:
-    job = manager.create("support", "triage", {"budget": 120})
-    work_off(manager)
-    whole = JobViews().of(manager, job)
+def test_candidates_up_to_a_damaged_one_are_shown(manager: JobManager, done: Job) -> None:
+    whole = JobViews().of(manager, done)
     assert len(whole.candidates) > 1
     assert not whole.damage
     events = manager.database.tables.events
     (damaged,) = (
         number
-        for number, event, _ in manager.events(job.id)
+        for number, event, _ in manager.events(done.id)
         if isinstance(event, CandidateAdded) and event.candidate == 1
     )
-    here = (events.c.job == job.number, events.c.number == damaged)
+    here = (events.c.job == done.number, events.c.number == damaged)
     change = update(events).where(*here).values(line=b"{")
     manager.database.write(lambda connection: connection.execute(change))
-    view = JobViews().of(manager, job)
+    view = JobViews().of(manager, done)
     assert view.candidates == whole.candidates[:1]
     assert view.data.winner == 0
     assert f"event {damaged}" in view.damage
