@@ -71,6 +71,7 @@ def test_an_expression_that_makes_too_much_is_ended_before_it_is_made(expression
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
         "{% set x %}{% for a in range(99999) %}" + "text" * 99 + "{% endfor %}{% endset %}{{ x }}",
         "{% for a in range(99999) %}{{ items|join(', ') }}{{ 'x' * 999 }}{% endfor %}",
+        "{% for a in range(99999) %}{{ a|abs }}{{ a|abs }}{{ a|abs }}{% endfor %}",
         "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(40) }}",
         DOUBLED.replace("SUM", "ns.x + ns.x"),
         DOUBLED.replace("SUM", "ns.x ~ ns.x"),

@@ -36,7 +36,7 @@ _LARGEST_BITS = 14_284  # 4,300 digits; Python writes no longer integers
 UNCOMPILED = (ValueError, RecursionError, MemoryError, SyntaxError)
 """Errors of compiling a source, besides Jinja's ``TemplateSyntaxError``."""
 
-_STEPS_OF_CALL = 20  # a call takes about as long as this many steps of a loop
+_STEPS_OF_CALL = 20  # a call, or a filter, takes about as long as this many steps of a loop
 
 # Names of internal filters, which no template can spell.
 _PART, _STEPS, _WALKED = "part of ~", "steps of for", "operand of =="
@@ -241,7 +241,8 @@ def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object
     def called(*args: object, **named: object) -> object:
         first = int(hasattr(function, "jinja_pass_arg"))  # after the argument that Jinja passes
         values_counted = tuple(map(_listed, args[first:])) if name in _GROWING else args[first:]
-        charge(1 + sum(map(_length, values_counted)) + _of_call(name, *values_counted, **named))
+        charge(_STEPS_OF_CALL)
+        charge(sum(map(_length, values_counted)) + _of_call(name, *values_counted, **named))
         return function(*args[:first], *values_counted, **named)
 
     return called
