@@ -1,10 +1,14 @@
 """A small run whose model answers in batches; as a program, the run of a folder.
 
-Usage: ``python batched_world.py PROVIDER ADDRESS FOLDER``.
+Usage: ``python batched_world.py``. Each line of standard input is a list as JSON: provider,
+address, folder. It prints the id of the process that runs, and the exit code when it ends.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -134,5 +138,19 @@ def run(
         return improver.optimize(prompt())
 
 
+def main() -> None:
+    """Run or resume in a process for each line of standard input."""
+    for name in ADAPTERS:
+        importlib.import_module(name)  # once, and not in each process
+    for line in sys.stdin:
+        provider, base_url, folder = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            run(provider, base_url, Path(folder))
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main()

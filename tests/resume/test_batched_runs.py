@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -83,21 +85,49 @@ def test_a_pause_does_not_wait_for_a_batch_and_its_answers_are_fetched_later(
         assert sum(server.sizes) + len(server.calls) == ordinary.total_rollouts
 
 
-def started(server: BatchServer, name: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a run in a process of its own."""
-    program = [sys.executable, batched_world.__file__, name, server.base_url, str(folder)]
+class Program:
+    """Runs in processes of their own, one after the other, which can be killed."""
+
+    def __init__(self, forking: subprocess.Popen[str]) -> None:
+        assert forking.stdin is not None
+        assert forking.stdout is not None
+        self._asked, self._told = forking.stdin, forking.stdout
+        self._process = 0
+
+    def begin(self, server: BatchServer, name: str, folder: Path) -> None:
+        self._asked.write(f"{json.dumps([name, server.base_url, str(folder)])}\n")
+        self._asked.flush()
+        self._process = int(self._told.readline())
+
+    def kill(self) -> None:
+        os.kill(self._process, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait for the end of the process, and return its exit code."""
+        return int(self._told.readline())
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[Program]:
     path = os.pathsep.join((str(TESTS), str(TESTS / "resume")))
-    return subprocess.Popen(program, env={**os.environ, "PYTHONPATH": path})
+    with subprocess.Popen(
+        [sys.executable, batched_world.__file__],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as forking:
+        yield Program(forking)
 
 
 @BOTH
 def test_a_run_killed_before_it_knows_the_id_of_its_batch_pays_for_it_once(
-    name: str, tmp_path: Path, ordinary: GepaResult
+    name: str, tmp_path: Path, ordinary: GepaResult, program: Program
 ) -> None:
     with BatchServer(name, brain) as server:
-        with started(server, name, tmp_path) as process:
-            server.on_made = process.kill
-            assert process.wait() == -signal.SIGKILL
+        server.on_made = program.kill
+        program.begin(server, name, tmp_path)
+        assert program.wait() == -signal.SIGKILL
         server.on_made = lambda: None
         assert server.sizes == [5]
         assert outcome(run(name, server.base_url, tmp_path)) == outcome(ordinary)
@@ -105,14 +135,15 @@ def test_a_run_killed_before_it_knows_the_id_of_its_batch_pays_for_it_once(
 
 
 def test_a_run_killed_while_it_waits_for_a_batch_pays_for_it_once(
-    tmp_path: Path, ordinary: GepaResult
+    tmp_path: Path, ordinary: GepaResult, program: Program
 ) -> None:
     name = "openai"
     with BatchServer(name, brain) as server:
         server.hold()
-        with started(server, name, tmp_path) as process:
-            server.wait_until(lambda: bool(server.batches) and server.batches[0].looks > 0)
-            process.send_signal(signal.SIGKILL)
+        program.begin(server, name, tmp_path)
+        server.wait_until(lambda: bool(server.batches) and server.batches[0].looks > 0)
+        program.kill()
+        assert program.wait() == -signal.SIGKILL
         server.release()
         result = run(name, server.base_url, tmp_path)
         assert outcome(result) == outcome(ordinary)

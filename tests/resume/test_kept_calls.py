@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
+import attrs
 import calls_world
 import pytest
 from calls_world import CASES, JUDGE, MODELS, WORKERS, brain, requests_of, run, told
@@ -29,12 +30,15 @@ from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
 
-KILLS = 15
+KILLS = 6
 ENOUGH = 10**6
 GUARD = 60.0
 HANGS = Behaviour(breaks=Break.HANGS)
 ROLLOUT = 5
 """Calls of a rollout: three nodes, a round of tools, a judge."""
+
+
+Answered = Counter[tuple[str, tuple[str, ...], tuple[str, ...]]]
 
 
 class Patience:
@@ -44,9 +48,12 @@ class Patience:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         self.left = ENOUGH
         self.silent = ""
-        self.answered: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+        self.answered: Answered = Counter()
         self._hanging = threading.Semaphore(0)
 
     def __call__(self, asked: Asked) -> Behaviour:
@@ -64,17 +71,38 @@ class Patience:
             assert self._hanging.acquire(timeout=GUARD)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def patience() -> Patience:
     return Patience()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def _forgotten(patience: Patience) -> None:
+    patience.forget()
+
+
+@pytest.fixture(scope="module")
 def server(patience: Patience) -> Iterator[LoopbackServer]:
     with LoopbackServer(
         OpenAIChat(), brain=brain, script=patience, key=calls_world.KEY, models=MODELS
     ) as server:
         yield server
+
+
+@attrs.frozen
+class Whole:
+    """The run that nobody disturbs, and what it had to ask."""
+
+    result: GepaResult
+    needed: Answered
+
+
+@pytest.fixture(scope="module")
+def whole(server: LoopbackServer, patience: Patience) -> Whole:
+    patience.forget()
+    result = run(server.base_url, MemoryJournal())
+    assert requests_of(result) == patience.answered.total()
+    return Whole(result, patience.answered)
 
 
 class Program:
@@ -115,13 +143,11 @@ class Program:
         return line
 
 
-def test_fifteen_kills_repay_at_most_the_calls_in_flight(
-    tmp_path: Path, server: LoopbackServer, patience: Patience
+def test_kills_repay_at_most_the_calls_in_flight(
+    tmp_path: Path, server: LoopbackServer, patience: Patience, whole: Whole
 ) -> None:
-    whole = run(server.base_url, MemoryJournal())
-    calls, needed = requests_of(whole), patience.answered
-    before, patience.answered = server.counts.requests, Counter()
-    assert calls == before > CASES // 2 * ROLLOUT
+    calls, before = requests_of(whole.result), server.counts.requests
+    assert calls > CASES // 2 * ROLLOUT
     with Program(tmp_path, server) as program:
         for kill in range(KILLS):
             # Not a multiple of a rollout's calls, so that kills meet every kind of call.
@@ -134,12 +160,12 @@ def test_fifteen_kills_repay_at_most_the_calls_in_flight(
         program.begin()
         found = json.loads(program.end())
     # No answered call was made again, and those in flight once for each kill.
-    assert patience.answered == needed
+    assert patience.answered == whole.needed
     assert found["answered"] == calls
     assert found["lost"] == KILLS * WORKERS
     assert found["answered"] + found["lost"] == server.counts.requests - before
     assert Decimal(found["lost_cost"]) > 0
-    assert found["found"] == told(whole)["found"]
+    assert found["found"] == told(whole.result)["found"]
 
 
 def stopped(
@@ -167,24 +193,22 @@ def stopped(
 
 
 def test_answers_inside_rollouts_that_a_stopped_run_leaves_are_used_when_it_goes_on(
-    server: LoopbackServer, patience: Patience
+    server: LoopbackServer, patience: Patience, whole: Whole
 ) -> None:
-    whole = run(server.base_url, None)
-    needed, patience.answered = patience.answered, Counter()
     journal = MemoryJournal()
     first = stopped(server, patience, journal, calls=13)
     assert (first.stop_reason, first.total_rollouts) == (StopReason.CANCELLED, 0)
     assert requests_of(first) == 13 + WORKERS
     result = run(server.base_url, journal)
-    assert patience.answered == needed
-    assert told(result)["found"] == told(whole)["found"]
+    assert patience.answered == whole.needed
+    assert told(result)["found"] == told(whole.result)["found"]
     # Requests that were broken off are requests without tokens, as they always were.
-    assert requests_of(result) == requests_of(whole) + WORKERS
-    assert result.total_cost == whole.total_cost
+    assert requests_of(result) == requests_of(whole.result) + WORKERS
+    assert result.total_cost == whole.result.total_cost
     # Once more, for nothing but the journal.
     again = run(server.base_url, journal)
     assert again == result
-    assert patience.answered == needed
+    assert patience.answered == whole.needed
 
 
 def test_a_call_has_the_same_place_in_every_run(server: LoopbackServer) -> None:
@@ -205,16 +229,15 @@ def test_a_call_has_the_same_place_in_every_run(server: LoopbackServer) -> None:
 
 
 def test_another_answer_of_a_tool_is_another_question(
-    server: LoopbackServer, patience: Patience, monkeypatch: pytest.MonkeyPatch
+    server: LoopbackServer, patience: Patience, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needed = requests_of(run(server.base_url, MemoryJournal()))
     journal, before = MemoryJournal(), server.counts.requests
     stopped(server, patience, journal, silent=JUDGE)
     monkeypatch.setattr(calls_world, "WORD", "unknown")
     result = run(server.base_url, journal)
     made = server.counts.requests - before
     # What follows the tool is asked again: its step, the next one, and the judge.
-    assert made == needed + 3 * WORKERS
+    assert made == requests_of(whole.result) + 3 * WORKERS
     assert requests_of(result) == made
 
 

@@ -25,7 +25,7 @@ from promptgraft.algorithms.gepa import (
 from promptgraft.errors import JournalLockedError, JournalMismatchError
 
 HERE = Path(__file__).parent
-KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "4"))
+KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))
 
 
 BUDGET, SEED = 100, 17
