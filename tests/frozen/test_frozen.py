@@ -25,17 +25,22 @@ Data = dict[str, Any]
 ALL: dict[str, Data] = {name: frozen(name) for name in COMBINATIONS}
 
 
-def overlaps(data: Data) -> bool:
-    settings = data["settings"]
-    return bool(settings.get("proposals_per_step", 1) * settings.get("steps_at_once", 1) > 1)
+WITH_WORKERS = (
+    "paper-4-proposals-4-steps",
+    "lean-8-proposals-1-steps",
+    "lean-1-proposals-4-steps",
+    "merge-racing-beside-steps",
+    "parts-mixed-merged-woven",
+    "end-task-faulty",
+    "budget-paper-1-6",
+    "budget-lean-2-3-merging",
+)
+"""Searches with several proposals or steps at once, of each kind."""
 
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    [
-        *((name, 0) for name in COMBINATIONS),
-        *((name, 4) for name, data in ALL.items() if data and overlaps(data)),
-    ],
+    [*((name, 0) for name in COMBINATIONS), *((name, 4) for name in WITH_WORKERS)],
 )
 def test_a_search_does_what_it_did_when_it_was_frozen(name: str, workers: int) -> None:
     found = list(differences(ALL[name], made(COMBINATIONS[name], workers=workers)))
@@ -181,12 +186,12 @@ def test_every_search_keeps_its_budget_and_stores_only_what_improves() -> None:
 
 RECORDED = recorded()
 WORLDS = {world.name: world for world in worlds()}
-OVERLAPPING = [name for name in WORLDS if name.startswith("lines-")][:6]
+OVERLAPPING = [name for name in WORLDS if name.startswith("lines-")][:3]
 
 
 def test_every_random_world_is_recorded_and_no_other() -> None:
     assert [*RECORDED] == [*WORLDS]
-    assert len(WORLDS) >= 100
+    assert len(WORLDS) >= 50
 
 
 @pytest.mark.filterwarnings("ignore:there are only")
