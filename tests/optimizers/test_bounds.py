@@ -32,7 +32,7 @@ from promptgraft.ground.serde import canonical_json
 from promptgraft.search import RejectionReason
 from promptgraft.targets import Candidate, Identity, Module, TextTarget
 
-LONG = "# `` " * 300_000
+LONG = "# `` " * 60_000
 """As long as the texts that an audit made a question of 900,000 characters with."""
 
 
@@ -143,7 +143,7 @@ def test_a_fault_of_the_reflection_model_is_cut() -> None:
 
 
 def test_what_the_parts_of_a_prompt_say_is_cut_in_a_question() -> None:
-    params, said = agent_world.SearchParams, "# `` " * 60_000
+    params, said = agent_world.SearchParams, "# `` " * 20_000
     calls = [
         ToolExample[Any, Any](description=said, input=params("main"), output="a.py:1")
         for _ in range(3)

@@ -32,7 +32,7 @@ NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
 
 
 @given(st.text(max_size=900), st.integers(100, 400))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_a_clipped_text_keeps_head_and_tail_and_says_exactly_what_is_missing(
     text: str, limit: int
 ) -> None:
@@ -220,7 +220,7 @@ records = st.builds(
 
 
 @given(records)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_rollout_reads_back_from_a_journal_as_it_is(record: RolloutRecord) -> None:
     journal = MemoryJournal()
     journal.begin({})

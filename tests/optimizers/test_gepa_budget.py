@@ -214,7 +214,7 @@ GROWN_MINIBATCHES = attrs.evolve(
 
 @given(worlds)
 @example(FAULT_IN_THE_FINALS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
     if not can_run(world):
         return
@@ -248,7 +248,7 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
 
 @given(worlds.map(lambda world: attrs.evolve(world, reflections=None)))
 @example(GROWN_MINIBATCHES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_budget_is_used_up_only_when_the_next_step_may_need_more(world: World) -> None:
     if not can_run(world):
         return
@@ -304,7 +304,7 @@ def recorded_faults(journal: MemoryJournal) -> int:
 
 
 @given(worlds.map(lambda world: attrs.evolve(world, refusals=0.02)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: World) -> None:
     if not can_run(world):
         return
@@ -322,7 +322,7 @@ def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: Wo
 
 
 @given(worlds, st.integers(1, 60))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more: int) -> None:
     if not can_run(world):
         return
@@ -344,7 +344,7 @@ def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more:
 
 
 @given(worlds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_calls_side_by_side_are_counted_as_exactly(world: World) -> None:
     if not can_run(world):
         return

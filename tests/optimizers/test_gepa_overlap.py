@@ -163,11 +163,11 @@ STRATEGIES = [
 @pytest.mark.parametrize(
     ("k", "g", "changes"),
     [
-        (1, 1, STRATEGIES[0]),
         (4, 2, STRATEGIES[0]),
-        (8, 1, STRATEGIES[0]),
-        *((k, g, changes) for k, g in ((3, 1), (2, 3)) for changes in STRATEGIES),
-        *((1, 2, changes) for changes in STRATEGIES),
+        (1, 2, STRATEGIES[1]),
+        (3, 1, STRATEGIES[1]),
+        (2, 3, STRATEGIES[2]),
+        (8, 1, STRATEGIES[3]),
     ],
 )
 def test_neither_workers_nor_the_order_of_answers_change_the_outcome(
@@ -176,9 +176,8 @@ def test_neither_workers_nor_the_order_of_answers_change_the_outcome(
     settings = overlapping(k, g, **changes)
     in_turn = outcome(settings, None)
     assert in_turn.result.total_rollouts <= settings.budget
-    for count in (1, 16):
-        with workers(count) as executor:
-            assert outcome(settings, executor) == in_turn
+    with workers(16) as executor:
+        assert outcome(settings, executor) == in_turn
     with Lottery(5, seed=k) as lottery:
         assert outcome(settings, lottery) == in_turn
 
@@ -336,25 +335,21 @@ def test_a_text_that_another_proposal_has_tried_is_refused_when_it_is_committed(
     assert result.stop_reason is StopReason.NO_PROGRESS
 
 
-@pytest.mark.parametrize(("k", "g"), [(1, 2), (2, 3), (7, 1)])
-def test_reflections_are_used_up_exactly(k: int, g: int) -> None:
-    for limit in (1, 2, 5, 8):
-        with workers(16) as executor:
-            settings = overlapping(k, g, max_reflections=limit)
-            run = Run(settings, reflection=moody, executor=executor)
-            result = run.start()
-        assert result.stop_reason is StopReason.REFLECTIONS
-        assert result.total_reflections == run.reflection.calls == limit
+@pytest.mark.parametrize(("k", "g", "limit"), [(1, 2, 2), (2, 3, 5), (7, 1, 1), (7, 1, 8)])
+def test_reflections_are_used_up_exactly(k: int, g: int, limit: int) -> None:
+    with workers(16) as executor:
+        settings = overlapping(k, g, max_reflections=limit)
+        run = Run(settings, reflection=moody, executor=executor)
+        result = run.start()
+    assert result.stop_reason is StopReason.REFLECTIONS
+    assert result.total_reflections == run.reflection.calls == limit
 
 
 @pytest.mark.parametrize(
     ("k", "g", "limits"),
     [
         (3, 1, {"max_reflections": 5}),
-        (1, 3, {"max_reflections": 6}),
-        (4, 1, {"stoppers": (MaxProposals(4),)}),
         (2, 3, {"stoppers": (MaxProposals(4),)}),
-        (3, 1, {"rollout_budget": 120}),
         (2, 2, {"rollout_budget": 120}),
         (1, 2, {"max_idle_steps": 1, "max_failed_reflections": 1}),
     ],
@@ -378,20 +373,20 @@ def test_with_higher_limits_a_run_goes_on_and_ends_like_one_without(
     assert second.task.calls < whole.total_rollouts
 
 
-@pytest.mark.parametrize(("k", "g"), [(1, 1), (2, 2)])
-def test_a_merge_that_is_not_paid_for_is_made_with_a_larger_budget(k: int, g: int) -> None:
+@pytest.mark.parametrize(("k", "g", "seed"), [(1, 1, 8), (2, 2, 13)])
+def test_a_merge_that_is_not_paid_for_is_made_with_a_larger_budget(
+    k: int, g: int, seed: int
+) -> None:
     sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
     merging = {"exploration": 1.0, "enable_merge": True, "minibatch_size": 3, "perfect_score": 2}
-    reasons = set()
-    for seed in (4, 8, 13):
-        whole = overlapping(k, g, seed=seed, rollout_budget=300, **sizes, **merging)
-        small = attrs.evolve(whole, rollout_budget=140)
-        journal = MemoryJournal()
-        reasons.add(optimize(small, reflection=moody, journal=journal).stop_detail)
-        again = optimize(whole, reflection=moody, journal=journal)
-        assert again == optimize(whole, reflection=moody)
-    if k == 1:
-        assert any("are to be merged, which takes" in one for one in reasons)
+    whole = overlapping(k, g, seed=seed, rollout_budget=200, **sizes, **merging)
+    small = attrs.evolve(whole, rollout_budget=140)
+    journal = MemoryJournal()
+    first = optimize(small, reflection=moody, journal=journal)
+    assert "are to be merged, which takes" in first.stop_detail
+    again = optimize(whole, reflection=moody, journal=journal)
+    assert again == optimize(whole, reflection=moody)
+    assert again.total_rollouts > first.total_rollouts
 
 
 def unpaid(value: object) -> object:
@@ -428,7 +423,7 @@ PAIRS = ((1, 2), (3, 1), (2, 3), (4, 2), (8, 1))
 
 
 @given(st.integers(0, 2**16), st.sampled_from(PAIRS), st.booleans(), st.sampled_from((0, 1, 4)))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_killed_twice_and_resumed_it_ends_the_same(
     seed: int, pair: tuple[int, int], merge: bool, count: int
 ) -> None:
@@ -478,13 +473,10 @@ class Gate:
         return answer(rendered)
 
 
-@pytest.mark.parametrize(("k", "g"), [(4, 1), (2, 2)])
-def test_a_cancelled_run_leaves_hanging_calls_behind_and_writes_nothing_more(
-    k: int, g: int
-) -> None:
+def test_a_cancelled_run_leaves_hanging_calls_behind_and_writes_nothing_more() -> None:
     cancellation, journal = Cancellation(), MemoryJournal()
     gate = Gate(30, lambda: cancellation.set("enough"))
-    chosen = overlapping(k, g)
+    chosen = overlapping(2, 2)
     whole = optimize(chosen)
     with workers(8) as executor:
         result = optimize(

@@ -147,7 +147,7 @@ ACCEPTED_TOGETHER = {
     ACCEPTED_TOGETHER, 32, 0, Strict(), {"preset": "lean", "validation": Racing(first=1, every=1)}
 )
 @given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies, strategies)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
     chosen: dict[str, Any],
     salt: int,
@@ -179,7 +179,7 @@ def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
 
 
 @given(sizes())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_run_that_accepts_all_or_none_tries_exactly_as_many_as_its_plan_says(
     chosen: dict[str, Any],
 ) -> None:
@@ -198,7 +198,7 @@ def test_a_run_that_accepts_all_or_none_tries_exactly_as_many_as_its_plan_says(
 
 
 @given(sizes())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_replies_that_nobody_can_use_take_exactly_the_reflections_of_the_plan(
     chosen: dict[str, Any],
 ) -> None:

@@ -162,7 +162,7 @@ seeds = st.integers(0, 2**63)
 
 
 @given(seeds, st.sampled_from(("stop", "stop", "length")))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_reply_is_read_or_refused(seed: int, finish_reason: str) -> None:
     chance = random.Random(seed)
     for _ in range(TEXTS_PER_SEED):
@@ -173,7 +173,7 @@ def test_any_reply_is_read_or_refused(seed: int, finish_reason: str) -> None:
 
 
 @given(st.text(st.sampled_from("`~ \n\rxi$")), st.just("stop"))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_reply_made_of_fences_is_read_or_refused(reply: str, finish_reason: str) -> None:
     check_any_reply(reply, finish_reason)
 
@@ -206,7 +206,7 @@ def in_block(text: str) -> str:
 
 
 @given(seeds)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_text_in_a_fence_of_its_own_is_read_whole_or_refused_for_its_characters(
     seed: int,
 ) -> None:

@@ -102,7 +102,7 @@ matrices = st.integers(1, 6).flatmap(
 
 
 @given(matrices)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_pool_keeps_the_frontier_and_the_best_as_if_computed_anew(rows: list[Row]) -> None:
     pool = Pool()
     for count, row in enumerate(rows, start=1):
@@ -114,7 +114,7 @@ def test_the_pool_keeps_the_frontier_and_the_best_as_if_computed_anew(rows: list
 
 
 @given(st.lists(st.tuples(*[st.floats(-10, 10, allow_nan=False)] * 3), min_size=1, max_size=10))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_with_every_score_known_the_best_has_the_highest_mean_and_elders_win_ties(
     rows: list[Row],
 ) -> None:
@@ -269,7 +269,7 @@ def minibatches(
 
 
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_minibatch_holds_each_example_once(seed: int, size: int) -> None:
     data = examples(9)
     for minibatch in islice(minibatches(seed, data, size, "random"), 5):
@@ -315,7 +315,7 @@ def test_minibatches_reach_every_example() -> None:
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 12), size=st.integers(1, 12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_epochs_take_every_example_once_before_any_again(seed: int, count: int, size: int) -> None:
     size, data = min(size, count), examples(count)
     drawn: list[str] = []
@@ -409,7 +409,7 @@ def test_shuffled_examples_are_split_without_loss(seed: int) -> None:
 @given(
     st.integers(6, 200), st.integers(1, 5), st.integers(30, 2000) | st.just("light"), st.booleans()
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_where_nothing_is_said_a_share_is_held_out_that_the_budget_pays_for(
     count: int, pareto: int, budget: Any, shuffle: bool
 ) -> None:
@@ -448,7 +448,7 @@ def test_candidates_with_equal_overrides_have_equal_digests() -> None:
 
 
 @given(matrices, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_scores_that_come_later_change_the_frontier_as_if_computed_anew(
     rows: list[Row], data: st.DataObject
 ) -> None:

@@ -237,7 +237,7 @@ def told(number: int) -> Told:
 
 @pytest.fixture(scope="module")
 def runs() -> Sequence[Told]:
-    return [told(number) for number in range(24)]
+    return [told(number) for number in range(18)]
 
 
 def test_no_reflection_request_has_anything_of_validation_or_test(runs: Sequence[Told]) -> None:

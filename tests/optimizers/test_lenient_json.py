@@ -152,7 +152,7 @@ def test_what_python_can_read_too_means_the_same_in_both(seed: int) -> None:
         text = damaged(repr(a_value(rng)), rng)
         found, fault = read(text)
         # The two languages differ in what they make of these.
-        if fault or re.search(r"//|/\*|\\[/0-7\n]", text):
+        if fault or re.search(r"//|/\*|\\[/0-7\n\r]", text):
             continue
         try:
             expected = ast.literal_eval(text)
@@ -173,7 +173,7 @@ def test_any_text_is_read_or_refused(seed: int) -> None:
         json.dumps(found, allow_nan=False)
 
 
-@pytest.mark.parametrize("start", ["", "[", "['", '{"a": "', "[1, "])
+@pytest.mark.parametrize("start", ["[", "['", '{"a": "'])
 @pytest.mark.parametrize(
     "piece",
     [

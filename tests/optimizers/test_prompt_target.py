@@ -160,7 +160,7 @@ def check_any_text(target: PromptTarget, path: SectionPath, text: str) -> None:
 
 @pytest.mark.parametrize("path", [DOLLAR, JINJA], ids=["dollar", "jinja"])
 @given(seed=st.integers(0, 2**63))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_any_text_is_shown_literally_or_refused(seed: int, path: SectionPath) -> None:
     chance = random.Random(seed)
     for _ in range(TEXTS_PER_SEED):
@@ -169,7 +169,7 @@ def test_any_text_is_shown_literally_or_refused(seed: int, path: SectionPath) ->
 
 @pytest.mark.parametrize("path", [DOLLAR, JINJA], ids=["dollar", "jinja"])
 @given(middle=st.text(st.sampled_from("$\\{}word_ \n"), max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_text_made_of_marks_is_shown_literally_or_refused(
     middle: str, path: SectionPath
 ) -> None:
@@ -433,7 +433,7 @@ def _texts(least: int) -> st.SearchStrategy[dict[SectionPath, str]]:
     is_shared=st.booleans(),
     winners=st.lists(_texts(1), min_size=1, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_winners_follow_each_other_the_store_holds_the_last_one(
     base: Mapping[SectionPath, str],
     is_shared: bool,

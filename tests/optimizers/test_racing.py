@@ -260,7 +260,7 @@ def _answer_all(rendered: RenderedPrompt[object]) -> str:
 
 
 @given(st.integers(0, 50), st.booleans())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_resumed_and_side_by_side_it_is_the_same_run(seed: int, merge: bool) -> None:
     journal = MemoryJournal()
     chosen = lean(seed=seed, enable_merge=merge, rollout_budget=200)
@@ -593,7 +593,7 @@ def test_the_baseline_is_tried_on_little_first_and_on_the_rest_at_the_end(
     st.booleans(),
     st.sampled_from(((1, 1), (3, 1), (1, 3), (2, 2))),
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_baseline_and_winners_of_races_are_tried_on_all_critical_examples(
     seed: int, count: int, shuffle: bool, at_once: tuple[int, int]
 ) -> None:
@@ -692,7 +692,7 @@ def test_a_target_is_reached_on_everything_and_not_on_a_lucky_few(
 ) -> None:
     """One word of 40 is a quarter of the first four examples, for who is lucky with these."""
     sizes: dict[str, Any] = {"training_examples": twins(40), "pareto_set_size": 40}
-    for seed in range(4):
+    for seed in range(2):
         at_once = {"proposals_per_step": k, "steps_at_once": g}
         chosen = lean(seed=seed, stoppers=(target,), rollout_budget=500, **sizes, **at_once)
         journal = MemoryJournal()

@@ -190,17 +190,16 @@ def test_one_too_many_does_not_keep_those_before_it_from_being_asked(count: int)
     assert more.reflection.calls == whole.total_reflections - 1
 
 
-@pytest.mark.parametrize(("k", "g"), [(3, 1), (1, 3), (2, 2)])
-def test_they_are_used_up_exactly_by_several_proposals(k: int, g: int) -> None:
-    for limit in (3, 6, 11):
-        changes: dict[str, Any] = {"max_reflections": limit}
-        changes |= {"proposals_per_step": k, "steps_at_once": g}
-        whole = shared(**changes).start()
-        with workers(4) as context:
-            run = shared(context=context, **changes)
-            result = run.start()
-        assert result == whole
-        assert run.reflection.calls == result.total_reflections == limit
+@pytest.mark.parametrize(("k", "g", "limit"), [(3, 1, 3), (3, 1, 11), (1, 3, 6), (2, 2, 6)])
+def test_they_are_used_up_exactly_by_several_proposals(k: int, g: int, limit: int) -> None:
+    changes: dict[str, Any] = {"max_reflections": limit}
+    changes |= {"proposals_per_step": k, "steps_at_once": g}
+    whole = shared(**changes).start()
+    with workers(4) as context:
+        run = shared(context=context, **changes)
+        result = run.start()
+    assert result == whole
+    assert run.reflection.calls == result.total_reflections == limit
 
 
 def test_a_run_that_is_cancelled_meanwhile_ends_and_keeps_what_was_answered() -> None:

@@ -761,20 +761,19 @@ def test_fresh_keys_are_valid_and_fresh(seed: int) -> None:
             used.append(key)
 
 
-@pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(
-    ("form", "piece"),
+    ("read", "form", "piece"),
     [
-        ("{}", "```\n"),
-        ("{}", "```\n{"),
-        ("{{{}", '"description": "a",'),
-        ("{{{}}}", "a: 1,"),
-        ('{{"{}": 1}}', "a"),
-        ('{{"description": "{}"}}', "\\ud800"),
-        ('{{"description": {}}}', "[1,"),
-        ('{{"objective": "a", "outcome": 1, "steps": [{}]}}', "{},"),
-        ('{{"objective": "a", "outcome": 1, "steps": {}', "[{'tool': "),
-        ('{{"aliases": [{}]}}', "'a', // b\n"),
+        (read_call, "{}", "```\n"),
+        (read_all_said, "{}", "```\n{"),
+        (read_call, "{{{}", '"description": "a",'),
+        (read_all_said, "{{{}}}", "a: 1,"),
+        (read_all_said, '{{"{}": 1}}', "a"),
+        (read_call, '{{"description": "{}"}}', "\\ud800"),
+        (read_call, '{{"description": {}}}', "[1,"),
+        (read_json_task, '{{"objective": "a", "outcome": 1, "steps": [{}]}}', "{},"),
+        (read_json_task, '{{"objective": "a", "outcome": 1, "steps": {}', "[{'tool': "),
+        (read_all_said, '{{"aliases": [{}]}}', "'a', // b\n"),
     ],
 )
 def test_a_megabyte_is_read_or_refused(
