@@ -14,7 +14,7 @@ import re
 import sys
 import sysconfig
 import textwrap
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -154,7 +154,7 @@ def _library() -> Sequence[_Documented]:
 def _read(path: Path, source: str) -> Iterator[_Documented]:
     tree, lines = ast.parse(source), source.split("\n")
     yield _Documented(path, "module", ast.get_docstring(tree) or "")
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.ClassDef) and (said := ast.get_docstring(node)):
             yield _Documented(path, "class", said)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
@@ -162,6 +162,16 @@ def _read(path: Path, source: str) -> Iterator[_Documented]:
         ):
             below = lines[node.body[1].lineno - 1 : node.end_lineno] if node.body[1:] else []
             yield _Documented(path, "function", said, "\n".join(below))
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield what `ast.walk` does, but for expressions, which hold no docstring."""
+    waiting = deque[ast.AST]([tree])
+    while waiting:
+        node = waiting.popleft()
+        yield node
+        for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+            waiting.extend(getattr(node, block, ()))
 
 
 def _capped(texts: Iterator[Text]) -> list[Text]:

@@ -24,7 +24,7 @@ def test_a_verdict_is_a_function_of_its_seed() -> None:
 
 def test_families_that_are_declared_are_not_mistaken_for_a_gain() -> None:
     false, declared = (
-        sum(is_shown(noise, 0.0, HELD_OUT, seed) for seed in range(60))
+        sum(is_shown(noise, 0.0, HELD_OUT, seed) for seed in range(30))
         for noise in ("families of five cases", "families of five cases, declared")
     )
     assert false > 2 >= declared

@@ -147,14 +147,14 @@ def talks(tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch) -> 
     source = code.read_text("utf-8")
     before, after = source.split("def team_of(")[0], source[source.index("GRAPH = Graph(") :]
     code.write_text(f"{before}{FLOW}\n\n{after}", "utf-8")
-    cases = [json.loads(line) for line in data.read_text("utf-8").splitlines()]
+    cases = [json.loads(line) for line in data.read_text("utf-8").splitlines()[:80]]
     turns = [{"user": case["input"], "expected": case["expected"]} for case in cases]
     lines = [
         {"id": case["id"], "turns": [turns[number - 1], turns[number]]}
         for number, case in enumerate(cases)
     ]
     data.write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    settings = file.read_text("utf-8").replace("rollout_budget: 1500", "rollout_budget: 300")
+    settings = file.read_text("utf-8").replace("rollout_budget: 1500", "rollout_budget: 120")
     file.write_text(settings.replace("workers: 1", "workers: 4"), "utf-8")
     return folder
 

@@ -325,6 +325,8 @@ def project(tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch) -
     folder = tmp_path / "reports"
     assert console("init", "--graph", str(folder)).code == 0
     monkeypatch.chdir(folder)
+    data = folder / "data/reports.jsonl"
+    data.write_text("".join(data.read_text("utf-8").splitlines(keepends=True)[:80]), "utf-8")
     return folder
 
 
@@ -340,7 +342,7 @@ def test_a_project_with_a_nested_graph_ends_as_the_flat_one(
     project: Path, console: Console, algorithm: str
 ) -> None:
     file = project / "promptgraft.yaml"
-    settings_text = file.read_text("utf-8").replace("rollout_budget: 1500", "rollout_budget: 300")
+    settings_text = file.read_text("utf-8").replace("rollout_budget: 1500", "rollout_budget: 120")
     if algorithm == "gradient":
         settings_text = settings_text.replace("minibatch_size: 6", "algorithm: gradient")
     file.write_text(settings_text, "utf-8")

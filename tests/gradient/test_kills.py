@@ -24,7 +24,7 @@ def test_cut_at_every_line_the_journal_leads_to_the_same_end(tmp_path: Path) -> 
         whole = Run(config, journal=journal).start()
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 40
-    for kept in range(1, len(lines)):
+    for kept in (1, 2, *range(3, len(lines), 3)):
         path.write_bytes(b"".join(lines[:kept]))
         with FileJournal(path) as journal:
             resumed = Run(config, journal=journal)

@@ -103,7 +103,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text(max_size=40) | VALUES.map(json.dumps) | VALUES.map(block))
 def test_whatever_is_replied_is_read_or_refused_in_one_line(text: str) -> None:
     for read in READ.values():

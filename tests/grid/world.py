@@ -50,7 +50,7 @@ Rendered = RenderedPrompt[object]
 FACTORS: Mapping[str, tuple[str, ...]] = {
     "input": ("text", "object", "list", "number", "nested", "image path"),
     "expected": ("text", "label", "object", "list", "number", "none"),
-    "parts": ("1", "2", "4", "8", "tools", "examples", "output fields"),
+    "parts": ("1", "8", "tools", "examples", "output fields"),
     "search": ("lean", "paper", "gradient"),
     "writer": (
         "good",
@@ -230,7 +230,7 @@ WRITERS: Mapping[str, Callable[[Rendered], str]] = {
     "wrong": lambda rendered: good(rendered, part=-1),
     "headings": lambda rendered: HEADINGS,
     "json": lambda rendered: BARE,
-    "very long": lambda rendered: good(rendered).replace("word", "word " * 40_000),
+    "very long": lambda rendered: good(rendered).replace("word", "word " * 10_000),
     "empty": lambda rendered: "",
     "refusing": lambda rendered: REFUSAL,
     "repeating": lambda rendered: "```instruction\nKnow word0.\n```",

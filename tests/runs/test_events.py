@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -289,6 +289,7 @@ def test_every_kind_of_event_is_tried_here() -> None:
 
 @pytest.mark.parametrize("kind", FIELDS)
 def test_every_event_is_read_from_its_line_as_it_was_told(kind: type[Event]) -> None:
+    @settings(max_examples=30)
     @given(built(kind))
     def check(event: Event) -> None:
         line = encoded(event)

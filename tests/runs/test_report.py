@@ -351,7 +351,7 @@ def test_hostile_texts_are_texts(tmp_path: Path) -> None:
         )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.text(min_size=1), st.sampled_from(HOSTILE))
 def test_no_text_becomes_part_of_the_page(text: str, hostile: str) -> None:
     told, label = f"{hostile}{text}", f"{text}{hostile}"
@@ -476,7 +476,7 @@ def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
     assert "section tone taken from #1" in section(render(run), "every")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 10**6), max_size=160), st.integers(0, 10**6))
 def test_every_candidate_has_a_row_of_its_own_below_its_parent_in_a_tree_that_fits(
     choices: list[int], winner: int
@@ -505,7 +505,7 @@ def test_every_candidate_has_a_row_of_its_own_below_its_parent_in_a_tree_that_fi
         assert not tree.left_out
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.none() | st.floats(-1e6, 1e6) | st.floats(0, 1) | st.just(0.5), min_size=1, max_size=8
@@ -627,7 +627,7 @@ def test_all_text_has_enough_contrast_in_both_schemes() -> None:
     assert min(contrast(*cell) for cell in cells) >= 4.5
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.text(max_size=400), st.integers(100, 300))
 def test_a_cropped_text_keeps_its_head_and_its_tail_within_the_limit(text: str, most: int) -> None:
     found = cropped(text, most)

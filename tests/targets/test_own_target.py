@@ -169,7 +169,7 @@ def test_cut_anywhere_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
     with FileJournal(path) as journal:
         whole = optimize(journal=journal)
     lines = path.read_bytes().splitlines(keepends=True)
-    for kept in range(1, len(lines) + 1):
+    for kept in (1, 2, *range(3, len(lines), 3), len(lines)):
         path.write_bytes(b"".join(lines[:kept]))
         with FileJournal(path) as journal:
             assert optimize(journal=journal) == whole

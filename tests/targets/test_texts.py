@@ -515,14 +515,14 @@ def test_a_run_that_is_killed_resumes_to_the_same_end_and_pays_for_nothing_twice
 
     whole = tmp_path / "whole"
     whole.mkdir()
-    with forking(APP) as run, forking(APP) as run_again:
+    with forking(APP) as run:
         ended = run(whole)
         assert ended[0] == 0
         for fatal in ("1", "9", "25"):
             killed = tmp_path / fatal
             killed.mkdir()
             assert run(killed, fatal)[0] == -signal.SIGKILL
-            assert run_again(killed) == ended
+            assert run(killed) == ended
             assert paid(killed) == paid(whole) + 1  # the call in flight
 
 
