@@ -147,20 +147,20 @@ def budgets() -> list[Combination]:
     found = []
     for number, (proposals, steps) in enumerate(((1, 3), (2, 3), (3, 2), (1, 6))):
         for preset, base in (("paper", {"pareto_set_size": 10}), ("lean", RACE)):
-            for merge in ({}, merging):
-                settings: dict[str, Any] = {
-                    **base,
-                    **merge,
-                    "preset": preset,
-                    "rollout_budget": (210 if merge else 101) + 13 * number,
-                    "minibatch_size": 2,
-                    "seed": number % 2,
-                    "proposals_per_step": proposals,
-                    "steps_at_once": steps,
-                    "exploration": 0.7,
-                }
-                name = f"budget-{preset}-{proposals}-{steps}{'-merging' * bool(merge)}"
-                found.append(Combination(name, forgetting if merge else endless, settings))
+            merge = merging if (preset == "lean") == (number % 2 == 0) else {}
+            settings: dict[str, Any] = {
+                **base,
+                **merge,
+                "preset": preset,
+                "rollout_budget": (210 if merge else 101) + 13 * number,
+                "minibatch_size": 2,
+                "seed": number % 2,
+                "proposals_per_step": proposals,
+                "steps_at_once": steps,
+                "exploration": 0.7,
+            }
+            name = f"budget-{preset}-{proposals}-{steps}{'-merging' * bool(merge)}"
+            found.append(Combination(name, forgetting if merge else endless, settings))
     return found
 
 

@@ -208,9 +208,9 @@ def gradient(seed: int) -> EqualWorld:
 
 def worlds() -> Iterator[EqualWorld]:
     """Yield all worlds."""
-    yield from map(paper, range(20))
-    yield from map(lines, range(18))
-    yield from map(choices, range(12))
+    yield from map(paper, range(12))
+    yield from map(lines, range(12))
+    yield from map(choices, range(8))
     yield from map(gradient, range(4, 8))
 
 

@@ -32,8 +32,8 @@ WITH_WORKERS = (
     "merge-racing-beside-steps",
     "parts-mixed-merged-woven",
     "end-task-faulty",
-    "budget-paper-1-6",
-    "budget-lean-2-3-merging",
+    "budget-paper-2-3-merging",
+    "budget-lean-1-6",
 )
 """Searches with several proposals or steps at once, of each kind."""
 
@@ -191,7 +191,7 @@ OVERLAPPING = [name for name in WORLDS if name.startswith("lines-")][:3]
 
 def test_every_random_world_is_recorded_and_no_other() -> None:
     assert [*RECORDED] == [*WORLDS]
-    assert len(WORLDS) >= 50
+    assert len(WORLDS) >= 30
 
 
 @pytest.mark.filterwarnings("ignore:there are only")
