@@ -192,8 +192,7 @@ def test_threads_do_not_change_mutations_of_every_kind_and_merges(tmp_path: Path
     assert outcome_with(16) == in_turn
 
 
-@pytest.mark.parametrize("workers", [4, 16])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("workers", "seed"), [(4, 0), (16, 1), (4, 2), (16, 3)])
 def test_answers_that_arrive_in_any_order_do_not_change_the_outcome(
     workers: int, seed: int, in_turn: tuple[object, ...]
 ) -> None:

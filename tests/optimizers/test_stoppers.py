@@ -128,7 +128,12 @@ CASES: Mapping[str, Case] = {
         MaxCandidates(6), 7, StopReason.CANDIDATES, "6 of 6 candidates are in the pool"
     ),
 }
-PAIRS = list(itertools.combinations(CASES, 2))
+# Each beside the next one, and those that end at the same moment.
+PAIRS = [
+    pair
+    for pair in itertools.combinations(CASES, 2)
+    if pair in itertools.pairwise(CASES) or CASES[pair[0]].step == CASES[pair[1]].step
+]
 
 
 class Killed(KeyboardInterrupt):
