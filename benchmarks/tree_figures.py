@@ -69,13 +69,22 @@ def comments() -> int:
 def local_names(parsed: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield the name of each local variable, once for each function that binds it."""
     for tree in parsed.values():
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield from {
-                    inner.id
-                    for inner in ast.walk(node)
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
-                }
+        yield from _names_below(tree, set())
+
+
+def _names_below(node: ast.AST, bound: set[str]) -> Iterator[str]:
+    """Yield the names of the functions below a node; add all that is bound there to ``bound``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name):
+            if isinstance(child.ctx, ast.Store):
+                bound.add(child.id)
+        elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            local = set[str]()
+            yield from _names_below(child, local)
+            yield from local
+            bound |= local
+        else:
+            yield from _names_below(child, bound)
 
 
 def classes(parsed: dict[Path, ast.Module]) -> Iterator[ast.ClassDef]:

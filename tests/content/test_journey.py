@@ -20,6 +20,7 @@ import attrs
 import pytest
 
 from image_files import png
+from programs import Programs
 from promptgraft.ground.serde import Json
 from servers.behaviour import Answer, Asked
 from servers.loopback import KEY, LoopbackServer
@@ -120,16 +121,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(folder: Path, server: LoopbackServer, *words: str) -> subprocess.Popen[str]:
+def optimize(folder: Path, server: LoopbackServer) -> subprocess.Popen[bytes]:
     (folder / "promptgraft.yaml").write_text(PROJECT.replace("ADDRESS", server.base_url))
     return subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", *words],
+        [sys.executable, "-m", "promptgraft", "optimize"],
         cwd=folder,
         env={**os.environ, "LIGHT_KEY": KEY},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
 
 
@@ -138,30 +138,32 @@ def run_in(folder: Path) -> Path:
     return run
 
 
-def test_an_image_travels_through_a_run_that_is_killed_and_resumed(project: Path) -> None:
+def test_an_image_travels_through_a_run_that_is_killed_and_resumed(
+    project: Path, programs: Programs
+) -> None:
     brain = Brain()
     server = LoopbackServer(OpenAIChat(), brain=brain, models=[MODEL])
     with server:
-        process = command(project, server, "optimize")
+        process = optimize(project, server)
 
         def kill(number: int) -> None:
             if number == 40:
                 process.send_signal(signal.SIGKILL)
 
         brain.before_answer = kill
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        assert process.wait() == -signal.SIGKILL
         run = run_in(project)
         answered = len(server.asked)
         brain.before_answer = lambda _: None
-        resumed = command(project, server, "resume", run.name)
-        printed, _ = resumed.communicate()
-        assert resumed.returncode == 0, printed
+        resumed = programs.promptgraft(
+            "resume", run.name, folder=project, environment={"LIGHT_KEY": KEY}
+        )
+        assert resumed.returncode == 0, resumed.stderr
         asked = len(server.asked)
         assert asked > answered
 
     result = json.loads((run / "result.json").read_text("utf-8"))
-    assert result["improved"] is True, printed
+    assert result["improved"] is True, resumed.stdout
     assert all(brain.shown.get(role) for role in ("task", "judge", "reflection")), brain.shown
     # The bytes are kept once, each under its digest, and nowhere else.
     kept = sorted(path.read_bytes() for path in (run / "files").iterdir())

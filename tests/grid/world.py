@@ -283,7 +283,7 @@ def run(cell: Mapping[str, str], journal: Journal, *, workers: int = 1) -> Made:
             )
             settings = {
                 **subject.settings,
-                "rollout_budget": 70,
+                "rollout_budget": 45,
                 "pareto_set_size": 6,
                 "training_examples": examples,
                 "feedback_fn": feedback_from(metrics),

@@ -41,7 +41,7 @@ class Lookup:
     word: str
 
 
-FILES = 10_000
+FILES = 3_000
 BATCH = 200
 
 
