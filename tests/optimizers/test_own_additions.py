@@ -8,8 +8,8 @@ import pytest
 
 from optimizers.worlds import Run, config, optimize
 from promptgraft.algorithms.gepa import Addition, Attempt, Changes, Proposer
-from promptgraft.errors import ConfigError
-from promptgraft.search import Asking, StopReason
+from promptgraft.errors import CallerError, ConfigError
+from promptgraft.search import Asking, RunResult, StopReason
 from promptgraft.search.asks import answered
 
 
@@ -62,3 +62,22 @@ def test_a_plan_refuses_additions_that_reserve_all_of_a_larger_budget() -> None:
     assert settings.pays_for(settings.budget).if_accepted == 1
     with pytest.raises(ConfigError, match="additions: what they reserve"):
         Run(settings).plan()
+
+
+class Clumsy(Addition):
+    """Fails when it learns of the first attempt."""
+
+    name = "clumsy"
+
+    def learn(self, attempt: Attempt) -> None:
+        raise ValueError(f"attempt {attempt.number} is too much")
+
+
+def test_an_error_of_an_addition_names_it_and_leaves_the_result_so_far() -> None:
+    with pytest.raises(
+        CallerError, match="addition `clumsy` raised ValueError: attempt 1 is"
+    ) as at:
+        optimize(config(additions=["lines", Clumsy()]))
+    assert isinstance(at.value.__cause__, ValueError)
+    assert isinstance(at.value.result, RunResult)
+    assert at.value.result.stop_reason is StopReason.FAILED

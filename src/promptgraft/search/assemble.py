@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -15,7 +14,7 @@ from promptgraft.errors import CallerError, DataFormatError, JournalCorruptError
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import digest, shown
-from promptgraft.journal.base import Journal, NoJournal
+from promptgraft.journal.base import NoJournal
 from promptgraft.runtime.deadline import Deadline, remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit
@@ -42,9 +41,6 @@ from promptgraft.search.verdict import PassRules
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.texts import PlayingAdapter
-
-if TYPE_CHECKING:
-    from promptgraft.search.call_log import CallLog
 
 _logger = logging.getLogger("promptgraft")
 
@@ -82,7 +78,12 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
     context, limits = checked.context, checked.config.limits
     journal = context.journal
     fingerprint = checked.fingerprint if journal is None else checked.begin(journal)
-    calls = None if journal is None else _calls_in(journal)
+    calls = None
+    if journal is not None:
+        # Only a journal can keep the calls of a run.
+        from promptgraft.search.call_log import CallLog
+
+        calls = CallLog(journal)
     ledger = Ledger(
         checked.config.budget, max_reflections=limits.max_reflections, budget=checked.budget
     )
@@ -101,13 +102,6 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
         emit=publishing(session, context.event_bus),
         session=session,
     )
-
-
-def _calls_in(journal: Journal) -> CallLog:
-    """Return what keeps the calls of a run, which one without a journal does without."""
-    from promptgraft.search.call_log import CallLog
-
-    return CallLog(journal)
 
 
 def _with_recorded_base(target: Target, answers: Answers) -> Target:
@@ -321,8 +315,7 @@ def _driver(begun: BegunRun, answers: Answers, sources: AnswerSources, publish: 
         max_unscored_share=config.limits.max_unscored_share,
         look=stops.look,
         publish=publish,
-        # An unexpected exception of our own algorithms is a bug and keeps its traceback.
-        author="" if type(config).__module__.startswith("promptgraft.") else config.algorithm,
+        author=config.author,
     )
 
 

@@ -78,6 +78,11 @@ _POLICY: Check[object] = check(
 _SHARE, _LEAST, _PER_BUDGET = 0.3, 8, 0.1
 
 
+def is_foreign(part: object) -> bool:
+    """Return whether another package has written the class of an object."""
+    return not type(part).__module__.startswith("promptgraft.")
+
+
 @attrs.frozen(kw_only=True)
 class RunConfig(Settings, ABC):
     """The settings of every algorithm; an algorithm is a subclass with settings of its own.
@@ -176,6 +181,11 @@ class RunConfig(Settings, ABC):
     @abstractmethod
     def search(self, kit: Kit) -> BaseSearch:
         """Return a search with these settings."""
+
+    @property
+    def author(self) -> str:
+        """What of the search promptgraft has not written, in words; empty for nothing."""
+        return f"algorithm `{self.algorithm}`" if is_foreign(self) else ""
 
     @property
     def decisive(self) -> Mapping[str, Json]:
@@ -282,12 +292,8 @@ class RunConfig(Settings, ABC):
     @property
     def budget(self) -> int:
         """Rollouts that the run may use: ``rollout_budget``, or those of a size."""
-        whole_budget = self.rollout_budget
-        return (
-            whole_budget
-            if isinstance(whole_budget, int)
-            else self.budget_of(PROPOSALS[whole_budget])
-        )
+        size = self.rollout_budget
+        return size if isinstance(size, int) else self.budget_of(PROPOSALS[size])
 
     @property
     def stoppers(self) -> Sequence[Stopper]:

@@ -65,8 +65,8 @@ class Driver:
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
         look: returns at each checkpoint whether there is a reason to stop.
         publish: receives every event.
-        author: name of the algorithm if it is not one of promptgraft's own; an unexpected
-            exception is then reported as the caller's fault.
+        author: what of the search promptgraft has not written; an unexpected exception is then
+            reported as its fault. One of our own is a bug, and keeps its traceback.
     """
 
     _sources: AnswerSources
@@ -110,7 +110,7 @@ class Driver:
             # Not for other subclasses: a damaged file is not the fault of the algorithm.
             if self._author and type(error) in (JournalError, JournalMismatchError):
                 mend = "asks for two things there: give each a position of its own"
-                message = f"{error}; in a new run, algorithm `{self._author}` {mend}"
+                message = f"{error}; in a new run, {self._author} {mend}"
                 raise type(error)(message) from error
             raise
         return main.value
@@ -134,7 +134,7 @@ class Driver:
             except Exception as strand_error:
                 if not self._author:
                     raise
-                blamed = CallerError(f"algorithm `{self._author}` raised {raised_at(strand_error)}")
+                blamed = CallerError(f"{self._author} raised {raised_at(strand_error)}")
                 blamed.__cause__ = strand_error
                 strand.has_ended, strand.error = True, blamed
                 return

@@ -38,7 +38,7 @@ from promptgraft.ground.strict.checks import (
     path_of,
 )
 from promptgraft.search.acceptance import Paired, most_rollouts
-from promptgraft.search.config import RunConfig
+from promptgraft.search.config import RunConfig, is_foreign
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import Affordable, Settings
@@ -312,6 +312,11 @@ class GepaSettings(RunConfig):
                 "Racing(), which evaluates candidates on different examples, found "
                 f"'{self.frontier_pruning}'; give strategy.validation=Full() to use it"
             )
+
+    @property
+    def author(self) -> str:
+        names = [f"addition `{use.name}`" for use in self.used_additions if is_foreign(use)]
+        return super().author or " or ".join(names)
 
     @property
     def decisive(self) -> Mapping[str, Json]:

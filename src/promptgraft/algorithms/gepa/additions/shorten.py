@@ -189,7 +189,6 @@ class Shorten(Addition):
 
     def start(self) -> None:
         config = self.tools.config
-        self._tried, self._keys = {}, {}
         self._kept = self.reserve(
             config.budget, least=config.least_budget, validation=config.pareto_set_size
         )

@@ -17,7 +17,7 @@ from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE, WholeParams
 from promptgraft.algorithms.gepa.reflect import Draft
-from promptgraft.algorithms.gepa.select import Draws, Turn
+from promptgraft.algorithms.gepa.select import Draws
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
 from promptgraft.ground.strict.checks import SHARE
@@ -75,7 +75,6 @@ class WholePrompt(Addition):
     _draws: Draws = attrs.field(init=False, repr=False, eq=False)
     _failed: int = attrs.field(default=0, init=False, repr=False, eq=False)
     _rests: int = attrs.field(default=0, init=False, repr=False, eq=False)
-
     _tried: deque[TriedChild] = attrs.field(init=False, repr=False, eq=False)
     _labels: Mapping[str, str] = attrs.field(init=False, repr=False, eq=False)
 
@@ -104,8 +103,13 @@ class WholePrompt(Addition):
         if not failures:
             return None
         target, parent = self.tools.kit.target, attempt.candidate
-        changeable = instructions(reflector.turn(attempt))
-        modules = most_shown(changeable, lambda module: target.text(module, parent))
+        # Kinds with a question of their own have replies of another form.
+        instructions = [
+            module
+            for module in reflector.turn(attempt).first
+            if not module.is_example and module.question is None
+        ]
+        modules = most_shown(instructions, lambda module: target.text(module, parent))
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
@@ -164,16 +168,6 @@ class WholePrompt(Addition):
                 (change.module.name, change.before.text, change.text) for change in attempt.changes
             ),
         )
-
-
-def instructions(turn: Turn) -> tuple[Module, ...]:
-    """Return the instructions that one question may be about, if it is their turn.
-
-    Modules of kinds with their own question, whose replies have another form, are left out.
-    """
-    return tuple(
-        module for module in turn.first if not module.is_example and module.question is None
-    )
 
 
 @attrs.define(kw_only=True)
