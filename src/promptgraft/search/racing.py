@@ -37,44 +37,34 @@ class _Race:
 
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it wins."""
-        order = self.entry.order
+        order, incumbent = self.entry.order, self.population.pool.candidates[self.incumbent]
         first = order[: self.entry.first]
-        yield from self._begin(position, [place for place in first if place not in self.records])
+        missing = [place for place in first if place not in self.records]
+        best, records = yield from Together(
+            [
+                self._on(f"{position}/best", incumbent, self.lacking),
+                self._on(f"{position}/first", self.candidate, missing),
+            ]
+        )
+        self.records.update(zip(missing, records, strict=True))
+        self.found = dict(zip(self.lacking, best, strict=True))
+        for place, score in zip(self.lacking, self.population.scores(best), strict=True):
+            self.scores[place] = score
+        # A child of the incumbent was better on a minibatch. Small changes affect few answers, so
+        # neither set alone can tell whether they help.
+        is_child = self.incumbent in self.candidate.parents
+        ahead = _TRAINING_WEIGHT * self.total_gain if is_child else 0.0
         gains = self._gains(first)
         # Without an example that both have a score for, nothing speaks for the candidate.
-        if not gains or is_behind(gains, margin=self._slack(gains)):
+        if not gains or is_behind(gains, margin=ahead / len(gains)):
             return False
         rest = [place for place in order if place not in self.records]
         if rest:
             records = yield from self._on(f"{position}/rest", self.candidate, rest)
             self.records.update(zip(rest, records, strict=True))
         gains = self._gains(order)
-        wins = not is_behind(gains, margin=self._slack(gains), errors=0.0)
-        return wins and (self._wins_ties or sum(gains) > 0)
-
-    @property
-    def _wins_ties(self) -> bool:
-        """Whether it is a child of the incumbent: it was better on a minibatch."""
-        return self.incumbent in self.candidate.parents
-
-    def _slack(self, gains: Sequence[float]) -> float:
-        """Return how far below 0 the mean of these gains may be."""
-        # Small changes affect few answers, so neither set alone can tell whether they help.
-        return _TRAINING_WEIGHT * self.total_gain / len(gains) if self._wins_ties else 0.0
-
-    def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
-        """Evaluate the incumbent on all examples that it lacks, and the candidate's first leg."""
-        incumbent = self.population.pool.candidates[self.incumbent]
-        best, first = yield from Together(
-            [
-                self._on(f"{position}/best", incumbent, self.lacking),
-                self._on(f"{position}/first", self.candidate, missing),
-            ]
-        )
-        self.records.update(zip(missing, first, strict=True))
-        self.found = dict(zip(self.lacking, best, strict=True))
-        for place, score in zip(self.lacking, self.population.scores(best), strict=True):
-            self.scores[place] = score
+        wins = not is_behind(gains, margin=ahead / len(gains), errors=0.0)
+        return wins and (is_child or sum(gains) > 0)
 
     def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
         examples = [self.examples[place] for place in places]
