@@ -172,7 +172,10 @@ class Pipeline(Generic[StepT, AttemptT]):
             stop = stop or at_commit
             if not first.waiting:
                 if stop is None and self.at_once > 1:
-                    yield from self._fill_beside_validation()
+                    # Steps that may run beside the validation of the result.
+                    yield from self._fill()
+                    yield from self._start()
+                    self._reserve_whole()
                 at_end = yield from self._unless_stopped(search.conclude())
                 stop = stop or at_end or (yield from self._reason_to_stop())
 
@@ -199,12 +202,6 @@ class Pipeline(Generic[StepT, AttemptT]):
                 work = self.search.work(attempt)
                 branch = yield from Start(work, most_questions=self.most_questions, held=True)
                 step.waiting.append((attempt, branch))
-
-    def _fill_beside_validation(self) -> Asking[None]:
-        """Begin the steps that may run beside the validation of a result."""
-        yield from self._fill()
-        yield from self._start()
-        self._reserve_whole()
 
     def _first_ended(self) -> Asking[StepT | None]:
         """Wait for the first attempt; None if the budget does not cover the next step."""

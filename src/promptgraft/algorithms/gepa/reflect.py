@@ -41,7 +41,7 @@ ATTEMPTS = 2
 MOST_MODULES_CHANGED = 4
 """Most modules that one proposal changes."""
 
-_TRIED = "this text has been tried before; propose another"
+TRIED = "this text has been tried before; propose another"
 _NO_FAILURES: Mapping[str, Records] = MappingProxyType({})
 
 Part: TypeAlias = tuple[Module, ModuleDescription]
@@ -275,18 +275,9 @@ class Reflector:
         # After the target's own checks, which bound the length of the text.
         if self.guard is not None:
             self.guard.check(module, description, text)
-        if not may_be_old:
-            self.check_new(attempt, child)
+        if not may_be_old and self.was_tried(attempt, child):
+            raise InvalidProposalError(RejectionReason.DUPLICATE, TRIED)
         return Change(module, description, text, child)
-
-    def check_new(self, attempt: Attempt, child: Candidate) -> None:
-        """Check that a candidate had not been tried when the attempt began.
-
-        Raises:
-            InvalidProposalError: it had.
-        """
-        if self.was_tried(attempt, child):
-            raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
 
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""

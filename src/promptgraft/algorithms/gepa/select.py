@@ -105,11 +105,6 @@ class Turn:
         return (modules[int(self.draw * len(modules))],) if modules else ()
 
 
-def _rotated(modules: Sequence[Module], places: int) -> tuple[Module, ...]:
-    shift = places % len(modules) if modules else 0
-    return (*modules[shift:], *modules[:shift])
-
-
 class Turns:
     """Whose turn it is: modules are changed one after the other, as published.
 
@@ -137,10 +132,12 @@ class Turns:
     def at(self, ahead: int) -> Turn:
         """Return the turn of an attempt that begins while ``ahead`` others are under way."""
         # As if each of those under way changed one module, which is not known before they end.
-        first, second = (_rotated(turns, ahead) for turns in (self._instructions, self._examples))
+        first, second = deque(self._instructions), deque(self._examples)
+        for turns in (first, second):
+            turns.rotate(-ahead)
         if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
-        return Turn(first, second, self._draws.at(ahead))
+        return Turn(tuple(first), tuple(second), self._draws.at(ahead))
 
     def took(self, turn: Turn, modules: Sequence[Module]) -> None:
         """Record a completed turn. Call in step order.

@@ -16,7 +16,7 @@ import attrs
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE, WholeParams
-from promptgraft.algorithms.gepa.reflect import Draft
+from promptgraft.algorithms.gepa.reflect import TRIED, Draft
 from promptgraft.algorithms.gepa.select import Draws
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
@@ -188,12 +188,10 @@ class WholeDraft(Draft):
 
     def take(self, reply: Reply) -> None:
         self._add_edits(reply)
-        if not self.is_partial:
-            try:
-                self.reflector.check_new(self.attempt, self.changes[-1].candidate)
-            except InvalidProposalError:
-                self.changes = ()
-                raise
+        child = self.changes[-1].candidate
+        if not self.is_partial and self.reflector.was_tried(self.attempt, child):
+            self.changes = ()
+            raise InvalidProposalError(RejectionReason.DUPLICATE, TRIED)
 
     def _add_edits(self, reply: Reply) -> None:
         """Add the changes that a reply makes to those of an earlier one.
