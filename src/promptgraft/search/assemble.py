@@ -16,7 +16,7 @@ from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import digest, shown
 from promptgraft.journal.base import NoJournal
 from promptgraft.runtime.deadline import Deadline, remove_left_over
-from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, publishing
+from promptgraft.runtime.session import EventBus, SessionProtocol, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import AnswerSources
@@ -33,7 +33,7 @@ from promptgraft.search.population import Population
 from promptgraft.search.preflight import CheckedRun
 from promptgraft.search.reflection import ShownImages
 from promptgraft.search.result import RunResult
-from promptgraft.search.run_phases import Remarks, RunPhases
+from promptgraft.search.run_phases import BegunRun, Remarks, RunPhases
 from promptgraft.search.scores import Scorer
 from promptgraft.search.stopping import StopReason
 from promptgraft.search.stops import Stops
@@ -46,27 +46,6 @@ _logger = logging.getLogger("promptgraft")
 
 _PROBE = "rehearsal"
 """The key of the journal's record of the call before the run."""
-
-
-@attrs.frozen(kw_only=True)
-class BegunRun:
-    """A checked run with its accounts: the journal is bound to it.
-
-    Attributes:
-        checked: the run; its target has the overrides that were in force when the run began.
-        run_id: identity of the run.
-        answers: the journal as the run sees it, and a ledger of everything that it uses.
-        watch: budget, notices, and what keeps the calls of answers.
-        emit: receives every event.
-        session: receives the winner if the settings say so; None for none.
-    """
-
-    checked: CheckedRun
-    run_id: str
-    answers: Answers
-    watch: Watch
-    emit: Emit
-    session: SessionProtocol | None
 
 
 def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
@@ -156,16 +135,8 @@ def search(begun: BegunRun) -> RunResult:
     answers = attrs.evolve(begun.answers, ledger=begun.answers.ledger.part())
     sources = _sources(begun, working)
     driver = _driver(begun, answers, sources, remarks)
-    phases = RunPhases(
-        search=_search(begun, answers.ledger, sources.scorer, driver.emit),
-        answers=begun.answers,
-        examples=begun.checked.config.held_out,
-        seed=begun.checked.config.seed,
-        remarks=remarks,
-        run_id=begun.run_id,
-        tag=context.overrides_tag,
-        prompts=checked.prompts,
-    )
+    search = _search(begun, answers.ledger, sources.scorer, driver.emit)
+    phases = RunPhases(search=search, begun=begun, remarks=remarks)
     return _driven(driver, phases, begun.answers)
 
 

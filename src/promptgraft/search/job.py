@@ -26,13 +26,14 @@ from promptgraft.overrides.looks import Look, record_of
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.search.assemble import BegunRun, begin, search
+from promptgraft.search.assemble import begin, search
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
 from promptgraft.search.preflight import CheckedRun, models_asked, preflight
 from promptgraft.search.result import RunResult
+from promptgraft.search.run_phases import BegunRun
 from promptgraft.search.settings import Limits, PersistenceScope
 from promptgraft.search.stopping import RunStoppedError, StopFile, is_early
 from promptgraft.search.wear import Wear, wear_from_json, wear_to_json

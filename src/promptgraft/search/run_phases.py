@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import correlation, mean
 
 import attrs
@@ -17,18 +17,19 @@ from promptgraft.errors import (
 from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.ground.text import counted, listed
-from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.session import SessionProtocol, Watch
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
 from promptgraft.search.held_out import Sides, measure
 from promptgraft.search.population import Population
+from promptgraft.search.preflight import CheckedRun
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.search.verdict import Figures, HeldOut, PassingSides
 from promptgraft.targets.judging import metrics_of
-from promptgraft.targets.types import FeedbackFn, GepaExample
+from promptgraft.targets.types import FeedbackFn
 
 _BASELINE = ("baseline/", "held-out/0/")
 _FEWEST_ANSWERS = 10
@@ -154,30 +155,41 @@ Ending = tuple[StopReason, str]
 """Why a run ended, and the same in words."""
 
 
+@attrs.frozen(kw_only=True)
+class BegunRun:
+    """A checked run with its accounts: the journal is bound to it.
+
+    Attributes:
+        checked: the run; its target has the overrides that were in force when the run began.
+        run_id: identity of the run.
+        answers: the journal as the run sees it, and a ledger of everything that it uses.
+        watch: budget, notices, and what keeps the calls of answers.
+        emit: receives every event.
+        session: receives the winner if the settings say so; None for none.
+    """
+
+    checked: CheckedRun
+    run_id: str
+    answers: Answers
+    watch: Watch
+    emit: Emit
+    session: SessionProtocol | None
+
+
 @attrs.define(eq=False, kw_only=True)
 class RunPhases:
     """Runs a search, and evaluates its winner on held-out examples.
 
     Attributes:
         search: the search.
-        answers: the journal as the run sees it, and a ledger of everything that it uses.
-        examples: held-out examples, which no part of the search sees.
-        seed: draws their order.
+        begun: the run.
         remarks: what users should know before they trust the scores.
-        run_id: identity of the run.
-        tag: the tag under which its overrides are kept.
-        prompts: what is improved, without stores, by ``namespace/key``.
         held_out: how the winner did on the held-out examples; None if there are none.
     """
 
     _search: BaseSearch
-    _answers: Answers
-    _examples: Sequence[GepaExample]
-    _seed: int
+    _begun: BegunRun
     _remarks: Remarks
-    _run_id: str
-    _tag: str
-    _prompts: Mapping[str, Prompt[object]]
     held_out: HeldOut | None = attrs.field(init=False)
     _passing: Sides | None = attrs.field(default=None, init=False)
 
@@ -220,30 +232,30 @@ class RunPhases:
     def _measure(self) -> Asking[None]:
         if not self.winner:
             self.held_out = self._not_measured("nothing beat the baseline")
-        elif self._examples:
+        elif held_out := self._begun.checked.config.held_out:
             self.held_out, self._passing = yield from measure(
                 self._search.kit,
                 self.winner,
-                self._examples,
-                seed=self._seed,
+                held_out,
+                seed=self._begun.checked.config.seed,
                 metrics=self._remarks.metrics,
             )
 
     def _not_measured(self, why: str) -> HeldOut | None:
-        ids = tuple(example.id for example in self._examples)
+        ids = tuple(example.id for example in self._begun.checked.config.held_out)
         return HeldOut(ids=ids, why_not=why) if ids else None
 
     def _until_end(self, part: Asking[None], otherwise: Ending) -> Asking[Ending]:
         """Run a part of the run; return why it ended, ``otherwise`` if it ran to completion."""
-        ended = otherwise
+        ended, answers = otherwise, self._begun.answers
         try:
             yield from part
-            self._answers.accept_faults()
+            answers.accept_faults()
         except RunStoppedError as stop:
             if stop.reason in _STOPPED_BY_FAULTS:
-                self._answers.held.clear()  # so that a resumed run asks again
+                answers.held.clear()  # so that a resumed run asks again
             else:
-                self._answers.accept_faults()
+                answers.accept_faults()
             ended = stop.reason, stop.detail
         except PermanentProviderError as error:
             ended = StopReason.PROVIDER_FAILED, str(error)
@@ -251,22 +263,22 @@ class RunPhases:
             ended = reason_of(error), str(error)
         except PromptgraftError:
             # The answers until now are paid for, and a resumed run needs them.
-            self._answers.journal.sync()
+            answers.journal.sync()
             raise
-        self._answers.journal.sync()
+        answers.journal.sync()
         # Rollouts of abandoned branches are used, but the search's own ledger never counts them.
         self._search.kit.budget.in_flight = yield from GiveUp()
         return ended
 
     def result(self, ended: Ending) -> RunResult:
         """Return the result of a run that has ended; its winner is not persisted yet."""
-        search, best, ledger = self._search, self.winner, self._answers.ledger
+        search, best, ledger = self._search, self.winner, self._begun.answers.ledger
         pool, passing = search.population.pool, search.population.passing
         of_examples = sum(modules[0].is_example for modules in search.accepted)
         core = RunResult(
-            run_id=self._run_id,
+            run_id=self._begun.run_id,
             name=search.kit.target.identity.name,
-            tag=self._tag,
+            tag=self._begun.checked.context.overrides_tag,
             best_index=best,
             baseline_pareto_mean=pool.means[0],
             persisted=False,
@@ -299,7 +311,7 @@ class RunPhases:
             steps=search.steps,
             stop_reason=ended[0],
             stop_detail=ended[1],
-            sources=self._prompts,
+            sources=self._begun.checked.prompts,
         )
         return search.result(core)
 
