@@ -93,22 +93,20 @@ class LineTrials:
     Attributes:
         position: where in the run.
         parent: the candidate.
-        scores: its scores on training examples, by example; the trials add those they lack.
+        tried: what is known about training examples, by id; the trials add scores that it lacks.
         lowest: the lowest score seen.
         chance: the loss up to which chance is assumed.
         room: rollouts that the trials may still use.
         scorer: reads the scores of answers.
-        added: the scores that were lacking.
     """
 
     position: str
     parent: Candidate
-    scores: Mapping[str, float]
+    tried: Mapping[str, _Tried]
     lowest: float
     chance: float
     room: int
     scorer: Scorer
-    added: dict[str, float] = attrs.field(factory=dict, init=False)
 
     def run(self, lines: Sequence[RemovableLine]) -> Asking[list[RemovableLine]]:
         """Try the lines, as many as there is room for; return those that can be left out.
@@ -148,8 +146,9 @@ class LineTrials:
                 ),
             ]
         )
-        scores = zip(lacking, map(self.scorer.score, whole), strict=True)
-        self.added.update({name: score for name, score in scores if score is not None})
+        for name, score in zip(lacking, map(self.scorer.score, whole), strict=True):
+            if score is not None:
+                self.tried[name].scores.append((self.parent.digest, score))
         hurt = []
         for (line, example), (record,) in zip(asked, parts, strict=True):
             before, after = self._score(example), self.scorer.score(record)
@@ -161,7 +160,7 @@ class LineTrials:
         return hurt
 
     def _score(self, example: GepaExample) -> Score:
-        return self.added.get(example.id, self.scores.get(example.id))
+        return self.tried[example.id].score_of(self.parent)
 
 
 @attrs.define(slots=False)
@@ -229,19 +228,16 @@ class Shorten(Addition):
         parent = self._parent
         redundant, necessary = self._split(parent)
         lowest, chance = self._bounds()
-        scores = ((name, tried.score_of(parent)) for name, tried in self._tried.items())
         trials = LineTrials(
             position=f"step/{steps}/shorten/{kit.population.pool.best}",
             parent=parent,
-            scores={name: score for name, score in scores if score is not None},
+            tried=self._tried,
             lowest=lowest,
             chance=chance,
             room=kit.budget.left - self._room,
             scorer=kit.scorer,
         )
         removable = yield from trials.run(necessary)
-        for name, score in trials.added.items():
-            self._tried[name].scores.append((parent.digest, score))
         spared = yield from self._try_together([*redundant, *removable], parent, trials.position)
         yield from self._drop(parent, [line.at for line in spared], steps)
 
