@@ -25,36 +25,26 @@ from promptgraft.targets.judging import metrics_of
 
 
 @attrs.frozen(kw_only=True)
-class Parts:
-    """The parts of one search.
+class Parts(Tools):
+    """The parts of one search: what additions work with, and what they do not see.
 
     Attributes:
         config: the settings.
-        kit: what every search works with.
-        seen: the candidates tried so far.
         patience: ends the search after too many steps without anything to try.
         parents: chooses parents.
-        training_rollouts: those of the latest candidates.
         minibatches: draws minibatches.
-        reflector: asks the reflection model for new texts.
         comparer: compares children with their parents.
-        validator: evaluates candidates on the validation set.
         merger: merges candidates of the frontier.
         additions: what the search does besides the algorithm, in the order of the settings.
     """
 
     config: GepaSettings
-    kit: Kit
-    seen: Seen
     patience: Patience
     parents: Parents
-    training_rollouts: TrainingRollouts
     minibatches: Minibatches
-    reflector: Reflector
     comparer: Comparer
-    validator: Validator
     merger: Merger
-    additions: Sequence[Addition]
+    additions: list[Addition] = attrs.field(factory=list, init=False)
 
     @classmethod
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
@@ -62,21 +52,15 @@ class Parts:
         strategy, seen_texts = config.strategy, Seen()
         keeps = strategy.reuse_rollouts or strategy.minibatches == "teaching"
         training_rollouts = TrainingRollouts(kit.scorer, keeps=keeps)
-        reflector = _reflector(config, kit, seen_texts)
         validator = _validator(config, kit)
-        tools = Tools(
+        parts = cls(
             config=config,
             kit=kit,
-            reflector=reflector,
+            reflector=_reflector(config, kit, seen_texts),
             validator=validator,
             seen=seen_texts,
             trial_size=config.trial_size,
             training_rollouts=training_rollouts,
-        )
-        return cls(
-            config=config,
-            kit=kit,
-            seen=seen_texts,
             patience=Patience(
                 max_idle_steps=config.limits.max_idle_steps,
                 max_failed_reflections=config.limits.max_failed_reflections,
@@ -84,7 +68,6 @@ class Parts:
             parents=Parents(
                 config.seed, exploration=strategy.exploration, explored=strategy.explored
             ),
-            training_rollouts=training_rollouts,
             minibatches=Minibatches(
                 seed=config.seed,
                 examples={example.id: example for example in kit.training},
@@ -94,16 +77,15 @@ class Parts:
                 reuses=strategy.reuse_rollouts,
                 training_rollouts=training_rollouts,
             ),
-            reflector=reflector,
             comparer=Comparer(
                 policy=config.acceptance,
                 scorer=kit.scorer,
                 max_rollout_cost=config.guards.max_rollout_cost,
             ),
-            validator=validator,
             merger=Merger(config=config, kit=kit, seen=seen_texts, validator=validator),
-            additions=[addition.started(tools) for addition in config.used_additions],
         )
+        parts.additions.extend(use.started(parts) for use in config.used_additions)
+        return parts
 
     def attempts(self, step: Step, *, ahead: int) -> Sequence[Attempt]:
         """Begin the attempts of a step, while ``ahead`` earlier ones are under way."""
