@@ -20,7 +20,7 @@ _OWN: Mapping[str, str] = {
     "restart": "restart:Restart",
     "shorten": "shorten:Shorten",
 }
-_GROUP = Group("promptgraft.additions", "addition", Addition, _OWN)
+GROUP = Group("promptgraft.additions", "addition", Addition, _OWN)
 
 
 def addition_class(name: str) -> type[Addition]:
@@ -34,7 +34,7 @@ def addition_class(name: str) -> type[Addition]:
         home = importlib.import_module(f"promptgraft.algorithms.gepa.additions.{module}")
         addition_type: type[Addition] = getattr(home, attribute)
         return addition_type
-    return _GROUP.load(name)
+    return GROUP.load(name)
 
 
 def _read(node: Node) -> Addition | None:
@@ -63,8 +63,3 @@ ADDITIONS_KIND: Kind[object] = listed(
     "a list of additions",
 )
 """How files write additions: ``[lines, shorten: {margin: 0.02}]``."""
-
-
-def names() -> list[str]:
-    """Return the names of all installed additions."""
-    return _GROUP.names
