@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 
 import attrs
 
@@ -203,10 +204,7 @@ class CallLog:
         spent: list[Spending] = []
         for key in unfinished:
             self._charge_lost(key)
-            spent += [spending for record in self._kept(key) for spending in _spent_in(record)]
-            spent += [
-                spending for attempt in attempts_of(self._journal, key) for spending in attempt
-            ]
+            spent += self._paid(key)
         self._counted = frozenset(unfinished)
         return spent
 
@@ -221,15 +219,11 @@ class CallLog:
             key: the key of the answer.
             spent: the calls that it was made with.
         """
-        keys_of_answers = [
-            key_of_call for key_of_call in self._journal.calls_of(key) if _SENT not in key_of_call
-        ]
+        answers = sum(_SENT not in call for call in self._journal.calls_of(key))
         # Otherwise all of them were used: when some were not, those that were are all kept.
-        if len(keys_of_answers) <= sum(spending.calls for spending in spent):
+        if answers <= sum(spending.calls for spending in spent):
             return []
-        return without(
-            (spending for record in self._kept(key) for spending in _spent_in(record)), spent
-        )
+        return without(chain.from_iterable(map(_spent_in, self._kept(key))), spent)
 
     def finish(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
         """Return the calls of an answer that this process has paid for; it is recorded next."""
@@ -271,39 +265,31 @@ class CallLog:
         return self._open.pop(key, None)
 
     def _kept(self, key: str) -> list[Record]:
-        keys = [
-            key_of_call for key_of_call in self._journal.calls_of(key) if _SENT not in key_of_call
-        ]
-        return [
-            record
-            for key_of_call in keys
-            if (record := self._journal.record(key_of_call)) is not None
-        ]
+        keys = [call for call in self._journal.calls_of(key) if _SENT not in call]
+        return [record for call in keys if (record := self._journal.record(call)) is not None]
+
+    def _paid(self, key: str) -> list[Spending]:
+        """Return the calls that were paid for an answer: those that are kept, then the others."""
+        kept = map(_spent_in, self._kept(key))
+        return [*chain.from_iterable((*kept, *attempts_of(self._journal, key)))]
 
     def _charge_lost(self, key: str) -> tuple[Spending, ...]:
         """Record the requests of an unfinished answer that were sent and never answered."""
-        kept_records, attempts = self._kept(key), attempts_of(self._journal, key)
-        paid = [spending for record in kept_records for spending in _spent_in(record)]
-        paid += [spending for attempt in attempts for spending in attempt]
         sent = self._unsettled(key)
-        missing = len(sent) - sum(spending.requests for spending in paid)
+        missing = len(sent) - sum(spending.requests for spending in self._paid(key))
         if missing <= 0:
             return ()
-        answered = {record.key for record in kept_records}
+        answered = {record.key for record in self._kept(key)}
         # The latest: earlier ones of the same place were charged after an earlier kill.
-        open_ones = [
-            key_of_call for key_of_call in sent if key_of_call.rpartition(_SENT)[0] not in answered
-        ] or sent
-        records = [self._journal.record(key_of_call) for key_of_call in open_ones[-missing:]]
-        found_records = [record for record in records if record is not None]
+        unanswered = [call for call in sent if call.rpartition(_SENT)[0] not in answered] or sent
+        entries = map(self._journal.record, unanswered[-missing:])
+        records = [record for record in entries if record is not None]
         lost = tuple(
-            spent
-            for record in found_records
-            for spent in spent_from_json(record.answer, record.key)
+            spent for record in records for spent in spent_from_json(record.answer, record.key)
         )
         if lost:
-            at = spent_key(key, len(attempts))
-            self._journal.append(at, found_records[-1].digest, LOST, spent_to_json(lost))
+            at = spent_key(key, len(attempts_of(self._journal, key)))
+            self._journal.append(at, records[-1].digest, LOST, spent_to_json(lost))
         return lost
 
     def _unsettled(self, key: str) -> list[str]:
