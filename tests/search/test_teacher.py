@@ -19,6 +19,7 @@ from optimizers.worlds import OVERLOADED, numbered
 from programs import Programs
 from promptgraft import (
     Case,
+    Data,
     GepaOptimizer,
     Limits,
     OptimizationContext,
@@ -41,6 +42,22 @@ from teacher_world import GIVEN, TASK, TEACHING, Loud, bound, cases, prompt, run
 
 WORLD = Path(__file__).parents[1] / "teacher_world.py"
 UNTAUGHT = {case.id: str(case.input) for case in cases() if case.id not in GIVEN}
+
+
+def test_examples_need_not_have_the_ids_of_their_cases() -> None:
+    given = settings()
+    training, held_out = (
+        [attrs.evolve(example, id=f"e-{example.id}") for example in examples]
+        for examples in (given.training_examples, given.data.held_out or ())
+    )
+    loud = Loud()
+    result = run(
+        Teacher(TEACHING, loud),
+        attrs.evolve(given, training_examples=training, data=Data(held_out=held_out)),
+    )
+    assert sorted(loud.asked) == sorted(UNTAUGHT.values())
+    assert result.means == run(Teacher(TEACHING, Loud())).means
+    assert result.taught == tuple(f"e-{case}" for case in UNTAUGHT)
 
 
 @pytest.mark.parametrize("workers", [0, 4])

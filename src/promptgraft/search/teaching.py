@@ -12,12 +12,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import (
-    PromptResponse,
-    ProviderAdapter,
-    adapter_identity,
-    evaluated,
-)
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
 from promptgraft.errors import (
     CandidateError,
     ConfigError,
@@ -61,7 +56,7 @@ class Teaching:
         digests: SHA-256 of each example, by id.
 
     Attributes:
-        questions: the question about each case that has no ``expected``, by its id.
+        questions: the question about each case without ``expected``, by the id of its example.
 
     Raises:
         ConfigError: cases do not fit the teacher's prompt; names them.
@@ -71,24 +66,25 @@ class Teaching:
         self, teacher: Teacher, config: RunConfig, digests: Mapping[str, HexDigest]
     ) -> None:
         examples = (*config.training_examples, *(config.data.held_out or ()))
-        cases = [
-            case
+        # By the id of the example: users may give the same case to several.
+        cases = {
+            example.id: attrs.evolve(case, id=example.id)
             for example in examples
             if isinstance(case := example.label, Case) and case.expected is None
-        ]
+        }
         self.teacher = teacher
         try:
-            bound = params_of_cases(teacher.prompt, cases, teacher.params)
+            bound = params_of_cases(teacher.prompt, [*cases.values()], teacher.params)
         except ConfigError as error:
             raise ConfigError(f"teacher: {error}") from error
         self.questions = {
-            case.id: _TeacherQuestion(
+            id_: _TeacherQuestion(
                 case=case,
-                prompt=teacher.prompt.bind(*bound[case.id]),
-                key=f"{Phase.TEACHER}/{named(case.id)}",
-                digest=digest([teacher.identity, digests[case.id]]),
+                prompt=teacher.prompt.bind(*bound[id_]),
+                key=f"{Phase.TEACHER}/{named(id_)}",
+                digest=digest([teacher.identity, digests[id_]]),
             )
-            for case in cases
+            for id_, case in cases.items()
         }
 
     def complete(
