@@ -248,6 +248,11 @@ def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
     other.get_by_role("button", name="Roll back").click()
     expect(other.get_by_text("Waiting for a second approval, by ana or tests.")).to_be_visible()
     page.goto(other.url)
+    # The verdict on the winner must not speak for taking it back.
+    expect(page.get_by_text("It takes back the winner of")).to_contain_text(gained)
+    expect(page.locator(".badge.good")).to_have_count(0)
+    document = client.get("/requests/2").document
+    assert document["verdict"] == ""
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("The tag was moved.")).to_be_visible()
     store = manager.projects["support"].store()

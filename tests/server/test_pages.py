@@ -19,7 +19,7 @@ from promptgraft.project import load_project
 from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.lines import encoded_plain
-from promptgraft.service.server import TokenStore
+from promptgraft.service.server import Scope, TokenStore
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
 from server.large_job import large_job
@@ -111,7 +111,9 @@ def test_a_mistake_is_one_line_on_the_page(client: Client) -> None:
         answer = browser.post("/new", data=form)
     assert answer.status_code == 422
     (alert,) = re.findall(r'role="alert">(.*?)</p>', answer.text)
-    assert unescape(alert) == ("budget: expected an integer from 1 to 1,000,000,000, found 'many'")
+    assert unescape(alert) == (
+        "Test calls: expected an integer from 1 to 1,000,000,000, found 'many'"
+    )
 
 
 @pytest.mark.parametrize("watched", [NARROW], indirect=True)
@@ -160,7 +162,7 @@ def test_applying_and_promoting_change_what_the_next_render_says(
     job = manager.create("support", "triage", {"tag": "night"})
     work_off(manager)
     page.get_by_role("link", name="Tags").click()
-    expect(page.get_by_text("No tags yet.")).to_be_visible()
+    expect(page.get_by_text("No tag holds a change")).to_be_visible()
     page.goto(f"{client.url}/jobs/{job.id}")
     expect(page.get_by_role("group", name="Changed texts")).to_contain_text("(")
     page.get_by_role("button", name="Apply to night").click()
@@ -267,6 +269,49 @@ def test_a_page_says_that_its_connection_is_lost(
     expect(page.locator("#as-of")).to_contain_text("As of")
     expect(page.locator(".lost")).to_be_empty()
     watched.faults.clear()  # the browser tells of the lost connection
+
+
+def test_a_page_says_that_its_user_is_signed_out(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    job = manager.create("support", "triage", {})
+    page = watched.page
+    page.goto(f"{client.url}/login")
+    page.get_by_label("Token").fill(TokenStore(manager.database).create("ana", [Scope.READ]))
+    page.get_by_role("button", name="Sign in").click()
+    page.goto(f"{client.url}/jobs/{job.id}")
+    TokenStore(manager.database).revoke("ana")
+    manager.change(job.id, {"priority": 3})
+    expect(page.locator(".lost")).to_contain_text("You are signed out")
+    watched.faults.clear()  # the browser tells of the status, 401
+
+
+def test_a_job_that_ends_while_it_is_watched_has_the_forms_of_its_new_state(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    job = manager.create("support", "triage", {})
+    page = watched.page
+    page.goto(f"{client.url}/jobs/{job.id}")
+    expect(page.get_by_role("button", name="Change the limits")).to_be_visible()
+    manager.cancel(job.id)
+    expect(page.get_by_role("button", name="Fork with these limits")).to_be_visible()
+    expect(page.get_by_role("button", name="Change the limits")).to_have_count(0)
+
+
+@pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)
+def test_a_long_note_hides_no_column_of_the_list(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    for note in ("ملاحظة: the long messages of autumn, before the audit of the ministry", "x" * 90):
+        manager.acting_for("ana").create("support", "triage", {"note": note, "tag": "production"})
+    work_off(manager)
+    page = watched.page
+    page.goto(client.url)
+    assert no_sideways_scrolling(page)
+    assert page.evaluate(
+        "[...document.querySelectorAll('.jobs td')].every(cell => cell.hidden || "
+        "cell.getBoundingClientRect().right <= document.documentElement.clientWidth)"
+    )
 
 
 def test_pages_work_without_a_script(browser: Browser, client: Client, manager: JobManager) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from functools import partial
+from html import unescape
 from pathlib import Path
 
 import attrs
@@ -13,11 +14,11 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Connection, update
 
-from jobs.job_world import work_off
+from jobs.job_world import FILE, work_off, write_project
 from promptgraft.runs.event_file import encoded
 from promptgraft.search.events import RunEnded
 from promptgraft.search.verdict import HeldOut, HiddenScores, RunVerdict
-from promptgraft.service.jobs import Job, JobManager, Worker
+from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.lines import encoded_plain
 from promptgraft.service.server.mirrors import Mirrors
 from server.large_job import large_job
@@ -237,16 +238,7 @@ def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
         ),
         signs=("it names <b>cases</b> of the training set",),
     )
-    line = encoded(replace(end, held_out=held_out, verdict=verdict)).encode()
-    status = attrs.evolve(done.status, verdict=str(verdict), gain=1.0, gain_low=0.5, gain_high=1.0)
-    events, jobs = manager.database.tables.events, manager.database.tables.jobs
-    for statement in (
-        update(events)
-        .where(events.c.job == done.number, events.c.number == number)
-        .values(line=line),
-        update(jobs).values(status=encoded_plain(attrs.asdict(status))),
-    ):
-        manager.database.write(partial(Connection.execute, statement=statement))
+    rewrite_end(manager, done, number, replace(end, held_out=held_out, verdict=verdict))
     with closing(client.browser()) as browser:
         page = browser.get(f"/jobs/{done.id}").text
         report = browser.get(f"/jobs/{done.id}/report").text
@@ -260,6 +252,20 @@ def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
         "the hidden metric `&lt;i&gt;`",
     ):
         assert (text in page) == (verdict is RunVerdict.GAMED)
+
+
+def rewrite_end(manager: JobManager, job: Job, number: int, end: RunEnded) -> None:
+    """Give the end of a run other figures."""
+    verdict = str(end.verdict)
+    status = attrs.evolve(job.status, verdict=verdict, gain=1.0, gain_low=0.5, gain_high=1.0)
+    events, jobs = manager.database.tables.events, manager.database.tables.jobs
+    for statement in (
+        update(events)
+        .where(events.c.job == job.number, events.c.number == number)
+        .values(line=encoded(end).encode()),
+        update(jobs).values(status=encoded_plain(attrs.asdict(status))),
+    ):
+        manager.database.write(partial(Connection.execute, statement=statement))
 
 
 @pytest.mark.parametrize("verdict", RunVerdict)
@@ -340,3 +346,106 @@ def test_candidates_are_compared_side_by_side(client: Client, manager: JobManage
         waiting = manager.create("support", "triage")
         answer = browser.get(f"/jobs/{waiting.id}/compare?candidate=0&candidate=1")
         assert answer.status_code == 422
+
+
+BREAKING = """
+CALLS = []
+
+def judge(case, answer):
+    CALLS.append(case.id)
+    if len(CALLS) > 20:
+        raise ValueError("broken")
+    return True, "it holds"
+"""
+
+
+def test_a_failed_job_has_estimates_and_no_result(tmp_path: Path) -> None:
+    """Scores on a few cases, which a job had when it stopped, are no result of it."""
+    metrics = "[{name: exact}, {name: holds, kind: python, function: 'metric.py:judge'}]"
+    path = write_project(tmp_path / "a", file=FILE.replace("[{name: exact}]", metrics))
+    (path.parent / "metric.py").write_text(BREAKING)
+    manager = JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"a": path})
+    with closing(manager), served(manager, tmp_path / "mirrors") as client:
+        job = manager.create("a", "triage", {"budget": 150})
+        other = manager.create("a", "triage", {"budget": 150, "seed": 3})
+        work_off(manager)
+        assert manager.get(job.id).state is JobState.FAILED
+        with closing(client.browser()) as browser:
+            page = browser.get(f"/jobs/{job.id}").text
+            compared = browser.get(f"/compare?job={job.id}&job={other.id}").text
+    assert "Best text so far, not tested" in page
+    assert "What changed" not in page
+    assert '"charts single provisional"' in page
+    assert "against test calls: an estimate" in page
+    assert re.search(r"<dt>Validation</dt><dd class=\"quiet\">~0\.\d+ → ~1\.000 ", page)
+    assert "has not ended" not in compared
+    assert "A failed: FeedbackError" in compared
+    assert '<th scope="row">verdict</th><td class="n">failed</td>' in compared
+
+
+def test_the_gain_says_what_makes_it_significant(client: Client, manager: JobManager) -> None:
+    """An interval that includes 0 under the word improved would contradict it."""
+    job = ended(manager)
+    held_out = next(
+        event.held_out for _, event, _ in manager.events(job.id) if isinstance(event, RunEnded)
+    )
+    assert held_out is not None
+    assert held_out.gain is not None
+    meaning = held_out.gain.meaning
+    with closing(client.browser()) as browser:
+        page = unescape(browser.get(f"/jobs/{job.id}").text)
+    assert f"{meaning[0].upper()}{meaning[1:]}." in page
+
+
+def test_a_lost_critical_case_is_named_with_a_link(client: Client, manager: JobManager) -> None:
+    job = ended(manager)
+    number, end = next(
+        (number, event)
+        for number, event, _ in manager.events(job.id)
+        if isinstance(event, RunEnded)
+    )
+    ids = ("u1", "حالة ٢")
+    held_out = HeldOut(
+        ids=ids, baseline_scores=(1.0, 1.0), winner_scores=(1.0, 0.0), lost=("حالة ٢",)
+    )
+    verdict = RunVerdict.LOST_CRITICAL
+    rewrite_end(manager, job, number, replace(end, held_out=held_out, verdict=verdict))
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job.id}").text
+        link = re.search(r"Worse on <a href=\"([^\"]+)\">حالة ٢</a>", page)
+        assert link
+        assert browser.get(link[1]).status_code == 200
+
+
+def test_who_cancelled_a_job_is_on_its_page(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 60})
+    assert client.post(f"/jobs/{job.id}/cancel").status == 202
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job.id}").text
+        assert re.search(r"Cancelled by tests-\d+|Cancelled by tests", page)
+        assert "Change the limits" not in page
+
+
+def test_a_dry_run_says_that_it_is_one(client: Client, manager: JobManager) -> None:
+    job = ended(manager, dry_run=True)
+    with closing(client.browser()) as browser:
+        assert "A dry run" in browser.get(f"/jobs/{job.id}").text
+        assert ">dry run<" in browser.get("/").text
+
+
+def test_events_are_shown_in_the_script_of_their_users(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 60})
+    manager.comment(job.id, "شكرا")
+    with closing(client.browser()) as browser:
+        assert "شكرا" in browser.get(f"/jobs/{job.id}/events").text
+
+
+@pytest.mark.parametrize(("state", "words"), [("paused", "is paused"), ("running", "goes on")])
+def test_a_tab_says_whether_its_job_goes_on(
+    client: Client, manager: JobManager, state: str, words: str
+) -> None:
+    job = ended(manager)
+    going = update(manager.database.tables.jobs).values(state=state, ended=None)
+    manager.database.write(partial(Connection.execute, statement=going))
+    with closing(client.browser()) as browser:
+        assert f"The job {words}; this is what" in browser.get(f"/jobs/{job.id}/cases").text

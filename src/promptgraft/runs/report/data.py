@@ -217,6 +217,12 @@ class ReportData:
         return sum((row.cost for row in self.end.ledger), Decimal(0))
 
     @property
+    def is_estimate(self) -> bool:
+        """Whether the means of baseline or winner lack cases of the validation set."""
+        sides = {0, self.winner} if self.candidates else ()
+        return any(self.candidates[side].estimated for side in sides)
+
+    @property
     def unanswered(self) -> str:
         """A sentence on the requests that were not answered; empty for none."""
         return unanswered_in(self.end.ledger)

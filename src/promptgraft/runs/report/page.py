@@ -335,8 +335,16 @@ def comparison_page(*sides: RunRecord) -> str:
     return filled("compare.html", **comparison(sides))
 
 
-def comparison(sides: Sequence[RunRecord]) -> dict[str, object]:
-    """Return what pages show of two runs or more side by side; the first is compared with each."""
+def comparison(
+    sides: Sequence[RunRecord], *, verdicts: Sequence[str] = (), ends: Sequence[str] = ()
+) -> dict[str, object]:
+    """Return what pages show of two runs or more side by side; the first is compared with each.
+
+    Args:
+        sides: the runs.
+        verdicts: the verdict on each run, by default its own; a job that failed has none.
+        ends: how each ended, by default what the run says.
+    """
     first, *others = sides
     labels = LABELS[: len(sides)]
     pairs = [
@@ -345,11 +353,19 @@ def comparison(sides: Sequence[RunRecord]) -> dict[str, object]:
     ]
     winners = [record.sides[1].texts if record.sides else {} for record in sides]
     cases = tuple(_differing_cases(sides))
+    rows = _columns(first, [(other, differing) for _, other, differing in pairs])
+    if verdicts:
+        name, *cells = rows[0]
+        rows[0] = (name, *verdicts, *cells[len(sides) :])
+    ends = ends or [
+        f"stopped: {side.stopped}" if side.stopped else "has not ended" for side in sides
+    ]
     return {
         "sides": sides,
         "labels": labels,
+        "ends": ends,
         "reasons": list(dict.fromkeys(why for *_, differing in pairs for why in differing.reasons)),
-        "rows": _columns(first, [(other, differing) for _, other, differing in pairs]),
+        "rows": rows,
         "gains": [
             (label, gain_between(first, other, differing)) for label, other, differing in pairs
         ],

@@ -11,7 +11,7 @@ from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict.checks import STRING, Kind
 from promptgraft.ground.strict.kinds import Key, record
 from promptgraft.service.jobs import JobNotFoundError
-from promptgraft.service.jobs.approvals import MoveRequest
+from promptgraft.service.jobs.approvals import MoveKind, MoveRequest
 from promptgraft.service.server.calls import LARGEST_POSITION, ApiCall, ApiReply, natural, reply
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import ApiCaller, Scope
@@ -75,12 +75,13 @@ def show_request(call: ApiCall) -> ApiReply:
         if before[part] != text
     ]
     head = headline_of(call, request)
-    verdict = head.sentence if head else ""
+    # The verdict on the winner that a rollback takes back does not speak for the rollback.
+    verdict = head.sentence if head and request.move.kind is not MoveKind.ROLLBACK else ""
     return reply({**request_json(request), "texts": texts, "verdict": verdict})
 
 
 def headline_of(call: ApiCall, request: MoveRequest) -> Headline | None:
-    """Return the verdict of the job whose winner is asked for; None if it is not known."""
+    """Return the verdict of the job whose winner is moved or taken back; None if unknown."""
     try:
         return Headline.of(call.manager.get(request.move.job)) if request.move.job else None
     except JobNotFoundError:  # jobs may be removed meanwhile

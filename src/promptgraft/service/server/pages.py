@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -87,6 +88,21 @@ _TABS: Mapping[str, tuple[str, Sequence[str]]] = {
     "events": ("Events", ()),
 }
 """The tabs of a job by the end of their path: title, and sections of the report."""
+LABELS_OF_SETTINGS: Mapping[str, str] = {
+    "budget": "Test calls",
+    "max_cost": "Pause at (US dollars)",
+    "max_tokens": "Pause at (tokens)",
+    "max_iterations": "Candidates",
+    "patience": "Steps without a better text",
+    "tag": "Tag",
+    "dataset": "Data set",
+    "seed": "Seed",
+    "priority": "Priority",
+    "note": "Note",
+    "parts": "Parts that may change",
+    "store": "Save the winner",
+}
+"""What pages call the settings of a job."""
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
 
 
@@ -239,6 +255,10 @@ def _overview(call: ApiCall) -> dict[str, object]:
     return {
         "by": call.manager.submitters([job])[job.id],
         "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
+        "cancelled": next((act for act in view.acts if act.asked == "cancel"), None)
+        if job.state is JobState.CANCELLED
+        else None,
+        "labels": LABELS_OF_SETTINGS,
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
         "requests": call.manager.waiting_for(job) if job.status.revisions else (),
         "is_protected": call.manager.is_protected(job.project, job.tag),
@@ -323,7 +343,11 @@ def _comments(call: ApiCall, about: str = "") -> dict[str, object]:
 def show_events(call: ApiCall) -> ApiReply:
     """Show what happened to a job, and its latest events."""
     view = call.view
-    events = [(number, line.decode("ascii")[:400]) for number, line in view.lines]
+    # Characters instead of their escapes, so that people can read other scripts.
+    events = [
+        (number, json.dumps(json.loads(line), ensure_ascii=False)[:400])
+        for number, line in view.lines
+    ]
     return _job_page(call, "job_events.html", {"acts": view.acts, "events": events}, tab="events")
 
 
@@ -403,7 +427,12 @@ def compare(call: ApiCall) -> ApiReply:
     for job in jobs:
         with call.mirrors.of(call.manager, job) as folder:
             records.append(read_run(folder))
-    return page_of(call, "compare_jobs.html", 200, jobs=jobs, **comparison(records))
+    compared = comparison(
+        records,
+        verdicts=[Headline.of(job).word for job in jobs],
+        ends=[f"{job.state}: {job.reason}" if job.reason else job.state for job in jobs],
+    )
+    return page_of(call, "compare_jobs.html", 200, jobs=jobs, **compared)
 
 
 def act_on_jobs(call: ApiCall) -> ApiReply:
@@ -472,7 +501,14 @@ def _commented(job: Job, about: str) -> str:
 
 def show_new(call: ApiCall) -> ApiReply:
     """Show the form for a new job."""
-    return page_of(call, "new.html", prompts=_prompts(call), given=call.query, plan=None, fault="")
+    return _new_page(call, call.query)
+
+
+def _new_page(
+    call: ApiCall, given: Mapping[str, str], *, plan: object = None, fault: str = ""
+) -> ApiReply:
+    values = {"given": given, "plan": plan, "fault": fault, "labels": LABELS_OF_SETTINGS}
+    return page_of(call, "new.html", 422 if fault else 200, prompts=_prompts(call), **values)
 
 
 def submit(call: ApiCall) -> ApiReply:
@@ -489,10 +525,16 @@ def submit(call: ApiCall) -> ApiReply:
         if project in prompts:
             plan = call.manager.plan(project, prompt, changes)
     except PromptgraftError as error:
-        fault = problem_of(error).detail
-    return page_of(
-        call, "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
-    )
+        fault = _labelled(problem_of(error).detail)
+    return _new_page(call, form, plan=plan, fault=fault)
+
+
+def _labelled(fault: str) -> str:
+    """Return a fault with the label of the field that it begins with, as the form has it."""
+    name, colon, rest = fault.partition(":")
+    # A search has a longer name for the budget.
+    label = LABELS_OF_SETTINGS.get(name.removeprefix("rollout_"))
+    return f"{label}{colon}{rest}" if label else fault
 
 
 def form_of(call: ApiCall) -> dict[str, str]:

@@ -578,7 +578,7 @@ class ChangedText(TypedDict):
 
 
 class RequestWithTexts(RequestReply):
-    """A request with the texts that it changes, and the verdict on them in a sentence."""
+    """A request with the texts that it changes, and the verdict on them; empty for a rollback."""
 
     texts: list[ChangedText]
     verdict: str

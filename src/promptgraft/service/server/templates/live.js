@@ -3,6 +3,7 @@
 (() => {
   const all = (selector, inside) => [...inside.querySelectorAll(selector)];
   const keyOf = (one) => one.id || one.name + one.value || one.getAttribute("href") || one.textContent;
+  class SignedOut extends Error {}
   const served = new Map();
   const remember = (part) => served.set(part.id, part.outerHTML);
 
@@ -22,6 +23,7 @@
 
   const update = async (area) => {
     const answer = await fetch(area.dataset.from, { credentials: "same-origin" });
+    if (answer.status === 401) throw new SignedOut();
     if (!answer.ok) throw new Error(answer.statusText);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of all("[data-part]", fresh)) {
@@ -33,12 +35,14 @@
     }
   };
   const tell = (area, text) => all(".lost", area).forEach((one) => { one.textContent = text; });
-  const lost = (area) => tell(area, "The connection is lost; the page shows what was known then.");
+  const lost = (area, error) => tell(area, error instanceof SignedOut
+    ? "You are signed out; reload the page to sign in."
+    : "The connection is lost; the page shows what was known then.");
 
   for (const area of all("[data-from]", document)) all("[data-part]", area).forEach(remember);
 
   for (const area of all("[data-every]", document)) {
-    const look = () => update(area).then(() => tell(area, ""), () => lost(area));
+    const look = () => update(area).then(() => tell(area, ""), (error) => lost(area, error));
     setInterval(() => { if (!document.hidden) look(); }, 1000 * Number(area.dataset.every));
   }
   for (const area of all("[data-events]", document)) {
@@ -48,13 +52,16 @@
       due = 0;
       try {
         await update(area);
-      } catch {
-        lost(area);
+      } catch (error) {
+        lost(area, error);
       }
       if (area.querySelector("[data-ended]")) events.close(); // nothing more will come
     };
     events.onopen = () => tell(area, "");
-    events.onerror = () => { if (!area.querySelector("[data-ended]")) lost(area); };
+    // A stream does not tell why it failed; a page does.
+    events.onerror = () => {
+      if (!area.querySelector("[data-ended]")) update(area).then(() => lost(area), (error) => lost(area, error));
+    };
     events.onmessage = () => { due = due || setTimeout(show, 300); };
   }
 })();
