@@ -101,7 +101,7 @@ def test_a_database_that_comes_back_is_waited_for_and_both_are_logged(
         Worker(manager, seconds=0).run(until_idle=True)
     lost, back = (record.getMessage() for record in caplog.records)
     assert "the table is locked" in lost
-    assert back == "the database is back after 1000 looks in vain"
+    assert back == "the database is back after 1,000 failed looks"
 
 
 def test_a_job_whose_claim_broke_at_its_commit_is_taken_at_once(

@@ -12,7 +12,7 @@ import sqlalchemy
 from jobs.job_world import work_off, write_project
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.server import Scope, TokenStore
-from server.serving import Client, served
+from server.serving import Client, asking, served
 
 MOST_AT_ONCE = 40
 
@@ -81,6 +81,15 @@ def test_a_page_offers_only_what_the_state_of_its_job_allows(client: Client) -> 
         assert buttons(browser.get(f"/jobs/{job.id}").text) == {"cancel", "change", "comment"}
         work_off(client.manager)
         assert buttons(browser.get(f"/jobs/{job.id}").text) == {"fork", "comment"}
+
+
+def test_pages_link_to_a_new_job_for_those_who_may_submit_one(client: Client) -> None:
+    tokens = TokenStore(client.manager.database)
+    for scope, is_linked in ((Scope.READ, False), (Scope.SUBMIT, True)):
+        token = tokens.create(f"with-{scope}", [Scope.READ, scope])
+        with asking(client.url) as browser:
+            browser.post("/login", data={"token": token})
+            assert ('href="/new"' in browser.get("/tags").text) == is_linked
 
 
 def test_the_page_of_a_job_that_has_ended_asks_for_nothing(client: Client) -> None:

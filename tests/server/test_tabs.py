@@ -440,6 +440,20 @@ def test_events_are_shown_in_the_script_of_their_users(client: Client, manager: 
         assert "شكرا" in browser.get(f"/jobs/{job.id}/events").text
 
 
+def test_the_stage_of_a_job_is_said_in_the_words_of_its_users(
+    client: Client, manager: JobManager
+) -> None:
+    job = ended(manager)
+    status = attrs.evolve(job.status, stage="child", step=4)
+    going = update(manager.database.tables.jobs).values(
+        state="running", ended=None, status=encoded_plain(attrs.asdict(status))
+    )
+    manager.database.write(partial(Connection.execute, statement=going))
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job.id}").text
+    assert "<dd>testing the new text, step 4" in page
+
+
 @pytest.mark.parametrize(("state", "words"), [("paused", "is paused"), ("running", "goes on")])
 def test_a_tab_says_whether_its_job_goes_on(
     client: Client, manager: JobManager, state: str, words: str

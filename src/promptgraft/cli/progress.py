@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Self, TextIO
 from urllib.parse import unquote
@@ -30,7 +30,7 @@ from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
-from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
+from promptgraft.search.place import DOING, QUESTIONS, ROUNDS, Phase
 from promptgraft.search.stopping import stop_sentence
 
 SECONDS = 10.0
@@ -248,30 +248,6 @@ ESTIMATED = "~ is an estimate, from some of the cases"
 
 _LONGEST_DETAIL = 160
 
-_DOING: Mapping[Phase, str] = {
-    Phase.TEACHER: "asking the teacher",
-    Phase.BASELINE: "testing your prompt",
-    Phase.STEP: "starting",
-    Phase.PARENT: "testing the old text",
-    Phase.REFLECT: "writing a new text",
-    Phase.MOVE: "moving lines to other parts",
-    Phase.CHILD: "testing the new text",
-    Phase.PARETO: "validating",
-    Phase.MERGE: "merging",
-    Phase.IDLE: "testing the best text on more cases",
-    Phase.SHORTEN: "shortening the best text",
-    Phase.FINAL: "testing the finalists",
-    Phase.HELD_OUT: "testing on the test cases",
-    Phase.INITIAL: "testing your prompt",
-    Phase.ROUND: "starting",
-    Phase.TRAIN: "testing on training cases",
-    Phase.BACKWARD: "tracing a failure back",
-    Phase.AGGREGATE: "merging the feedback",
-    Phase.OPTIMIZE: "writing a new text",
-    Phase.TRY: "trying the new texts on the failures",
-    Phase.VALIDATE: "validating",
-}
-
 
 def sentence(event: Event, run: RunHistory) -> str:
     """Describe an event in one line; empty for minor ones. ``run`` already includes the event."""
@@ -340,7 +316,7 @@ def _phase(run: RunHistory) -> str:
     place = run.place
     if place is None:
         return "starting"
-    what = _DOING[place.phase]
+    what = DOING[place.phase]
     if place.phase is Phase.REFLECT and place.count % 2:
         what = "repairing the new text"
     elif place.phase in (Phase.PARENT, Phase.CHILD) and place.count:

@@ -243,7 +243,11 @@ def _judged_differently(
     for what in {**first_judges, **second_judges}:
         here, there = first_judges.get(what), second_judges.get(what)
         if here != there:
-            yield f"the {what} differ: {shown(here)} in {a}, {shown(there)} in {b}"
+            yield f"the {what} differ: {_judge(here)} in {a}, {_judge(there)} in {b}"
+
+
+def _judge(judge: Json) -> str:
+    return "none" if judge is None else shown(judge)
 
 
 def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:

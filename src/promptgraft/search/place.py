@@ -96,6 +96,31 @@ LEGS = {
 }
 """The legs of phases that have several."""
 
+DOING: Mapping[Phase, str] = {
+    Phase.TEACHER: "asking the teacher",
+    Phase.BASELINE: "testing your prompt",
+    Phase.STEP: "starting",
+    Phase.PARENT: "testing the old text",
+    Phase.REFLECT: "writing a new text",
+    Phase.MOVE: "moving lines to other parts",
+    Phase.CHILD: "testing the new text",
+    Phase.PARETO: "validating",
+    Phase.MERGE: "merging",
+    Phase.IDLE: "testing the best text on more cases",
+    Phase.SHORTEN: "shortening the best text",
+    Phase.FINAL: "testing the finalists",
+    Phase.HELD_OUT: "testing on the test cases",
+    Phase.INITIAL: "testing your prompt",
+    Phase.ROUND: "starting",
+    Phase.TRAIN: "testing on training cases",
+    Phase.BACKWARD: "tracing a failure back",
+    Phase.AGGREGATE: "merging the feedback",
+    Phase.OPTIMIZE: "writing a new text",
+    Phase.TRY: "trying the new texts on the failures",
+    Phase.VALIDATE: "validating",
+}
+"""What a run does in each phase, in the words of its users."""
+
 _STEP = "step/{step}[/{proposal}]"
 # The text of each phase; the part in brackets is left out if its number is 0.
 _FORMS = {

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError, Lasting, LeaseLostError
 from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.text import counted
 from promptgraft.project import Project
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.jobs.lines import spent_for_today
@@ -83,7 +84,7 @@ class _Outage:
     def end(self) -> None:
         """Note a look that succeeded."""
         if self.looks:
-            words = f"the database is back after {self.looks} looks in vain"
+            words = f"the database is back after {counted(self.looks, 'failed look')}"
             told(_logger, logging.INFO, "database_back", words)
         self.looks, self.message = 0, ""
 

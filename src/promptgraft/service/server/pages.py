@@ -32,6 +32,7 @@ from promptgraft.runs.report.page import (
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.tables import scores_on
 from promptgraft.runs.report.texts import case_views, changes_between
+from promptgraft.search.place import DOING
 from promptgraft.service.jobs import (
     Job,
     JobConflictError,
@@ -259,6 +260,7 @@ def _overview(call: ApiCall) -> dict[str, object]:
         if job.state is JobState.CANCELLED
         else None,
         "labels": LABELS_OF_SETTINGS,
+        "doing": {str(phase): words for phase, words in DOING.items()}.get(job.status.stage),
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
         "requests": call.manager.waiting_for(job) if job.status.revisions else (),
         "is_protected": call.manager.is_protected(job.project, job.tag),
