@@ -30,7 +30,7 @@ from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.preparing import job_json
-from promptgraft.service.server import approvals, datasets, pages, signing_in
+from promptgraft.service.server import approvals, datasets, pages, signing_in, tags
 from promptgraft.service.server.access import Access, Proxy, Visit
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import (
@@ -60,7 +60,13 @@ from promptgraft.service.server.streams import (
 from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, scopes_of
 from promptgraft.service.server.views import JobViews
 
-_PAGES = (pages.ROUTES, approvals.ROUTES, datasets.ROUTES, signing_in.ROUTES)
+_PAGES = (
+    pages.ROUTES,
+    tags.ROUTES,
+    approvals.ROUTES,
+    datasets.ROUTES,
+    signing_in.ROUTES,
+)
 _SECONDS_TO_BE_READY = 5.0
 _SHORT_WAIT = 60.0
 """Seconds above which who waits for a job counts as an open stream."""

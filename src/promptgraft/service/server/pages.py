@@ -17,8 +17,6 @@ from markupsafe import Markup
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
 from promptgraft.ground.text import counted, dollars, duration, moment, score
-from promptgraft.overrides import Revision, RevisionedStore
-from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -44,10 +42,8 @@ from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import read_changes, written_changes
-from promptgraft.service.jobs.promoting import TaggedRevision, held, tags_of
-from promptgraft.service.jobs.tag_moves import changed_texts, history, names_of, texts_with
-from promptgraft.service.jobs.types import ALLOWED, CANDIDATE_PREFIX
-from promptgraft.service.server import api, api_projects
+from promptgraft.service.jobs.types import ALLOWED
+from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import Scope
@@ -217,7 +213,7 @@ def show_jobs(call: ApiCall) -> ApiReply:
         query=query,
         counts=call.manager.counts(projects=call.caller.projects),
         states=list(JobState),
-        projects=list(_prompts(call)),
+        projects=list(prompts_of(call)),
         following=following,
         may={str(scope) for scope in call.caller.scopes},
         now=_now(),
@@ -228,7 +224,7 @@ def _now() -> str:
     return moment(datetime.now(UTC))[11:]
 
 
-def _prompts(call: ApiCall) -> dict[str, Sequence[str]]:
+def prompts_of(call: ApiCall) -> dict[str, Sequence[str]]:
     """Return the prompts of each project that the caller can see."""
     return {name: project.names for name, project in call.manager.projects.items()}
 
@@ -510,12 +506,12 @@ def _new_page(
     call: ApiCall, given: Mapping[str, str], *, plan: object = None, fault: str = ""
 ) -> ApiReply:
     values = {"given": given, "plan": plan, "fault": fault, "labels": LABELS_OF_SETTINGS}
-    return page_of(call, "new.html", 422 if fault else 200, prompts=_prompts(call), **values)
+    return page_of(call, "new.html", 422 if fault else 200, prompts=prompts_of(call), **values)
 
 
 def submit(call: ApiCall) -> ApiReply:
     """Submit the job in the form, or show its plan."""
-    form, prompts = form_of(call), _prompts(call)
+    form, prompts = form_of(call), prompts_of(call)
     project, _, prompt = form.get("prompt", "").partition("/")
     plan, fault = None, ""
     try:
@@ -579,112 +575,7 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
     return changes
 
 
-# Tags and workers
-
-
-def show_tags(call: ApiCall) -> ApiReply:
-    """Show the tags of all prompts with their histories."""
-    rows = [
-        _tag_row(call, project, prompt, tag)
-        for project, prompts in _prompts(call).items()
-        for prompt in prompts
-        for tag in tags_of(*_stored(call, project, prompt))
-        # Candidates are on the pages of their jobs.
-        if not tag.startswith(CANDIDATE_PREFIX)
-    ]
-    projects = list(_prompts(call))
-    protections = [row for name in projects for row in call.manager.protections(name)]
-    protected = {(row.project, row.tag) for row in protections}
-    for row in rows:
-        row["is_protected"] = (row["project"], row["tag"]) in protected
-    may = {str(scope) for scope in call.caller.scopes}
-    return page_of(
-        call, "tags.html", rows=rows, projects=projects, protections=protections, may=may
-    )
-
-
-def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
-    stored_call = attrs.evolve(call, path={"project": project, "prompt": prompt})
-    return api_projects.project_of(stored_call).store(), api_projects.prompt_of(stored_call)
-
-
-def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, object]:
-    """Return what a tag holds and changes, and the versions of each prompt in it."""
-    store, stored_rows = _stored(call, project, prompt)
-    rows = held(store, stored_rows, tag)
-    before, after = texts_with(names_of(rows), {row.name: row.revision for row in rows})
-    return {
-        "project": project,
-        "prompt": prompt,
-        "tag": tag,
-        "held": [(row, history(store, row.prompt, tag)[::-1]) for row in rows],
-        "stale": [part for row in rows for part in row.stale],
-        "changes": list(changes_between(before, after)),
-    }
-
-
-def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
-    """Show what a rollback would change, and ask whether it should."""
-    names = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
-    store, stored_rows = _stored(call, names["project"], names["prompt"])
-    rows = held(store, stored_rows, names["tag"])
-    tag = names["tag"]
-    targets = {row.name: _target(row, history(store, row.prompt, tag), form) for row in rows}
-    now = {row.name: row.revision for row in rows}
-    changes = changes_between(*changed_texts(names_of(rows), now, targets))
-    chosen = {name: form.get(name, "") for name in ("name", "revision")}
-    fields = {**names, **chosen, "now": _pointed(rows)}
-    return page_of(
-        call,
-        "roll_back.html",
-        200,
-        fields=fields,
-        rows=rows,
-        targets=targets,
-        changes=list(changes),
-    )
-
-
-def _target(
-    row: TaggedRevision, versions: Sequence[Revision], form: Mapping[str, str]
-) -> Revision | None:
-    """Return what a prompt would be rolled back to; None for its source."""
-    wanted = form.get("revision")
-    if wanted and row.name != form.get("name"):
-        return row.revision
-    goal = wanted or row.revision.parent
-    target = next((revision for revision in versions if revision.id == goal), None)
-    if wanted and target is None:
-        raise ApiProblem(404, f"revision: `{row.name}` has no revision {wanted[:12]}")
-    return target
-
-
-def _pointed(rows: Sequence[TaggedRevision]) -> str:
-    """Return what a tag points at, to notice that somebody else has moved it."""
-    return ",".join(row.revision.id for row in rows)
-
-
-def move_tag(call: ApiCall) -> ApiReply:
-    """Promote a tag, or roll it back after a look at what that changes."""
-    form = form_of(call)
-    path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
-    tag_call = attrs.evolve(call, path=path)
-    if form.get("what") == "promote":
-        request = api_projects.promote_to(tag_call, form.get("to", ""))
-    elif form.get("what") == "rollback":
-        name, revision = form.get("name", ""), form.get("revision")
-        if "now" not in form:
-            return _confirm(tag_call, form)
-        store, stored_rows = _stored(call, path["project"], path["prompt"])
-        rows = held(store, stored_rows, path["tag"])
-        if form["now"] != _pointed(rows):
-            raise ApiProblem(409, f"tag `{path['tag']}` was moved meanwhile; look at it again")
-        revisions = {name: revision} if revision else None
-        expected = {row.name: row.revision.id for row in rows}
-        request = api_projects.roll_back_to(tag_call, revisions, expected)
-    else:
-        raise ApiProblem(422, "what: expected promote or rollback")
-    return redirect(call, "/tags" if request is None else f"/approvals/{request}")
+# Workers
 
 
 def show_workers(call: ApiCall) -> ApiReply:
@@ -704,7 +595,7 @@ def show_workers(call: ApiCall) -> ApiReply:
     )
 
 
-R, S, A = Scope.READ, Scope.SUBMIT, Scope.APPROVE
+R, S = Scope.READ, Scope.SUBMIT
 
 ROUTES: Sequence[Route] = (
     Route("GET /", R, show_jobs),
@@ -722,8 +613,6 @@ ROUTES: Sequence[Route] = (
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
     Route("GET /jobs/{job}/{tab}", R, show_tab, is_heavy=True),
     Route("GET /compare", R, compare, is_heavy=True),
-    Route("GET /tags", R, show_tags),
-    Route("POST /tags", A, move_tag),
     Route("GET /workers", R, show_workers),
 )
 """The pages."""
