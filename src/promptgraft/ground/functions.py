@@ -232,7 +232,8 @@ _DIGITS = 12
 _OBJECT = re.compile(r"<(?:(?:\w+|<locals>)\.)*(\w+) object at 0x[0-9a-f]+>")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LIBRARIES = (Path(os.__file__).parent, Path(__file__).parents[1])
-_PACKAGES = {"site-packages", "dist-packages"}
+_NOT_OWN = ("<frozen ", *(f"{library}{os.sep}" for library in _LIBRARIES))
+_PACKAGES = ("site-packages", "dist-packages")
 _NUMBERS = (int, float, complex, Decimal)
 _PLAIN = (str, bytes, *_NUMBERS, NoneType, date, time, timedelta, Enum, re.Pattern)
 # Attributes that only these assign are settings, which determine results, and not state.
@@ -391,12 +392,12 @@ def _home(value: object) -> str:
     return file or ("<main>" if kind.__module__ == "__main__" else "")
 
 
-@functools.lru_cache(maxsize=256)
 def is_own(file: str) -> bool:
     """Return whether a file is the user's own, not part of Python, promptgraft or a library."""
-    path = Path(file)
-    is_library = any(path.is_relative_to(library) for library in _LIBRARIES)
-    return not (not file or file.startswith("<frozen ") or is_library or _PACKAGES & {*path.parts})
+    # Compared as texts, for it is asked of each of the thousands of modules of a program.
+    if not file or file.startswith(_NOT_OWN):
+        return False
+    return not any(f"{os.sep}{name}{os.sep}" in file for name in _PACKAGES)
 
 
 @attrs.frozen(eq=False)

@@ -160,11 +160,12 @@ def _others(project: Project) -> Iterator[Path]:
 
 def _code(folder: Path) -> Iterator[Path]:
     """Yield the Python files below a folder that have been imported."""
+    root = folder.resolve()
     for module in [*sys.modules.values()]:
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.endswith(".py") and is_own(file):
             path = Path(file).resolve()
-            if path.is_relative_to(folder.resolve()) and is_file(path):
+            if path.is_relative_to(root) and is_file(path):
                 yield path
 
 
