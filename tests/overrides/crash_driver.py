@@ -110,12 +110,9 @@ SCENARIOS: dict[str, tuple[Step, Step]] = {
     "rollback-of-the-first": (one_revision, do_rollback),
     "rollback-forward": (rolled_back, do_forward),
     "delete": (two_revisions, do_delete),
-    "first-write-of-several": (nothing, do_several),
     "write-of-several": (some_revisions, do_several),
     "write-after-a-killed-one": (left_by_a_killed_writer, do_write),
     "write-beside-a-killed-one": (left_by_a_killed_writer, do_write_beside),
-    "rollback-after-a-killed-write": (left_by_a_killed_writer, do_rollback),
-    "delete-after-a-killed-write": (left_by_a_killed_writer, do_delete),
     "write-of-several-after-a-killed-one": (left_by_a_killed_writer, do_overlapping),
 }
 
@@ -130,6 +127,9 @@ def warm_up() -> None:
     gc.freeze()
 
 
+warm_up()  # once for all scenarios, which are forked
+
+
 def store_in(root: Path) -> LocalPromptOverridesStore:
     return LocalPromptOverridesStore(root, clock=FakeClock())
 
@@ -139,7 +139,6 @@ def main(folder: Path, scenario: str) -> None:
     prepare, step = SCENARIOS[scenario]
     before = folder / "before"
     before.mkdir()
-    warm_up()
     prepare(store_in(before))
 
     def run(when: str, fatal: int) -> int:

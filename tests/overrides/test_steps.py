@@ -301,7 +301,7 @@ def test_a_step_that_waits_too_long_has_written_nothing(tmp_path: Path) -> None:
     assert [tone_of(store, prompt) for prompt in PROMPTS] == ["after"] * 3
 
 
-EACH = 12
+EACH = 6
 STEPPER = """
 import sys
 from promptgraft.overrides import LocalPromptOverridesStore
@@ -310,7 +310,7 @@ from promptgraft.testing.prompts import set_all
 
 writer, *keys = sys.argv[2:]
 store = LocalPromptOverridesStore(sys.argv[1])
-paths = [(f"w{writer}-{index}",) for index in range(12)]
+paths = [(f"w{writer}-{index}",) for index in range(6)]
 prompts = [FakePrompt(key=key, bodies=dict.fromkeys(paths, "source")) for key in keys]
 print("ready", flush=True)
 sys.stdin.readline()
