@@ -12,7 +12,7 @@ import pytest
 
 from baml.answering import Answering
 from baml.test_projects import BAML, PROJECT
-from programs import Programs
+from cli.console import Console
 from promptgraft import ScriptedAdapter
 from promptgraft.project import load_project
 from promptgraft.prompt import RenderedPrompt
@@ -21,7 +21,13 @@ pytest.importorskip("baml_py")
 
 
 @pytest.fixture
+def console(capsys: pytest.CaptureFixture[str]) -> Console:
+    return Console(capsys)
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
     with Answering(lambda _: '{"total": 3, "words": "drei"}') as server:
         monkeypatch.setenv("BAML_TEST_ADDRESS", server.address)
         monkeypatch.setenv("BAML_TEST_KEY", "sk-planted-4711-abcdef")
@@ -76,9 +82,9 @@ def test_types_are_shown_as_the_candidate_describes_them(folder: Path) -> None:
 # ---- tests that judge nothing, and few of them ----
 
 
-def check(programs: Programs, folder: Path) -> tuple[int, str]:
-    done = programs.promptgraft("check", folder=folder)
-    return done.returncode, f"{done.stdout}{done.stderr}"
+def check(console: Console) -> tuple[int, str]:
+    ended = console("check")
+    return ended.code, f"{ended.out}{ended.err}"
 
 
 def with_tests(folder: Path, tests: str) -> None:
@@ -107,82 +113,76 @@ HOLDS = "@@assert({{ this.total == 3 }})"
     ],
 )
 def test_a_rule_that_baml_refuses_is_refused(
-    programs: Programs, folder: Path, rule: str, message: str
+    console: Console, folder: Path, rule: str, message: str
 ) -> None:
     with_tests(folder, "".join([block_of("One", HOLDS), block_of("Two", rule)]))
-    code, said = check(programs, folder)
+    code, said = check(console)
     assert code == 2
     line = 1 + (folder / "baml_src" / "add.baml").read_text().split("\n").index(f"  {rule}")
     assert f"add.baml:{line}: {message}" in said.replace("\n", " ")
 
 
 def test_a_test_without_rules_is_a_warning_of_check_and_of_eval(
-    programs: Programs, folder: Path
+    console: Console, folder: Path
 ) -> None:
     tests = [block_of(name, HOLDS) for name in ("One", "Two", "Three")]
     with_tests(folder, "".join([*tests, block_of("Empty")]))
-    code, said = check(programs, folder)
+    code, said = check(console)
     assert code == 0
     assert said.count("test Empty has neither an @@assert nor a @@check") == 1
-    done = programs.promptgraft("eval", "--split", "all", folder=folder)
-    assert "test Empty has neither" in f"{done.stdout}{done.stderr}"
+    ended = console("eval", "--split", "all")
+    assert "test Empty has neither" in f"{ended.out}{ended.err}"
 
 
 def test_a_test_without_rules_is_named_beside_the_faults_of_others(
-    programs: Programs, folder: Path
+    console: Console, folder: Path
 ) -> None:
     with_tests(folder, "".join([block_of("One", HOLDS[1:]), block_of("Empty")]))
-    code, said = check(programs, folder)
+    code, said = check(console)
     assert code == 2
     assert "@assert is not allowed on test fields" in said.replace("\n", " ")
     assert said.count("test Empty has neither an @@assert nor a @@check") == 1
 
 
-def test_one_test_is_enough_for_everything_but_a_run(programs: Programs, folder: Path) -> None:
+def test_one_test_is_enough_for_everything_but_a_run(console: Console, folder: Path) -> None:
     with_tests(folder, block_of("One", HOLDS))
-    code, said = check(programs, folder)
+    code, said = check(console)
     assert code == 0
     assert "no cases for" in said
     assert "a run needs them" in said
     for command in (["eval"], ["eval", "--split", "all"], ["render"], ["export"]):
-        done = programs.promptgraft(*command, folder=folder)
-        assert done.returncode == 0, done.stderr
+        ended = console(*command)
+        assert ended.code == 0, ended.err
     for command in (["plan"], ["optimize"]):
-        done = programs.promptgraft(*command, folder=folder)
-        assert done.returncode == 2
-        assert "no cases for" in done.stderr
-        assert len(done.stderr.strip().split("\n")) == 1
+        ended = console(*command)
+        assert ended.code == 2
+        assert "no cases for" in ended.err
+        assert len(ended.err.strip().split("\n")) == 1
     assert not (folder / "runs").exists()
 
 
-def test_a_test_of_another_function_too_is_compiled_with_it(
-    programs: Programs, folder: Path
-) -> None:
+def test_a_test_of_another_function_too_is_compiled_with_it(console: Console, folder: Path) -> None:
     other = BAML[BAML.index("function Add") : BAML.index("test One")].replace("Add(", "Sub(")
     tests = [block_of(name, HOLDS, functions="Add, Sub") for name in ("One", "Two", "Three")]
     with_tests(folder, "".join([other, *tests]))
-    assert check(programs, folder)[0] == 0
+    assert check(console)[0] == 0
 
 
-def test_render_shows_what_baml_sends(programs: Programs, folder: Path) -> None:
+def test_render_shows_what_baml_sends(console: Console, folder: Path) -> None:
     source = BAML.replace("Add up. {{ text }}", 'Add up. {{ _.role("user") }} {{ text }}')
     (folder / "baml_src" / "add.baml").write_text(source)
-    done = programs.promptgraft("render", "--case", "One", "--messages", folder=folder)
-    assert done.returncode == 0, done.stderr
-    [system, user] = json.loads(done.stdout)
+    ended = console("render", "--case", "One", "--messages")
+    assert ended.code == 0, ended.err
+    [system, user] = json.loads(ended.out)
     assert system == {"role": "system", "content": "Add up."}
     assert user["role"] == "user"
     assert user["content"].startswith("1 and 2\n")
     assert "// All together" in user["content"]
-    shown = programs.promptgraft("render", "--case", "One", folder=folder).stdout
+    shown = console("render", "--case", "One").out
     assert shown.startswith("[system]\nAdd up.\n\n[user]\n1 and 2\n")
-    whole = json.loads(
-        programs.promptgraft("render", "--case", "One", "--json", folder=folder).stdout
-    )
+    whole = json.loads(console("render", "--case", "One", "--json").out)
     assert whole["messages"] == [system, user]
-    claude = json.loads(
-        programs.promptgraft("render", "--case", "One", "--as", "anthropic", folder=folder).stdout
-    )
+    claude = json.loads(console("render", "--case", "One", "--as", "anthropic").out)
     assert "1 and 2" in json.dumps(claude["messages"])
 
 
@@ -204,35 +204,31 @@ def bare(folder: Path, source: str = TWO) -> None:
 
 
 def test_all_functions_with_tests_are_improved_each_with_a_file_of_its_own(
-    programs: Programs, folder: Path
+    console: Console, folder: Path
 ) -> None:
     bare(folder)
-    done = programs.promptgraft(
-        *("optimize", "--baml", "baml_src", "--reflection", "offline", "--budget", "12"),
-        folder=folder,
+    ended = console(
+        *("optimize", "--baml", "baml_src", "--reflection", "offline", "--budget", "12")
     )
-    assert done.returncode in (0, 1), done.stderr
+    assert ended.code in (0, 1), ended.err
     assert sorted(file.name for file in folder.glob("*.yaml")) == [
         "Add.promptgraft.yaml",
         "Sub.promptgraft.yaml",
     ]
-    assert done.stderr.count("wrote ") == 2
+    assert ended.err.count("wrote ") == 2
     assert len(list((folder / "runs").iterdir())) == 2
-    again = programs.promptgraft(
-        *("eval", "--project", "Sub.promptgraft.yaml", "--split", "all"), folder=folder
-    )
-    assert again.returncode == 0, again.stderr
+    again = console(*("eval", "--project", "Sub.promptgraft.yaml", "--split", "all"))
+    assert again.code == 0, again.err
 
 
-def test_functions_are_named_one_after_another(programs: Programs, folder: Path) -> None:
+def test_functions_are_named_one_after_another(console: Console, folder: Path) -> None:
     bare(folder)
     names = ("--function", "Sub", "--function", "Add")
-    done = programs.promptgraft(
-        *("optimize", "--baml", "baml_src", *names, "--reflection", "offline", "--budget", "12"),
-        folder=folder,
+    ended = console(
+        *("optimize", "--baml", "baml_src", *names, "--reflection", "offline", "--budget", "12")
     )
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stderr.index("wrote Sub.") < done.stderr.index("wrote Add.")
+    assert ended.code in (0, 1), ended.err
+    assert ended.err.index("wrote Sub.") < ended.err.index("wrote Add.")
 
 
 @pytest.mark.parametrize(
@@ -245,42 +241,39 @@ def test_functions_are_named_one_after_another(programs: Programs, folder: Path)
     ],
 )
 def test_a_command_that_fails_leaves_no_project_file(
-    programs: Programs, folder: Path, more: tuple[str, ...], message: str
+    console: Console, folder: Path, more: tuple[str, ...], message: str
 ) -> None:
     bare(folder)
-    done = programs.promptgraft("optimize", "--baml", "baml_src", *more, folder=folder)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().split("\n")) == 1
+    ended = console("optimize", "--baml", "baml_src", *more)
+    assert ended.code == 2
+    assert message in ended.err
+    assert len(ended.err.strip().split("\n")) == 1
     assert not list(folder.glob("*.yaml"))
     assert not (folder / "runs").exists()
 
 
 def test_the_second_of_two_functions_is_checked_before_the_first_is_paid_for(
-    programs: Programs, folder: Path
+    console: Console, folder: Path
 ) -> None:
     bare(folder, TWO[: TWO.index("test Sub1")])  # a single test of `Sub`
-    done = programs.promptgraft(
-        "optimize", "--baml", "baml_src", "--reflection", "offline", folder=folder
-    )
-    assert done.returncode == 2
-    assert "no cases for" in done.stderr
+    ended = console("optimize", "--baml", "baml_src", "--reflection", "offline")
+    assert ended.code == 2
+    assert "no cases for" in ended.err
     assert not (folder / "runs").exists()
 
 
 def test_a_check_is_weighted_by_its_name_and_candidates_say_where_they_come_from(
-    programs: Programs, folder: Path
+    console: Console, folder: Path
 ) -> None:
     bare(folder, BAML.replace("== 4 }})", "== 3 }})").replace("== 5 }})", "== 3 }})"))
     text = (folder / "baml_src" / "add.baml").read_text()
     checked = text.replace(HOLDS, f"{HOLDS}\n  @@check(tiny, {{{{ this.total < 2 }}}})")
     (folder / "baml_src" / "add.baml").write_text(checked.replace('"three"', '"drei"'))
-    done = programs.promptgraft(
+    ended = console(
         *("optimize", "--baml", "baml_src", "--function", "Add", "--reflection", "offline"),
         *("--weights", "accuracy=0.8,tiny=0.2"),
-        folder=folder,
     )
-    assert done.returncode in (0, 1, 3), done.stderr  # the offline model has nothing to learn
+    assert ended.code in (0, 1, 3), ended.err  # the offline model has nothing to learn
     assert '"check:tiny": 0.2' in (folder / "promptgraft.yaml").read_text()
     [first] = (folder / "runs").glob("*/candidates/0.baml")
     head = first.read_text().split("\n")[:4]
@@ -289,12 +282,12 @@ def test_a_check_is_weighted_by_its_name_and_candidates_say_where_they_come_from
     assert "check:tiny=0" in head[3]
 
 
-def test_a_perfect_score_with_failing_checks_is_said(programs: Programs, folder: Path) -> None:
+def test_a_perfect_score_with_failing_checks_is_said(console: Console, folder: Path) -> None:
     source = BAML.replace("== 4 }})", "== 3 }})").replace("== 5 }})", "== 3 }})")
     checked = source.replace(HOLDS, f"{HOLDS}\n  @@check(tiny, {{{{ this.total < 2 }}}})")
     (folder / "baml_src" / "add.baml").write_text(checked.replace('"three"', '"drei"'))
-    done = programs.promptgraft("optimize", folder=folder)
-    said = " ".join(f"{done.stdout}{done.stderr}".split())
+    ended = console("optimize")
+    said = " ".join(f"{ended.out}{ended.err}".split())
     assert "perfect" in said
     assert "check:tiny (0) of the best candidate still fails" in said
 
@@ -310,9 +303,9 @@ def test_a_perfect_score_with_failing_checks_is_said(programs: Programs, folder:
     ],
 )
 def test_options_of_the_specification_are_answered_with_ours(
-    programs: Programs, folder: Path, option: str, ours: str
+    console: Console, folder: Path, option: str, ours: str
 ) -> None:
-    done = programs.promptgraft("optimize", option, "5", folder=folder)
-    assert done.returncode == 2
-    assert f"no such option `{option}`" in done.stderr
-    assert f"`{ours}`" in done.stderr
+    ended = console("optimize", option, "5")
+    assert ended.code == 2
+    assert f"no such option `{option}`" in ended.err
+    assert f"`{ours}`" in ended.err

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from apply.world import CASES, World
@@ -116,14 +114,3 @@ def build(folder: Path) -> Path:
     run(["optimize", "--quiet", "--project", str(write(folder))])
     App(folder).let_the_run_end(verdict="improved")
     return folder
-
-
-def promptgraft(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "promptgraft", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from black_box.app import CODE, NEW, OLD, SAID, SKILL, App, build, promptgraft, write
+from black_box.app import CODE, NEW, OLD, SAID, SKILL, App, build, write
 from black_box.records import leave_record, seal_again
 from cli.console import Console
 from killing import folder_in_memory
+from programs import Programs
 
 
 @pytest.fixture(scope="module")
@@ -155,24 +156,26 @@ def fatal(folder: Path, delivery: str, number: int) -> App:
     return App(folder)
 
 
-def test_ctrl_c_puts_live_files_back(tmp_path: Path) -> None:
+def test_ctrl_c_puts_live_files_back(tmp_path: Path, programs: Programs) -> None:
     app = fatal(tmp_path, "live", signal.SIGINT)
-    assert promptgraft(tmp_path, "optimize", "--quiet").returncode == 3
+    assert programs.promptgraft("optimize", "--quiet", folder=tmp_path).returncode == 3
     assert (tmp_path / "sent").exists()
     assert app.sources == OLD
     assert not (tmp_path / ".promptgraft" / "sources.json").exists()
 
 
 def test_after_a_kill_the_next_command_puts_live_files_back_and_the_run_is_resumed(
-    tmp_path: Path,
+    tmp_path: Path, programs: Programs
 ) -> None:
     app = fatal(tmp_path, "live", signal.SIGKILL)
-    assert promptgraft(tmp_path, "optimize", "--quiet").returncode == -signal.SIGKILL
+    assert (
+        programs.promptgraft("optimize", "--quiet", folder=tmp_path).returncode == -signal.SIGKILL
+    )
     assert app.sources != OLD
-    listed = promptgraft(tmp_path, "runs")
+    listed = programs.promptgraft("runs", folder=tmp_path)
     assert f"run {app.run.name} was interrupted, and teams.md, {SKILL}, " in listed.stderr
     assert app.sources != OLD
-    resumed = promptgraft(tmp_path, "resume", "latest", "--quiet")
+    resumed = programs.promptgraft("resume", "latest", "--quiet", folder=tmp_path)
     assert resumed.returncode == 1
     assert resumed.stderr.startswith(
         f"promptgraft: run {app.run.name} was interrupted; put back now: teams.md, {SKILL}\n"
@@ -182,11 +185,11 @@ def test_after_a_kill_the_next_command_puts_live_files_back_and_the_run_is_resum
 
 
 def test_what_something_else_wrote_meanwhile_is_decided_by_hand(
-    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, console: Console, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     app = fatal(tmp_path, "live", signal.SIGKILL)
-    promptgraft(tmp_path, "optimize", "--quiet")
+    programs.promptgraft("optimize", "--quiet", folder=tmp_path)
     killed = tmp_path.with_name("killed")
     for option, verb, kept in (("--keep", "kept", b"Mine."), ("--overwrite", "put back", None)):
         shutil.copytree(tmp_path, killed, dirs_exist_ok=True)
@@ -205,11 +208,15 @@ def test_what_something_else_wrote_meanwhile_is_decided_by_hand(
     assert app.sources != OLD
 
 
-def test_no_copy_of_a_folder_is_left_after_a_kill_and_a_resume(tmp_path: Path) -> None:
+def test_no_copy_of_a_folder_is_left_after_a_kill_and_a_resume(
+    tmp_path: Path, programs: Programs
+) -> None:
     app = fatal(tmp_path, "folder", signal.SIGKILL)
-    assert promptgraft(tmp_path, "optimize", "--quiet").returncode == -signal.SIGKILL
+    assert (
+        programs.promptgraft("optimize", "--quiet", folder=tmp_path).returncode == -signal.SIGKILL
+    )
     assert (app.run / "copies").is_dir()
-    assert promptgraft(tmp_path, "resume", "latest", "--quiet").returncode == 1
+    assert programs.promptgraft("resume", "latest", "--quiet", folder=tmp_path).returncode == 1
     assert not (app.run / "copies").exists()
     assert app.sources == OLD
 

@@ -34,7 +34,7 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
     {"preset": "paper", "learn_from_perfect": True},
     {"preset": "paper", "module_choice": "all", "explored": "pool"},
 )
-RUNS = 2 * len(STRATEGIES) * len(ADDITIONS)  # each strategy with each of the additions, twice
+RUNS = len(STRATEGIES) * len(ADDITIONS)  # each strategy with each of the additions
 
 
 def case_of(name: str, number: int, chance: random.Random) -> Case:

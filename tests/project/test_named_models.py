@@ -104,17 +104,13 @@ def test_a_name_that_is_no_model_is_a_fault_without_its_text(tmp_path: Path) -> 
         named_adapter("olama/llama3", "model")
 
 
-@pytest.mark.parametrize("text", ["offline", "openai/gpt-4.1", "ollama/llama3:8b"])
-def test_the_schema_takes_the_same_names(tmp_path: Path, text: str) -> None:
-    project = project_with(tmp_path, text)
-    document = project.surroundings.file.document.value
-    jsonschema.validate(document, project_schema())
-    assert isinstance(document, dict)
-    models = document["models"]
-    assert isinstance(models, dict)
-    models["task"] = "unknown/model"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, project_schema())
+def test_the_schema_takes_the_same_names(tmp_path: Path) -> None:
+    schema = jsonschema.Draft202012Validator(project_schema())
+    for text in ("offline", "openai/gpt-4.1", "ollama/llama3:8b"):
+        document = project_with(tmp_path, text).surroundings.file.document.value
+        schema.validate(document)
+        assert isinstance(document, dict)
+        assert not schema.is_valid({**document, "models": {"task": "unknown/model"}})
 
 
 # ---- what metrics return ----
