@@ -71,6 +71,17 @@ def run(folder: Path, **options: Any) -> OptimizeResult:
     return result
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OptimizeResult]:
+    """The folder of a program that has run, and its result."""
+    with pytest.MonkeyPatch.context() as patch, serving() as server:
+        patch.chdir(tmp_path_factory.mktemp("finished"))
+        for name, value in variables(server).items():
+            patch.setenv(name, value)
+        folder = write_program(Path.cwd())
+        return folder, run(folder, timestamp="t1", verbose=0)
+
+
 def texts(folder: Path) -> dict[str, str]:
     prompts = folder / "agent" / "prompts"
     return {
@@ -115,8 +126,10 @@ def test_questions_are_printed_where_that_is_asked_for(
     assert "step/1/reflect/0:\n" in printed
 
 
-def test_the_result_has_the_fields_of_theirs_and_survives_a_file(folder: Path) -> None:
-    result = run(folder, verbose=0)
+def test_the_result_has_the_fields_of_theirs_and_survives_a_file(
+    finished: tuple[Path, OptimizeResult],
+) -> None:
+    folder, result = finished
     assert set(OptimizeResult.__struct_fields__) == set(FIELDS.split())
     assert set(RoundRecord.__struct_fields__) == set(OF_ROUND.split())
     path = folder / "again.json"
@@ -133,8 +146,10 @@ def test_the_result_has_the_fields_of_theirs_and_survives_a_file(folder: Path) -
     assert plain["rounds"][0]["optimizedFieldNames"] == ["system_prompt"]
 
 
-def test_rounds_say_what_was_changed_and_what_came_of_it(folder: Path) -> None:
-    first, second = run(folder, verbose=0).rounds
+def test_rounds_say_what_was_changed_and_what_came_of_it(
+    finished: tuple[Path, OptimizeResult],
+) -> None:
+    first, second = finished[1].rounds
     assert [one.round for one in (first, second)] == [1, 2]
     assert (first.optimized_field_names, second.optimized_field_names) == (
         ["system_prompt"],
@@ -249,8 +264,10 @@ def test_plain_keys_are_used_and_are_in_no_file(folder: Path) -> None:
         asyncio.run(AgentEvaluator.evaluate(**given))
 
 
-def test_the_output_folder_has_their_files_and_the_whole_run(folder: Path) -> None:
-    result = run(folder, timestamp="t1", verbose=0)
+def test_the_output_folder_has_their_files_and_the_whole_run(
+    finished: tuple[Path, OptimizeResult],
+) -> None:
+    folder, result = finished
     out = folder / "runs" / "t1"
     assert OptimizeResult.from_file(out / "result.json") == result
     assert (out / "config.snapshot.json").read_text() == (folder / "optimizer.json").read_text()

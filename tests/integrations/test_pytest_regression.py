@@ -72,32 +72,27 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("arguments", [("-p", "no:xdist"), ("-n", "2")], ids=["alone", "-n 2"])
 def test_a_regression_fails_and_the_winner_passes_once_it_is_applied(
-    arguments: tuple[str, ...],
-    finished: Path,
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
+    finished: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(finished, pytester.path, dirs_exist_ok=True)
     calls = pytester.path / "calls.log"
     calls.unlink()
-    options = ("-pno:cacheprovider", *arguments)
 
-    before = pytester.runpytest_subprocess(*options)
+    # Workers share what was asked.
+    before = pytester.runpytest_subprocess("-pno:cacheprovider", "-n", "2")
     passed = 2 * TEST_CASES - FAILING + OF_THE_EXAMPLE
     before.assert_outcomes(passed=passed, failed=FAILING + 1)
     before.stdout.fnmatch_lines(["mean score: 0.5, at least 0.9 wanted"])
     assert before.ret == pytest.ExitCode.TESTS_FAILED
     asked = len(calls.read_text("utf-8").splitlines())
     assert asked == TEST_CASES + CALLS_OF_THE_EXAMPLE
-    if "-n" in options:
-        return  # workers share what was asked: seen
 
     monkeypatch.chdir(pytester.path)
     assert run(["apply"]) == 0
     calls.unlink()
-    after = pytester.runpytest_subprocess(*options, "-k", "gate or short", "test_desk.py")
+    options = ("-pno:cacheprovider", "-pno:xdist", "-k", "gate or short", "test_desk.py")
+    after = pytester.runpytest_subprocess(*options)
     after.assert_outcomes(passed=TEST_CASES + 1, deselected=TEST_CASES)
     assert after.ret == pytest.ExitCode.OK
     assert len(calls.read_text("utf-8").splitlines()) == TEST_CASES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,15 @@ def newer_python() -> str | None:
     return None
 
 
+def installer(python: str) -> list[str]:
+    """Return the command that installs into the environment of a Python; uv is ten times faster."""
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    uv = shutil.which("uv", path=beside)
+    if uv is not None:
+        return [uv, "pip", "install", "--quiet", "--native-tls", "--python", python]
+    return [sys.executable, "-m", "pip", "--python", python, "--quiet", "install", "--no-compile"]
+
+
 @pytest.fixture(scope="module")
 def python() -> Iterator[str]:
     """Yield the Python of an environment with weakincentives, made once."""
@@ -45,10 +55,9 @@ def python() -> Iterator[str]:
     with FileLock(f"{home}.lock"):
         if not done.exists():
             subprocess.run([newer, "-m", "venv", "--clear", "--without-pip", str(home)], check=True)
-            pip = [sys.executable, "-m", "pip", "--python", str(home), "--quiet"]
             wanted = ["pytest", "--editable", f"{ROOT}[weakincentives]"]
             made = subprocess.run(
-                [*pip, "install", "--no-compile", *wanted],
+                [*installer(str(home / "bin/python")), *wanted],
                 check=False,
                 capture_output=True,
                 text=True,
