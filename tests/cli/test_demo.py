@@ -66,23 +66,20 @@ def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
     assert any(re.match(r"step \d+: new text for section ", line) for line in lines)
 
 
-def test_the_same_seed_gives_the_same_bytes(
+def test_the_same_seed_gives_the_same_winner_in_another_folder(
     finished: Path, tmp_path: Path, programs: Programs
 ) -> None:
     first = json.loads((finished / "first.json").read_bytes())
-    stored = Path(first["stored"]["file"]).read_bytes()
+    (tmp_path / ".git").mkdir()
 
     # Texts are hashed in another way there than in the first run.
-    again = programs.promptgraft(
-        *("demo", *SHORT, "--json", "--quiet", "--workers", "4"), folder=finished
+    again = json.loads(
+        programs.promptgraft(
+            *("demo", *SHORT, "--json", "--quiet", "--workers", "4"), folder=tmp_path
+        ).stdout
     )
-    assert again.stdout == (finished / "first.json").read_text("utf-8")
-    assert Path(first["stored"]["file"]).read_bytes() == stored
-
-    (tmp_path / ".git").mkdir()
-    elsewhere = json.loads(programs.promptgraft("demo", *SHORT, "--json", folder=tmp_path).stdout)
     place = {"stored", "use"}
-    assert {key: value for key, value in elsewhere.items() if key not in place} == {
+    assert {key: value for key, value in again.items() if key not in place} == {
         key: value for key, value in first.items() if key not in place
     }
 
@@ -133,10 +130,9 @@ def test_on_a_terminal_a_panel_is_drawn_and_taken_away_and_the_report_fits_a_nar
     assert len(figures) <= 60
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
-def test_ctrl_c_is_one_line(workers: str, finished: Path) -> None:
+def test_ctrl_c_is_one_line(finished: Path) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "demo", "--budget", "1000000", "--workers", workers],
+        [sys.executable, "-m", "promptgraft", "demo", "--budget", "1000000", "--workers", "3"],
         cwd=finished,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -154,14 +150,9 @@ def test_ctrl_c_is_one_line(workers: str, finished: Path) -> None:
     assert b"Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"PYTHONIOENCODING": "ascii"},
-        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    ],
-)
-def test_the_demo_runs_in_a_small_locale(environment: dict[str, str], finished: Path) -> None:
+def test_the_demo_runs_in_a_small_locale(finished: Path) -> None:
+    locale = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = {**locale, "PYTHONIOENCODING": "ascii"}
     ended = process("demo", *SHORT, folder=finished, environment=environment)
 
     assert ended.returncode == 0

@@ -272,11 +272,14 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     assert resumed["rollouts"] == whole["rollouts"]
 
 
-@pytest.mark.parametrize("job", ["pressed", "pressed_async"])
-@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [("SIGINT", "interrupted (Ctrl+C)"), ("SIGTERM", "asked to end (SIGTERM)")],
+    ("job", "workers", "name", "reason"),
+    [
+        ("pressed", "1", "SIGTERM", "asked to end (SIGTERM)"),
+        ("pressed", "2", "SIGINT", "interrupted (Ctrl+C)"),
+        ("pressed_async", "1", "SIGINT", "interrupted (Ctrl+C)"),
+        ("pressed_async", "2", "SIGTERM", "asked to end (SIGTERM)"),
+    ],
 )
 def test_a_signal_reaches_a_run_whose_calls_all_wait(
     console: Console, project: Path, job: str, workers: str, name: str, reason: str

@@ -67,25 +67,25 @@ def run_of(
     brains: Brains,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[Shape], dict[str, Any]]:
-    """Writes a project, plans it, runs it and plans it again: all three as documents."""
+    """Writes a project, plans it without a key and runs it; the plan and the end of the run."""
 
     def documents(shape: Shape) -> dict[str, Any]:
         brains.of = shape.brain()
         shape.write(project, servers)
+        monkeypatch.delenv("LOOPBACK_KEY", raising=False)
+        planned = console(*PLAN)
+        assert planned.code == 0, planned.err
         monkeypatch.setenv("LOOPBACK_KEY", KEY)
-        before, ran, after = (
-            console(*command) for command in (PLAN, ("optimize", "--json", "-q"), PLAN)
-        )
+        ran = console("optimize", "--json", "-q")
         assert ran.code in (0, 1), ran.err
         result = json.loads(ran.out.splitlines()[-1])
-        rows = result["ledger"]
-        [task] = [row for row in rows if row["role"] == "task"]
+        [task] = [row for row in result["ledger"] if row["role"] == "task"]
         return {
-            "before": json.loads(before.out)["expected"],
-            "after": json.loads(after.out)["expected"],
+            "plan": json.loads(planned.out),
             "run": result["run"],
+            "ledger": result["ledger"],
             "answer": task["output_tokens"] / task["calls"],
-            "tokens": sum(row["input_tokens"] + row["output_tokens"] for row in rows),
+            "tokens": sum(row["input_tokens"] + row["output_tokens"] for row in result["ledger"]),
             "cost": float(result["cost"]),
         }
 
@@ -99,61 +99,49 @@ PLAN = ("plan", "--json")
 def test_texts_are_expected_to_be_as_long_as_what_is_expected(
     name: str, run_of: Callable[[Shape], dict[str, Any]]
 ) -> None:
-    found = run_of(FREE_TEXTS[name])
-    planned = found["before"]
+    ended = run_of(FREE_TEXTS[name])
+    planned = ended["plan"]["expected"]
     assert planned["answer_from"] == "as long as what is expected"
-    assert within_a_factor_of_two(planned["answer_tokens"], found["answer"])
-    assert within_a_factor_of_two(planned["tokens"], found["tokens"])
-    assert within_a_factor_of_two(float(planned["cost"]), found["cost"])
+    check_near(planned, ended)
 
 
 @pytest.mark.parametrize("name", UNKNOWN_TEXTS)
 def test_texts_are_expected_to_be_as_long_as_in_the_last_run(
-    name: str, run_of: Callable[[Shape], dict[str, Any]]
+    name: str, console: Console, run_of: Callable[[Shape], dict[str, Any]]
 ) -> None:
-    found = run_of(UNKNOWN_TEXTS[name])
-    guessed, planned = found["before"], found["after"]
+    ended = run_of(UNKNOWN_TEXTS[name])
+    guessed = ended["plan"]["expected"]
+    planned = json.loads(console(*PLAN).out)["expected"]
     assert guessed["answer_from"].startswith("a guess, ")
-    assert not within_a_factor_of_two(guessed["answer_tokens"], found["answer"])
-    assert planned["answer_from"] == f"as in run {found['run']}"
-    assert within_a_factor_of_two(planned["answer_tokens"], found["answer"])
-    assert within_a_factor_of_two(planned["tokens"], found["tokens"])
-    assert within_a_factor_of_two(float(planned["cost"]), found["cost"])
+    assert not within_a_factor_of_two(guessed["answer_tokens"], ended["answer"])
+    assert planned["answer_from"] == f"as in run {ended['run']}"
+    check_near(planned, ended)
+
+
+def check_near(planned: Mapping[str, Any], ended: Mapping[str, Any]) -> None:
+    assert within_a_factor_of_two(planned["answer_tokens"], ended["answer"])
+    assert within_a_factor_of_two(planned["tokens"], ended["tokens"])
+    assert within_a_factor_of_two(float(planned["cost"]), ended["cost"])
 
 
 def within_a_factor_of_two(expected: float, used: float) -> bool:
     return used / 2 <= expected <= used * 2
 
 
-@pytest.mark.parametrize("name", SHAPES)
+# Not "labels", which "few proposals" has too.
+@pytest.mark.parametrize("name", [*SHAPES][1:])
 def test_a_plan_without_a_key_expects_what_the_run_then_uses(
-    name: str,
-    console: Console,
-    project: Path,
-    servers: Mapping[str, str],
-    brains: Brains,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, run_of: Callable[[Shape], dict[str, Any]]
 ) -> None:
-    shape = SHAPES[name]
-    brains.of = shape.brain()
-    shape.write(project, servers)
-    monkeypatch.delenv("LOOPBACK_KEY", raising=False)
-    planned = console("plan", "--json")
-    assert planned.code == 0, planned.err
-    monkeypatch.setenv("LOOPBACK_KEY", KEY)
-    ran = console("optimize", "--json", "-q")
-    assert ran.code in (0, 1), ran.err
-
-    plan: dict[str, Any] = json.loads(planned.out)
-    result: dict[str, Any] = json.loads(ran.out.splitlines()[-1])
-    used, tokens = dict.fromkeys(("task", "judge", "reflection"), 0.0), 0
-    for row in result["ledger"]:
+    ended = run_of(SHAPES[name])
+    plan = ended["plan"]
+    used = dict.fromkeys(("task", "judge", "reflection"), 0.0)
+    for row in ended["ledger"]:
         used[row["role"]] += float(row["cost"])
-        tokens += row["input_tokens"] + row["output_tokens"]
     assert {row["role"] for row in plan["roles"]} == {role for role, cost in used.items() if cost}
-    assert within_a_factor_of_two(float(plan["expected"]["cost"]), float(result["cost"]))
-    assert within_a_factor_of_two(plan["expected"]["tokens"], tokens)
-    assert float(result["cost"]) <= float(plan["cost"])
+    assert within_a_factor_of_two(float(plan["expected"]["cost"]), ended["cost"])
+    assert within_a_factor_of_two(plan["expected"]["tokens"], ended["tokens"])
+    assert ended["cost"] <= float(plan["cost"])
 
 
 def test_a_run_shows_what_is_spent_of_what_is_expected_in_pipes_and_on_terminals(

@@ -56,7 +56,7 @@ def made(console: Console, finished: Path, monkeypatch: pytest.MonkeyPatch) -> I
         cases.write_text("".join(lines[: CASES[template]]), "utf-8")
         if template == "agent_command":  # a shell is faster: it answers with the end of the query
             project = folder / "promptgraft.yaml"
-            script = "'[ -e \"$1\" ] && echo \"${2##* }\"'"
+            script = '\'[ -e "$1" ] && echo "${2##* }"\''
             settings = project.read_text("utf-8")
             assert "python3, agent.py" in settings
             settings = settings.replace("python3, agent.py", f"sh, -c, {script}, agent")

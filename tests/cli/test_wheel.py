@@ -128,6 +128,11 @@ def test_the_commands_of_the_readme_pass(installed: Installed, tmp_path: Path) -
             continue
         ended = at(*arguments)
         assert (program, ended.returncode) == ("promptgraft", 0), (command, ended.stdout)
+        if arguments[0] == "init":  # a third of its budget is enough
+            (project,) = at.folder.glob("**/promptgraft.yaml")
+            text = project.read_text("utf-8")
+            assert "rollout_budget: 1500" in text
+            project.write_text(text.replace("rollout_budget: 1500", "rollout_budget: 500"), "utf-8")
     assert at.folder == tmp_path / "mine"
 
 
