@@ -69,7 +69,7 @@ class Shape:
     """
 
     prompt: str
-    cases: int = 36
+    cases: int = 24
     asked: int = 160
     expected: Callable[[int], Json] = lambda number: TEAMS[number % len(TEAMS)]
     answers: Callable[[str], str] | None = None
@@ -110,7 +110,7 @@ class Shape:
                     else {}
                 ),
             },
-            "optimizer": {"rollout_budget": 90, "minibatch_size": 3, **self.optimizer},
+            "optimizer": {"rollout_budget": 60, "minibatch_size": 3, **self.optimizer},
             "workers": 8,
         }
         texts = {
@@ -284,6 +284,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "as published, by a model that thinks": Shape(
         prompt=_prompt(_SORTING, _TASK, _RULES_SECTION, "# Tone\n\nStay calm."),
+        cases=36,
         task="openai gpt-4.1-nano",
         reflection="openai gpt-5-mini",
         thinks=700,

@@ -470,9 +470,11 @@ def test_files_elsewhere_are_not_read_for_a_stranger(console: Console, made: Pro
     assert "expected the names of files in it, found '../private.jsonl'" in ended.err
 
 
-OF_JOBS = (
-    ("--set", "patience=2", "--set", 'tag="other"', "--set", 'tuning={"minibatch_size": 2}'),
-    ("--set", "max_iterations=2", "--set", "target_score=0.5", "--set", 'model="task"'),
+OF_JOBS: tuple[tuple[str, ...], ...] = (
+    (
+        *("--set", "patience=2", "--set", 'tag="other"', "--set", 'tuning={"minibatch_size": 2}'),
+        *("--set", "max_iterations=2", "--set", "target_score=0.5", "--set", 'model="task"'),
+    ),
     ("--dry-run", "--set", "store=false", "--seed", "7"),
 )
 
