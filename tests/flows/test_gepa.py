@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,11 +21,13 @@ from promptgraft import (
     LocalPromptOverridesStore,
     OfflineAdapter,
     OptimizationJob,
+    RolloutFeedback,
     ScriptedAdapter,
     Splits,
     optimize,
 )
 from promptgraft.adapters.base import PromptAsked, answered
+from promptgraft.algorithms.gepa.additions.whole_prompt import WholePrompt
 from promptgraft.errors import (
     ConfigError,
     FlowError,
@@ -116,13 +119,92 @@ def test_the_reflector_sees_the_place_of_the_node_and_its_own_steps() -> None:
         return "```instruction\nSay facts.\n```"
 
     surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
-    GepaOptimizer(surroundings, settings(rollout_budget=20)).optimize(GRAPH)
+    GepaOptimizer(surroundings, settings(rollout_budget=20, additions=())).optimize(GRAPH)
     [about] = [one for one in questions if "support/tickets/facts#instruction" in one][:1]
     assert "- step 2.1.1: facts, after 1, made with this part" in about
     assert "- step 3: writer, after 2.1.1, 2.2.1\n" in about
     assert 'Step 2.1.1 was given:\n\n```\n{\n  "text": "Say router. ticket' in about
     assert "It answered:\n\n```\nSay facts.\n```" in about
     assert "Step 2.2.1 was given" not in about
+
+
+def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_together() -> None:
+    questions: list[str] = []
+
+    def mend(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "\n".join(
+            f"Missing.\n```support/tickets/{node}#instruction\n{wanted}\n```"
+            for node, wanted in WANTED.items()
+        )
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(mend))
+    result = GepaOptimizer(surroundings, settings(additions=["whole_prompt"])).optimize(GRAPH)
+    assert result.best_pareto_mean == 1
+    assert len(questions) == result.total_reflections == 1
+    [question] = questions
+    assert [
+        (mark, node)
+        for mark, node in re.findall(r"\*\*(P\d):\*\* support/tickets/(\w+)#instruction", question)
+    ] == [(f"P{number}", node) for number, node in enumerate(WANTED, start=1)]
+    assert "\nsupport/tickets/router section " in question  # what stays as it is
+    assert "- step 2.1.1: facts, after 1, made with P2\n" in question
+    assert "- step 3: writer, after 2.1.1, 2.2.1, made with P4\n" in question
+
+
+def branching() -> Graph:
+    """Return a graph whose cases take one of two ways."""
+
+    def flow(run: Run, ticket: Ticket) -> str:
+        return str(run.ask("facts" if ticket.text[-1] in "02468" else "tone", ticket))
+
+    nodes = [Node(name, template(name)) for name in ("facts", "tone")]
+    return Graph("support/tickets", flow=flow, nodes=nodes)
+
+
+def test_nodes_that_no_failure_passed_are_left_out_of_the_question() -> None:
+    questions: list[str] = []
+
+    def judge_even(example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        del session
+        is_even = example.id[-1] in "02468"  # as its ticket
+        is_right = not is_even or WANTED["facts"] in response.text
+        return RolloutFeedback(float(is_right), "right" if is_right else "wrong")
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "Nothing is to blame."
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
+    config = settings(additions=[WholePrompt(share=1)], feedback_fn=judge_even)
+    GepaOptimizer(surroundings, config).optimize(branching())
+    assert questions
+    for question in questions:
+        assert "The part is: support/tickets/facts#instruction" in question
+        assert "tone#instruction" not in question
+
+
+def test_what_was_kept_of_a_node_that_is_not_shown_is_said_to_be_kept() -> None:
+    questions: list[str] = []
+
+    def mend_one(rendered: Any) -> str:
+        questions.append(rendered.text)
+        node = "tone" if "number" in rendered.text else "facts"
+        opening = f"support/tickets/{node}#" if "P2:" in rendered.text else ""
+        return f"Missing.\n```{opening}instruction\n{WANTED[node]}\n```"
+
+    def judge_either(example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        del example, session
+        is_right = any(WANTED[node] in response.text for node in ("facts", "tone"))
+        return RolloutFeedback(float(is_right), "")
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(mend_one))
+    config = settings(additions=[WholePrompt(share=1)], feedback_fn=judge_either)
+    result = GepaOptimizer(surroundings, config).optimize(branching())
+    assert result.best_pareto_mean == 1
+    tried = questions[-1].partition("## What was tried")[2]
+    assert "facts#instruction" not in questions[-1].partition("## What was tried")[0]
+    assert tried.startswith("\n\nKept: it is in the current text (")
 
 
 class Delayed(ScriptedAdapter):

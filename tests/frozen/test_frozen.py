@@ -276,23 +276,29 @@ def test_a_run_on_one_part_from_before_its_question_showed_what_was_tried_is_ref
 
 
 @pytest.mark.parametrize(
-    ("names", "is_refused"),
+    ("version", "names", "is_refused"),
     [
-        (["section rules"], True),
-        (["section rules", "section notes"], False),
-        (["section rules", "task example examples/first", "tool example look_up/0"], True),
-        (["toy/a#section rules", "toy/b#section rules"], True),
-        (["toy/a#section rules", "toy/a#section notes"], False),
+        (2, ["section rules"], True),
+        (2, ["section rules", "section notes"], False),
+        (2, ["section rules", "task example examples/first", "tool example look_up/0"], True),
+        (2, ["toy/a#section rules", "toy/b#section rules"], True),
+        (2, ["toy/a#section rules", "toy/a#section notes"], False),
+        (3, ["section rules"], False),
+        (3, ["section rules", "section notes"], False),
+        (3, ["toy/a#section rules", "toy/b#section rules", "toy/b#section notes"], True),
+        (3, ["toy/a#instruction"], False),
     ],
 )
 def test_which_runs_of_the_former_question_decided_as_today(
-    names: list[str], is_refused: bool
+    version: int, names: list[str], is_refused: bool
 ) -> None:
     header, *_ = (JOURNALS / "two-parts.jsonl").read_text("utf-8").splitlines()
-    recorded = {**json.loads(header)["fingerprint"], "targets": names}
+    fingerprint = json.loads(header)["fingerprint"]
+    versions = {**fingerprint["addition_versions"], "whole_prompt": version}
+    recorded = {**fingerprint, "addition_versions": versions, "targets": names}
     config = GepaConfig(**SETTINGS)
     if is_refused:
-        with pytest.raises(JournalMismatchError, match="version 2 of `whole_prompt`"):
+        with pytest.raises(JournalMismatchError, match=f"version {version} of `whole_prompt`"):
             config.translated(recorded)
     else:
         assert config.translated(recorded)["targets"] == names

@@ -21,6 +21,8 @@ from promptgraft import OfflineAdapter
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaMutationRejected
 from promptgraft.algorithms.gepa.additions.whole_prompt import question_on_all
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, WHOLE
+from promptgraft.evals.types import Step
+from promptgraft.ground.serde import HexDigest
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Session
@@ -282,6 +284,28 @@ def test_the_embedded_offline_model_edits_the_section_that_tells_the_options() -
     _, [edit] = offline([tone, rules], FAILED)
     assert edit["part"] == "P2"
     assert "feather" in edit["text"].split("- bird")[1]
+
+
+def test_the_embedded_offline_model_edits_each_prompt_by_the_cases_that_it_was_asked_in() -> None:
+    kinds, colours, sizes = (
+        attrs.evolve(MODULE, name=f"desk/{name}#instruction", text=text, output=output)
+        for name, text, output in (
+            ("kinds", "- fruit: sweet\n- bird: wings", CHOICE),
+            ("colours", "- grey: fog\n- red: rose", "One of: grey, red"),
+            ("sizes", "- big: whale\n- small: ant", "One of: big, small"),
+        )
+    )
+    steps = [
+        Step(id=str(number), node=part.title, kind="prompt", parts={part.name: HexDigest("0" * 64)})
+        for number, part in enumerate((kinds, colours), start=1)
+    ]
+    verdicts = "kind: expected `bird`, found `fruit`\ncolour: expected `red`, found `grey`"
+    feedback = RolloutFeedback(score=0.0, feedback=f"{verdicts}\nsize: expected `small`")
+    failed = attrs.evolve(FAILED, feedback=feedback, steps=tuple(steps))
+    _, edits = offline([kinds, colours, sizes], failed)
+    assert [edit["part"] for edit in edits] == ["P1", "P2"]
+    assert "feather" in edits[0]["text"].split("- bird")[1]
+    assert "feather" in edits[1]["text"].split("- red")[1]
 
 
 def test_the_embedded_offline_model_says_why_it_edits_nothing() -> None:

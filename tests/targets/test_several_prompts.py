@@ -441,7 +441,11 @@ def test_without_values_no_prompt_is_longer_than_it_may_be() -> None:
         f"{bare - 1} are allowed, so shorten it by 1"
     )
     words = "Name a desk. " * 30
-    rambling = ScriptedAdapter(lambda _: f"```instruction\n{words}\n```", identity="writer")
+
+    def ramble(rendered: Any) -> str:
+        return f"```{'P1' if '**P1:**' in rendered.text else 'instruction'}\n{words}\n```"
+
+    rambling = ScriptedAdapter(ramble, identity="writer")
     result, told = limited(200, reflection_adapter=rambling)
     refusals = {one.reason for one in told.select_all(GepaMutationRejected)}
     assert (result.best_index, refusals) == (0, {RejectionReason.TOO_LONG})

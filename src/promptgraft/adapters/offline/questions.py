@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -31,6 +31,8 @@ _SCHEMA = re.compile(r"schema:\s*(\{.*)", re.DOTALL)
 AT_MOST = re.compile(r"at most (\d{1,9}) characters")
 _TOOL = re.compile(r"(?m)^Tool `([^`]{1,64})`")
 PART = re.compile(r"(?m)^The part is: (.*)$")
+MARK = re.compile(r"\*\*(P\d{1,6}):\*\* (.*)")
+_MADE_WITH = re.compile(r"- step .* made with (P\d{1,6}(?:, P\d{1,6})*)")
 _IN_SHORT = re.compile(r"- (.*) → (.*)")
 _CUT = re.compile(r"\[… \d{1,9} of \d{1,9} characters left out …\]")
 _KEY = re.compile(r'"\w{1,64}":')
@@ -136,8 +138,19 @@ class Block:
         return [text for _, text in self.fenced]
 
 
-def read_question(text: str) -> Question:
+def prompts_in(text: str) -> list[str]:
+    """Return ``namespace/key`` of the prompts of a graph that a reflection prompt asks about."""
+    lines = next(block.lines for block in read_blocks(text) if block.title == "current text")
+    names = [match[2].partition("#") for match in map(MARK.match, lines) if match]
+    return list(dict.fromkeys(prompt for prompt, is_graph, _ in names if is_graph))
+
+
+def read_question(text: str, prompt: str = "") -> Question:
     """Parse a reflection prompt, in linear time.
+
+    Args:
+        text: the reflection prompt.
+        prompt: of one on several prompts that which is meant, with the cases that it was asked in.
 
     Raises:
         ConfigError: it does not show the current text.
@@ -155,15 +168,23 @@ def read_question(text: str) -> Question:
         )
     at_most = AT_MOST.search(titled("task").prose)
     part = PART.search(current_block.prose)
-    examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
+    marked = [match for match in map(MARK.match, current_block.lines) if match]
+    marks = {match[1] for match in marked if match[2].startswith(f"{prompt}#")}
+    examples = [
+        block
+        for block in blocks
+        if block.level == _EXAMPLE_LEVEL and (not prompt or _is_made_with(marks, block))
+    ]
     expected = titled("expected answers")
-    fields = fields_among(expected.whole) if expected.level else _labels(examples)
+    answers = expected.named.get(prompt, "") if prompt else expected.whole
+    fields = fields_among(answers) if expected.level else _labels(examples)
     around = titled("rest of the prompt")
+    own = {name: part for name, part in around.named.items() if name.startswith(f"{prompt} ")}
     return Question(
         part=part[1] if part else "",
         current=next(iter(current_block.texts), ""),
-        neighbours="\n\n".join(around.texts),
-        parts=around.named,
+        neighbours="\n\n".join(own.values() if prompt else around.texts),
+        parts=own if prompt else around.named,
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,
@@ -175,6 +196,12 @@ def read_question(text: str) -> Question:
             *_cases_in_short(titled("right answers"), _PERFECT, fields),
         ],
     )
+
+
+def _is_made_with(marks: Collection[str], example: Block) -> bool:
+    """Return whether a step of an example was made with one of some parts."""
+    steps = filter(None, map(_MADE_WITH.fullmatch, example.lines))
+    return any(mark in marks for step in steps for mark in step[1].split(", "))
 
 
 def read_blocks(text: str) -> Iterator[Block]:

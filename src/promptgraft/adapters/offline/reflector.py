@@ -7,15 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
+from typing import TypeAlias
 
 import attrs
 
 from promptgraft.adapters.offline.learner import ATTENTION, learn, names_of
 from promptgraft.adapters.offline.questions import (
     AT_MOST,
+    MARK,
     Case,
     Field,
     Question,
+    prompts_in,
     read_blocks,
     read_question,
 )
@@ -43,7 +46,6 @@ _LONGEST_OBJECTIVE = 400
 _LONGEST_TEXT = 300
 _MOST_ITEMS = 3
 _KEY_WORDS = 3
-_MARK = re.compile(r"\*\*(P\d{1,6}):\*\* (.*)")
 _TURNED = {"full": "hidden", "summary": "hidden"}
 _KIND = re.compile(r"(?:.*#)?(section|summary|tool|output field) ")
 
@@ -367,6 +369,9 @@ REPLIES: Mapping[str, Callable[[Better], str]] = {
 ALL_PARTS = "reflect-prompt"
 """The key of the question about all parts of a prompt."""
 
+MarkedPart: TypeAlias = tuple[str, str, Question]
+"""The mark, the kind and the question of a part."""
+
 QUESTIONS = frozenset({*REPLIES, ALL_PARTS})
 """The keys of the reflection prompts that the model answers."""
 
@@ -384,19 +389,29 @@ def reflect(key: str, text: str, habits: Habits = _HABITS) -> str:
     question = read_question(text)
     if key == ALL_PARTS:
         # The refused reply does not say which edit was at fault: add fewer words everywhere.
-        return _edit_all(text, question, habits.refused(question.refused is not None))
+        fewer = habits.refused(question.refused is not None)
+        return _edit_all([_parts(text, prompt) for prompt in prompts_in(text) or [""]], fewer)
     better = REPLIES[key](Better(question, habits))
     why = _why_nothing(question) if better == question.current else ""
     return why + _block(better, "instruction" if key.startswith("reflect-section") else "json")
 
 
-def _edit_all(text: str, question: Question, habits: Habits) -> str:
-    """Return the reply to the question about all parts: one block with edits.
+def _edit_all(prompts: Sequence[Sequence[MarkedPart]], habits: Habits) -> str:
+    """Return the reply to the question about all parts of prompts: one block with edits."""
+    edits = [edit for parts in prompts for edit in _edits(parts, habits)]
+    mark, _, part = prompts[0][0]
+    why = "" if edits else _why_nothing(part)
+    edits = edits or [{"part": mark, "text": part.current}]
+    return why + _block(json.dumps({"edits": edits}, ensure_ascii=False), "json")
+
+
+def _edits(parts: Sequence[MarkedPart], habits: Habits) -> Iterator[Json]:
+    """Yield the edits of a prompt.
 
     Of the sections, only the one whose text names most of the options is edited. Tools and output
     fields get the same reply as to a question about them alone.
     """
-    parts = list(_parts(text, question))
+    [question, *_] = [part for _, _, part in parts]
     names = names_of(tuple(option for field in question.fields for option in field.options))
     named = {
         mark: len(names.named_in(part.current))
@@ -404,7 +419,6 @@ def _edit_all(text: str, question: Question, habits: Habits) -> str:
         if kind in ("section", "summary")
     }
     blamed = max(named, key=lambda mark: named[mark], default="")
-    edits: list[Json] = []
     for mark, kind, part in parts:
         better = Better(part, habits)
         new = better.tool() if kind == "tool" else better.field() if kind == "output field" else ""
@@ -413,29 +427,32 @@ def _edit_all(text: str, question: Question, habits: Habits) -> str:
         if new and new != part.current:
             new = _without_unusable(new)
             edited: Json = new if mark == blamed else object_in(new)
-            edits.append({"part": mark, "reason": "failures belong to it", "text": edited})
-    why = "" if edits else _why_nothing(question)
-    edits = edits or [{"part": parts[0][0], "text": parts[0][2].current}]
-    return why + _block(json.dumps({"edits": edits}, ensure_ascii=False), "json")
+            yield {"part": mark, "reason": "failures belong to it", "text": edited}
 
 
-def _parts(text: str, question: Question) -> Iterator[tuple[str, str, Question]]:
-    """Yield the mark, the kind and the question of each part that is shown."""
+def _parts(text: str, prompt: str = "") -> list[MarkedPart]:
+    """Return the parts that are shown, of a graph those of one prompt."""
+    question = read_question(text, prompt)
     block = next(block for block in read_blocks(text) if block.title == "current text")
     texts = dict(reversed(block.fenced))
-    for piece in re.split(r"(?m)^(?=\*\*P\d)", block.prose):
-        if match := _MARK.match(piece):
-            kind, at_most, mark = _KIND.match(match[2]), AT_MOST.search(piece), match[1]
-            neighbours = (text for label, text in texts.items() if label != mark.lower())
-            part = attrs.evolve(
-                question,
-                part=match[2][kind.start(1) :] if kind else match[2],
-                current=texts.get(mark.lower(), ""),
-                neighbours="\n\n".join((*neighbours, question.neighbours)),
-                max_chars=int(at_most[1]) if at_most else None,
-                refused=None,
-            )
-            yield mark, kind[1] if kind else "section", part
+    pieces = re.split(r"(?m)^(?=\*\*P\d)", block.prose)
+    marked = [(match, piece) for piece in pieces if (match := MARK.match(piece))]
+    own = [pair for pair in marked if not prompt or pair[0][2].startswith(f"{prompt}#")]
+    current = {match[1]: texts.get(match[1].lower(), "") for match, _ in own}
+    parts: list[MarkedPart] = []
+    for match, piece in own:
+        kind, at_most, mark = _KIND.match(match[2]), AT_MOST.search(piece), match[1]
+        neighbours = (text for other, text in current.items() if other != mark)
+        part = attrs.evolve(
+            question,
+            part=match[2][kind.start(1) :] if kind else match[2],
+            current=current[mark],
+            neighbours="\n\n".join((*neighbours, question.neighbours)),
+            max_chars=int(at_most[1]) if at_most else None,
+            refused=None,
+        )
+        parts.append((mark, kind[1] if kind else "section", part))
+    return parts
 
 
 def _block(content: str, language: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -33,8 +32,8 @@ _FORMER_QUESTIONS = (
 """The digests of the questions of `whole_prompt` 1 and 2, unless a user changed one."""
 
 _EXAMPLES = ("task example ", "new task example ", "tool example ")
-_ABOUT_ONE = 3
-"""The version of `whole_prompt` that also asks about a single part."""
+_ABOUT_ONE, _ABOUT_PROMPTS = 3, 4
+"""The versions of `whole_prompt` that also ask about a single part, and about several prompts."""
 
 
 def is_former(name: str, value: Json) -> bool:
@@ -101,16 +100,19 @@ def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
 def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return a fingerprint with the present version of `whole_prompt` if it decided as that does.
 
-    The version before did not ask about a part that was the only one of its prompt.
+    Earlier ones asked about one prompt, and at first not about the only part of one.
     """
     versions, names = recorded.get(VERSIONS), recorded.get("targets")
-    if not isinstance(versions, dict) or versions.get("whole_prompt") != _ABOUT_ONE - 1:
+    if not isinstance(versions, dict):
+        return recorded
+    version = versions.get("whole_prompt")
+    if version not in (_ABOUT_ONE - 1, _ABOUT_ONE):
         return recorded
     parts = [str(name).rpartition("#") for name in (names if isinstance(names, list) else ())]
-    counts = Counter(address for address, _, part in parts if not part.startswith(_EXAMPLES))
-    if 1 in counts.values():
+    prompts = [address for address, _, part in parts if not part.startswith(_EXAMPLES)]
+    if len(set(prompts)) > 1 or (version < _ABOUT_ONE and len(prompts) == 1):
         return recorded
-    return {**recorded, VERSIONS: {**versions, "whole_prompt": _ABOUT_ONE}}
+    return {**recorded, VERSIONS: {**versions, "whole_prompt": _ABOUT_PROMPTS}}
 
 
 def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""One question about all instructions of a prompt, which shows all that is known of its failures.
+"""One question about all instructions, which shows all that is known of their failures.
 
-Its reply changes the instructions that are at fault. Where a prompt has a single instruction, the
-question is about that one.
+Its reply changes the instructions that are at fault, in a graph those of several prompts. Where
+there is a single instruction, the question is about that one.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from promptgraft.targets.evidence import (
     tried_before,
 )
 from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.part import named_in
 from promptgraft.targets.replies import edits_in, no_edit
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
@@ -69,7 +70,7 @@ class WholePrompt(Addition):
     """
 
     name: ClassVar[str] = "whole_prompt"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     share: float = attrs.field(default=0.9, validator=SHARE)
     _draws: Draws = attrs.field(init=False, repr=False, eq=False)
@@ -109,14 +110,15 @@ class WholePrompt(Addition):
             for module in reflector.turn(attempt).first
             if not module.is_example and module.question is None
         ]
-        modules = most_shown(instructions, lambda module: target.text(module, parent))
+        asked = asked_in(failures, instructions)
+        modules = most_shown(asked, lambda module: target.text(module, parent))
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
         if not parts:
             return None
         attempt.notes[self.name], attempt.modules = len(parts), modules
-        texts = {part.name: part.text for _, part in parts}
+        texts = {module.name: target.text(module, parent) for module in target.modules}
         history = tried_before(tried, failures, parent, texts)
         kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
         records = in_full(attempt.records, failures) if len(parts) == 1 else failures
@@ -238,14 +240,19 @@ class WholeDraft(Draft):
             self.refusals.append((refusal, reply.text))
 
 
+def asked_in(failures: Records, modules: Sequence[Module]) -> tuple[Module, ...]:
+    """Return the modules whose prompts were asked in failures: of a graph, not all always are."""
+    names = {name for record in failures for step in record.steps for name in step.parts}
+    prompts = set(map(_prompt_of, names))
+    asked = [module for module in modules if _prompt_of(module.name) in prompts]
+    return tuple(asked or modules)
+
+
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
-    """Return as many of the first modules as fit into one question, all of the same prompt."""
+    """Return as many of the first modules as fit into one question."""
     remaining = _MOST_CHARS
     chosen: list[Module] = []
-    prompts = [module.name.rpartition("#")[0] for module in modules]
-    for module, prompt in zip(modules, prompts, strict=True):
-        if prompt != prompts[0]:
-            continue
+    for module in modules:
         remaining -= len(text(module))
         if remaining < 0 and chosen:
             break
@@ -266,15 +273,14 @@ def question_on_all(
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
-    The other parts of the prompt are shown for context; of long ones only the beginning. The
+    The other parts of their prompts are shown for context; of long ones only the beginning. The
     arguments are those of :func:`promptgraft.search.reflection.question_on`, for several parts.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
-    neighbours = dict(parts[0].neighbours)
     problem, previous = refused
     whole = attrs.evolve(
         parts[0],
-        neighbours=[(name, _summary(neighbours[name])) for name in neighbours if name not in marks],
+        neighbours=[(name, _summary(text)) for name, text in _neighbours(parts)],
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
@@ -284,6 +290,7 @@ def question_on_all(
     of_all = {
         "part": "one or several",
         "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
+        "output": _outputs(parts),
         "limits": "",
         "schema": "",
         "examples": examples_of(records, marks, earlier=earlier, objectives={}),
@@ -293,11 +300,37 @@ def question_on_all(
     }
     params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
     content = digest([WHOLE.key, params])  # without answers and objectives, as of one part
-    params = attrs.evolve(params, output=fenced_part(with_answers(whole).output))
+    params = attrs.evolve(params, output=_outputs(list(map(with_answers, parts))))
     if objectives:
         shown = examples_of(records, marks, earlier=earlier, objectives=objectives)
         params = attrs.evolve(params, examples=shown)
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
+
+
+def _prompt_of(name: str) -> str:
+    """Return ``namespace/key`` of the prompt of a part; empty if there is a single prompt."""
+    return name.rpartition("#")[0]
+
+
+def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]:
+    """Return names and texts beside some parts; the names with the prompt if there are several."""
+    names = {part.name for part in parts}
+    first_of = {_prompt_of(part.name): part for part in reversed(parts)}
+    return [
+        (name if len(first_of) == 1 else f"{prompt} {name}", text)
+        for prompt, part in sorted(first_of.items())
+        for name, text in part.neighbours
+        if names.isdisjoint((name, named_in(prompt, name)))
+    ]
+
+
+def _outputs(parts: Sequence[ModuleDescription]) -> str:
+    """Return the expected answers, of each prompt if there are several."""
+    by_prompt = {_prompt_of(part.name): fenced_part(part.output) for part in parts}
+    if len(by_prompt) == 1:
+        return next(iter(by_prompt.values()))
+    named = [f"{prompt}:\n\n{output}" for prompt, output in by_prompt.items() if output]
+    return "\n\n".join(named)
 
 
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
