@@ -115,10 +115,6 @@ class PromptGrafting:
         paths = (section.path for section in self.prompt.descriptor.sections)
         return answers_known({show_path(path): view.body(path) for path in paths})
 
-    def in_force(self, override: PromptOverride) -> Json:
-        """Return what is in force with changes, as plain data."""
-        return plain_lists(self.base.merged_with(override).entries())
-
     def graft(self, override: PromptOverride, part: PromptPart, text: str) -> PromptOverride:
         """Return changes with a proposed text of a part.
 
@@ -518,7 +514,8 @@ class PromptTarget:
         modules: tuple[Module, ...] = (),
     ) -> Candidate:
         in_force: dict[str, Json] = {
-            address: prompt.in_force(changes[address]) for address, prompt in self._prompts.items()
+            address: plain_lists(prompt.base.merged_with(changes[address]).entries())
+            for address, prompt in self._prompts.items()
         }
         return Candidate(
             changes=changes, parents=parents, modules=modules, digest=digest_json(in_force)

@@ -16,7 +16,7 @@ from promptgraft.algorithms.gepa.additions.lines.relocate import (
     Relocation,
 )
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
-from promptgraft.search.asks import Asking, Records
+from promptgraft.search.asks import Asking
 
 
 @attrs.frozen
@@ -83,20 +83,17 @@ class Lines(Addition):
         return note.plan.applied(changes, attempt, self.tools.reflector)
 
     def learn(self, attempt: Attempt) -> None:
+        """Learn from a child which lines to carry on, to drop, and to try in other parts."""
         note: _Note | None = attempt.notes.get(self.name)
         if note is None:
             return
         if note.misplaced:
             self._misplaced.moved(gained=attempt.accepted)
-        if attempt.compared is not None:
-            batches = attempt.compared.batches
-            self._learn_of(attempt, note, batches[0], batches[-1])
-
-    def _learn_of(self, attempt: Attempt, note: _Note, before: Records, after: Records) -> None:
-        """Learn from a child which lines to carry on, to drop, and to try in other parts."""
-        history = self._history
+        if attempt.compared is None:
+            return
+        before, after = attempt.compared.batches[0], attempt.compared.batches[-1]
         self._terms.learn([*before, *after])
-        stop_words = self._terms.stop_words
+        stop_words, history = self._terms.stop_words, self._history
         kit, changes = self.tools.kit, attempt.changes
         added = tuple(added_lines(kit, changes, before, after, stop_words=stop_words))
         history.note(note.plan, added)
