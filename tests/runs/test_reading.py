@@ -30,6 +30,7 @@ from promptgraft.runs import (
 from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.reading import follow
+from promptgraft.runs.recorder import write_missing
 from promptgraft.search.events import RunStarted
 from promptgraft.search.notices import Unknown
 from promptgraft.search.validation import Racing
@@ -40,6 +41,7 @@ from runs.toy_runs import (
     carry_out,
     kept_run,
     make_job,
+    make_tiny_job,
     new_folder,
     sulky,
     with_task,
@@ -457,3 +459,15 @@ def test_an_end_with_held_out_examples_without_scores_is_damaged(tmp_path: Path)
     (summary,) = list_runs(tmp_path)
     assert summary.state is State.DAMAGED
     assert "held-out examples: expected two scores for each id" in summary.fault
+
+
+def test_a_candidate_without_any_scores_has_a_page(tmp_path: Path) -> None:
+    folder = kept_run(tmp_path, make_tiny_job())
+    lines = [json.loads(line) for line in folder.events.read_text("ascii").splitlines()]
+    for line in lines:
+        if line["event"] == "candidate":
+            line["scores"] = []
+    folder.events.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "ascii")
+    shutil.rmtree(folder.candidates)
+    write_missing(folder, {})
+    assert "| no score |" in folder.candidate(0).read_text("utf-8")

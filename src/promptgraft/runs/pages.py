@@ -175,17 +175,15 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
 
 def _scores(started: RunStarted, added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     columns: list[Sequence[Score]] = [added.scores, *(parent.scores for parent in parents)]
-    head = ["example", "score", *(f"candidate {parent.candidate}" for parent in parents)]
-    shown_columns = [[_shown(value) for value in column] for column in columns]
+    head = ("example", "score", *(f"candidate {parent.candidate}" for parent in parents))
+    # Without any scores if the run was stopped in the evaluation.
+    blank = ["no score"] * len(started.pareto_ids)
+    shown_columns = ([*map(_shown, column)] or blank for column in columns)
     rows = zip(_names(started.pareto_ids), *shown_columns, strict=True)
-    missing = any(None in column for column in columns)
-    return "\n".join(
-        [
-            "## Scores on the validation set\n",
-            *(["No score: not tried on it, or not scorable.\n"] if missing else []),
-            *table(head, (f"| {' | '.join(row)} |" for row in rows)),
-        ]
-    )
+    missing = any(None in column or not column for column in columns)
+    remark = ["No score: not tried on it, or not scorable.\n"] if missing else []
+    body = table(head, (f"| {' | '.join(row)} |" for row in rows))
+    return "\n".join(["## Scores on the validation set\n", *remark, *body])
 
 
 @functools.lru_cache(maxsize=1)
