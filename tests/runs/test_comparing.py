@@ -13,7 +13,7 @@ from cli.console import Console
 from optimizers.worlds import about, failing, judge, twins
 from promptgraft.errors import TransientProviderError
 from promptgraft.runs import RunFolder, read_run
-from promptgraft.runs.comparing import Incomparable, cases_frame, incomparable
+from promptgraft.runs.comparing import Incomparable, cases_frame, gain_between, incomparable
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
 from settings_leaves import evolved
 
@@ -41,6 +41,15 @@ def test_runs_of_the_same_data_and_metrics_can_be_compared(
     first: RunFolder, tmp_path: Path
 ) -> None:
     assert found(first, tmp_path, minibatch_size=1).reasons == ()
+
+
+def test_winners_are_compared_by_families_like_their_verdicts(tmp_path: Path) -> None:
+    unseen = [attrs.evolve(example, family="f") for example in held_out(2)]
+    job = make_job(held_out=[*unseen, attrs.evolve(held_out(3)[2], id="alone")])
+    one, other = (read_run(kept_run(tmp_path / name, job)) for name in ("a", "b"))
+    gained = gain_between(one, other, incomparable(one, other))
+    assert gained is not None
+    assert gained.tied == ("family f", "alone")
 
 
 def test_other_metrics_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:

@@ -49,6 +49,18 @@ def test_an_example_with_the_name_of_a_family_is_a_case_of_its_own() -> None:
     assert scores.gain.tied == ("family a",)
 
 
+def test_winners_of_two_runs_are_compared_by_families() -> None:
+    first = held_out(("refunds",) * 10 + ("",) * 10)
+    better = attrs.evolve(first, winner_scores=(1.0,) * 20)
+    worse = attrs.evolve(first, winner_scores=(0.0,) * 10 + (1.0,) * 10)
+    shuffled = attrs.evolve(
+        worse, ids=worse.ids[::-1], winner_scores=tuple(worse.winner_scores[::-1])
+    )
+    for other in (worse, shuffled):
+        gain = better.gain_over(other)
+        assert (gain.cases, gain.won) == (11, ("family refunds",))
+
+
 @pytest.mark.parametrize(
     ("families", "warnings"),
     [

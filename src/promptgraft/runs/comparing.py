@@ -96,16 +96,12 @@ def incomparable(
     Data and metrics are taken from the headers of the journals. Held-out examples are compared
     by their ids, because nothing else about them is recorded.
     """
-    first_print, second_print = fingerprint_of(first), fingerprint_of(second)
-    judged = tuple(_judged_differently(first, second, (first_print, second_print), labels))
+    prints = fingerprint_of(first), fingerprint_of(second)
+    judged = tuple(_judged_differently(first, second, prints, labels))
     pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids, labels)
     # The digest covers training and validation cases; ids alone cannot show changed contents.
-    same_data = (
-        first_print is None
-        or second_print is None
-        or first_print.get("dataset") == second_print.get("dataset")
-    )
-    if not same_data and set(first.pareto_ids) == set(second.pareto_ids):
+    data_sets = {shown(fingerprint.get("dataset")) for fingerprint in prints if fingerprint}
+    if len(data_sets) > 1 and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)
     first_ids, second_ids = (
         record.held_out.ids if record.held_out else () for record in (first, second)
@@ -152,13 +148,10 @@ def cases_frame(first: RunRecord, second: RunRecord, library: str = "pandas") ->
 
 def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -> Gain | None:
     """Return the gain of B's winner over A's on held-out cases; None if it is not comparable."""
-    first_scores, second_scores = unseen_scores(first), unseen_scores(second)
-    if differing.held_out or not first_scores or not second_scores:
+    before, after = first.held_out, second.held_out
+    if differing.held_out or before is None or after is None or before.why_not or after.why_not:
         return None
-    return gain(
-        {id_: (first_scores[id_],) for id_ in first_scores},
-        {id_: (second_scores[id_],) for id_ in second_scores},
-    )
+    return after.gain_over(before)
 
 
 def figure_rows(

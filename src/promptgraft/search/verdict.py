@@ -161,6 +161,11 @@ class HeldOut:
         lines = [line for hidden in self.hidden if (line := self._parting(hidden))]
         return (*lines, *self.signs)
 
+    def gain_over(self, other: HeldOut) -> Gain:
+        """Return the gain of this winner over that of another run on the same examples."""
+        theirs = dict(zip(other.ids, other.winner_scores, strict=True))
+        return self._gain_of([theirs.get(id_) for id_ in self.ids], self.winner_scores)
+
     def hidden_gain(self, hidden: HiddenScores) -> Gain:
         """Return the winner's gain in a hidden metric."""
         return self._gain_of(hidden.baseline_scores, hidden.winner_scores)
