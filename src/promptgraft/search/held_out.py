@@ -8,14 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptgraft.evals.gains import (
-    ANSWERS,
-    is_lost,
-    is_settled,
-    least_cases,
-    mean,
-    spent_error,
-)
+from promptgraft.evals.gains import ANSWERS, is_lost, is_settled, least_cases, mean, spent_error
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import digest_text
 from promptgraft.search.algorithm import Kit

@@ -34,13 +34,7 @@ from promptgraft.search.reflection import (
     with_answers,
 )
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.evidence import (
-    Evidence,
-    TriedChild,
-    in_full,
-    label_of,
-    tried_before,
-)
+from promptgraft.targets.evidence import Evidence, TriedChild, in_full, label_of, tried_before
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part import named_in
 from promptgraft.targets.replies import edits_in, no_edit
