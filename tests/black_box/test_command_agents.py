@@ -45,6 +45,40 @@ def test_the_query_is_one_argument_whatever_stands_in_it(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+def test_a_command_reads_what_stdin_names_and_else_nothing(tmp_path: Path) -> None:
+    reading = CommandAgent(command=("cat",), stdin="{texts.system}\n{query}", cwd=tmp_path)
+    assert asked(reading, Case(id="c", input=HOSTILE)).text == f"Be brief.\n{HOSTILE}"
+    assert asked(shell("cat")).text == ""
+    other = CommandAgent(command=("cat",), stdin="{query} {texts.system}", cwd=tmp_path)
+    assert reading.identity != other.identity
+
+
+def test_a_query_too_long_for_an_argument_is_read_from_stdin() -> None:
+    long = Case(id="c", input="ä" * 200_000)
+    with pytest.raises(AgentFaultError, match=r"Argument list too long; pass `\{query\}`.*`stdin`"):
+        asked(shell("true"), long)
+    assert asked(CommandAgent(command=("cat",), stdin="{query}{texts.skill}"), long).text == (
+        f"{long.input}Count."
+    )
+    # One that reads nothing blocks nobody.
+    assert asked(CommandAgent(command=("echo", "{texts.skill}"), stdin="{query}"), long).text == (
+        "Count."
+    )
+
+
+def test_stdin_does_not_depend_on_the_free_descriptors_of_the_process() -> None:
+    # In a new process the numbers that the guard of a command uses are free.
+    code = (
+        f"import sys; sys.path.insert(0, {TESTS!r})\n"
+        "from black_box.asking import asked\n"
+        "from promptgraft import CommandAgent\n"
+        "agent = CommandAgent(command=('cat',), stdin='{query}{texts.skill}', timeout=20)\n"
+        "print(asked(agent).text)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ended.stdout == "how many?Count.\n"
+
+
 def test_places_are_filled_in_arguments_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESK_KEY", "desk-secret-0123456789")
     env = {"SKILL": "{texts.skill}", "KEY": "${DESK_KEY}", "PAST": "{history}"}
@@ -285,8 +319,15 @@ def test_a_command_names_its_version_or_the_digest_of_its_files(tmp_path: Path) 
         ({"command": "cli {query}"}, 'command: expected a list of texts such as ["cli", "{query}"'),
         ({"command": []}, "command: expected a list of texts"),
         ({"command": ["cli", 5]}, "command: expected a list of texts"),
-        ({"command": ["sh", "{texts.system}"]}, "command: no argument contains `{query}`"),
-        ({"command": ["sh", "{query}"]}, "no argument contains `{texts.NAME}`, so the texts"),
+        (
+            {"command": ["sh", "{texts.system}"]},
+            "neither an argument nor `stdin` contains `{query}`",
+        ),
+        (
+            {"command": ["sh", "{texts.system}"], "stdin": "{qeury}"},
+            "stdin: there is no place `{qeury}` (did you mean `query`?)",
+        ),
+        ({"command": ["sh", "{query}"]}, "nor `stdin` contains `{texts.NAME}`, so the texts"),
         ({"command": ["sh", "{quer}"]}, "there is no place `{quer}` (did you mean `query`?)"),
         (
             {"command": ["no-such-program", "{query}", "{texts.system}"]},

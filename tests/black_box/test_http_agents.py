@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from black_box.asking import asked
-from black_box.service import Service, said, serving
-from promptgraft import BlackBox, Cancellation, Case, Deadline, HttpAgent, Session
-from promptgraft.adapters.base import ToolInvoked
+from black_box.service import Reply, Service, said, serving
+from promptgraft import BlackBox, Cancellation, Case, Deadline, EventBus, HttpAgent, Session
+from promptgraft.adapters.base import CallWaiting, ToolInvoked
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,
@@ -116,9 +116,9 @@ def test_tools_are_read_from_their_place(service: Service) -> None:
 @pytest.mark.parametrize(
     ("reply", "kind", "line"),
     [
-        (said({}, 429), RateLimitedError, "answered with status 429: {}"),
+        (said({}, 429, Retry_After="9999"), RateLimitedError, "answered with status 429: {}"),
         (said({}, 500), TransientProviderError, "answered with status 500"),
-        (said({}, 503), TransientProviderError, "answered with status 503"),
+        (said({}, 503, Retry_After="9999"), TransientProviderError, "answered with status 503"),
         (said({}, 408), TransientProviderError, "answered with status 408"),
         (said("no key", 401), PermanentProviderError, 'refuses with status 401: "no key"'),
         (said({}, 404), PermanentProviderError, "refuses with status 404"),
@@ -128,6 +128,13 @@ def test_tools_are_read_from_their_place(service: Service) -> None:
         (said({"text": 1}), AgentFaultError, "expected a value at `$.final_text` of the agent's"),
         (said([]), AgentFaultError, "expected a value at `$.final_text`"),
         ((200, b"{}", {"Content_Length": "90"}), TransientProviderError, "IncompleteRead"),
+        (said({"final_text": None, "error": "no model"}), TransientProviderError, "no model"),
+        (said({"error": {"code": 502}}), TransientProviderError, 'an error: \'{"code":502}'),
+        (
+            (200, b"data: {}\n\n", {"Content_Type": "text/event-stream; charset=utf-8"}),
+            AgentFaultError,
+            "found a stream of events: 'data: {}\\n\\n'; turn it off, often with `stream: false`",
+        ),
     ],
 )
 def test_each_reply_that_is_no_answer_has_its_consequence(
@@ -137,6 +144,51 @@ def test_each_reply_that_is_no_answer_has_its_consequence(
     with pytest.raises(kind) as raised:
         asked(agent(service))
     assert line in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_is_too_busy_is_asked_again_when_it_says(
+    service: Service, status: int
+) -> None:
+    def busy_twice(*_: object) -> Reply:
+        if len(service.asked) < 3:
+            return said({}, status, Retry_After="0.01")
+        return said({"final_text": "4"})
+
+    service.brain = busy_twice
+    assert asked(agent(service)).text == "4"
+    assert len(service.asked) == 3
+
+
+def test_a_wait_that_the_time_limit_does_not_allow_is_not_begun(service: Service) -> None:
+    service.brain = lambda *_: said({}, 429, Retry_After="30")
+    with pytest.raises(RateLimitedError):
+        asked(agent(service, timeout=20))
+    assert len(service.asked) == 1
+
+
+def test_a_wait_for_a_busy_service_is_announced_and_ends_with_the_run(service: Service) -> None:
+    cancellation, notices = Cancellation(), EventBus()
+    waits: list[CallWaiting] = []
+    notices.subscribe(CallWaiting, waits.append)
+    notices.subscribe(CallWaiting, lambda _: cancellation.set("enough"))
+    service.brain = lambda *_: said({}, 503, Retry_After="60")
+    with pytest.raises(RunCancelledError, match="enough"):
+        asked(
+            agent(service),
+            session=Session(notices=notices),
+            deadline=Deadline(cancellation=cancellation),
+        )
+    [wait] = waits
+    assert (wait.seconds, wait.reason) == (60, "status 503")
+    assert len(service.asked) == 1
+
+
+def test_an_error_beside_an_answer_is_no_error(service: Service) -> None:
+    service.brain = lambda *_: said({"final_text": "4", "error": "slow"})
+    assert asked(agent(service)).text == "4"
+    service.brain = lambda *_: said({"final_text": None, "error": None})
+    assert asked(agent(service)).text == "null"
 
 
 def test_data_in_the_place_of_a_text_is_kept_as_output(service: Service) -> None:

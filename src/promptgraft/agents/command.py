@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import os
 import selectors
 import shutil
 import signal
 import subprocess
+import tempfile
 import termios
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +26,7 @@ from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
 from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.files import is_file
-from promptgraft.ground.serde import digest, digest_text, shown
+from promptgraft.ground.serde import digest, digest_text, is_unicode, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
 from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import Deadline
@@ -37,11 +39,13 @@ LONGEST_OUTPUT = 10_000_000
 _KEPT_OF_ERRORS, _TOLD_OF_ERRORS = 1 << 16, 4_000
 _SHORT_PAUSE = 0.001  # seconds
 _PART = 1 << 16
+_FREE_DESCRIPTOR = 10
 _LOOK_EVERY = 0.2  # seconds; pipes inherited by children may stay open after the command ended
 # A killed process cannot clean up its commands. So each command has a guard in its process group,
 # not a child of it, whose standard input closes when this process dies; it then kills the group.
 _GUARD = """\
-exec 3<&0 </dev/null
+exec 3<&0 <"$1"
+shift
 ( (read -r _ <&3; kill -9 -$$) >/dev/null 2>&1 & )
 exec "$@" 3<&-
 """
@@ -90,16 +94,18 @@ def _an_environment(_: object, __: object, variables: object) -> None:
 class CommandAgent(Templated):
     """An agent that is a command, started for each query without a shell.
 
-    In arguments and variables, ``{query}``, ``{folder}``, ``{texts.NAME}``, ``{session_id}``,
-    ``{turn}``, ``{history}``, ``{context}``, ``{state}`` and ``{example}`` are replaced by
-    their values, and ``{files}`` by a list of the paths of images and files, each as one text, and
-    ``${NAME}`` by an environment variable. A nonzero exit code
+    In arguments, variables and ``stdin``, ``{query}``, ``{folder}``, ``{texts.NAME}``,
+    ``{session_id}``, ``{turn}``, ``{history}``, ``{context}``, ``{state}`` and ``{example}`` are
+    replaced by their values, and ``{files}`` by a list of the paths of images and files, each as
+    one text, and ``${NAME}`` by an environment variable. A nonzero exit code
     is the agent's fault. The answer is complete when the command ends, whatever it leaves behind.
     Then, and when the time limit passes, the run ends or this process dies, its process group is
     killed.
 
     Attributes:
         command: the program and its arguments.
+        stdin: what the command reads from its standard input, such as ``{query}``; empty by
+            default. Unlike an argument, it may be of any length.
         env: environment variables in addition to those of this process.
         only: names of the variables of this process that the command gets, besides ``PATH``; None
             for all but the usual variables of providers' keys, such as ``OPENAI_API_KEY``.
@@ -116,6 +122,7 @@ class CommandAgent(Templated):
     """
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
+    stdin: str = attrs.field(default="", validator=STRING)
     env: Mapping[str, str] = attrs.field(factory=dict, validator=_an_environment, repr=False)
     only: tuple[str, ...] | None = attrs.field(default=None, converter=_as_names)
     timeout: float = attrs.field(default=600.0, validator=SECONDS)
@@ -140,6 +147,7 @@ class CommandAgent(Templated):
         # Only where they are set: journals of agents without them stay valid.
         what += [] if self.only is None else [sorted(self.only)]
         what += ["in_copy"] if self.in_copy else []
+        what += [{"stdin": self.stdin}] if self.stdin else []
         return f"{self.name} {digest(what)[:12]}"
 
     @cached_property
@@ -152,9 +160,13 @@ class CommandAgent(Templated):
             name: Template(value=value, where=f"env.{name}") for name, value in self.env.items()
         }
 
+    @cached_property
+    def _input(self) -> Template:
+        return Template(value=self.stdin, where="stdin")
+
     @property
     def _templates(self) -> tuple[Template, ...]:
-        return (*self._arguments, *self._variables.values())
+        return (*self._arguments, *self._variables.values(), self._input)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -182,7 +194,9 @@ class CommandAgent(Templated):
                 "name another folder"
             )
         needed = {"folder": "folder", "argument": "texts"}.get(delivery, "")
-        self._check_places(names, "command: no argument", needed, is_reached=self.in_copy)
+        self._check_places(
+            names, "command: neither an argument nor `stdin`", needed, is_reached=self.in_copy
+        )
         program = self.command[0]
         where = self.cwd / program if os.sep in program else program
         if shutil.which(where) is None:
@@ -201,9 +215,13 @@ class CommandAgent(Templated):
         # `Popen` raises ValueError for them, and OSError for all else that cannot be started.
         if any("\0" in argument for argument in (*arguments, *env.values())):
             raise AgentFaultError("a command cannot be given a text with a NUL character")
+        given = self._input.text(query, call)
+        if not is_unicode(given):
+            raise AgentFaultError("a command cannot read a lone surrogate")
         ends = sooner(call.deadline, self.timeout)
         folder = call.folder if self.in_copy and call.folder is not None else self.cwd
-        outcome = _run(arguments, cwd=folder, env={**self._inherited(), **env}, ends=ends)
+        env = {**self._inherited(), **env}
+        outcome = _run(arguments, given=given.encode(), cwd=folder, env=env, ends=ends)
         if outcome.is_late:
             if call.deadline is not None:
                 call.deadline.check()
@@ -248,24 +266,46 @@ class _Ran:
     is_too_long: bool = False
 
 
-def _run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: Deadline) -> _Ran:
-    """Run a command until it ends or its time is up."""
+def _run(
+    arguments: Sequence[str], *, given: bytes, cwd: Path, env: Mapping[str, str], ends: Deadline
+) -> _Ran:
+    """Run a command, which reads ``given``, until it ends or its time is up."""
     ends.check()
-    try:
-        process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell line
-            ["/bin/sh", "-c", _GUARD, "agent", *arguments],
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.PIPE,  # held open for the guard, closed when this process dies
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,  # a process group of its own, to be killed as a whole
-        )
-    except OSError as error:  # for example, the query exceeds the length limit of arguments
-        raise AgentFaultError(f"the command cannot be started: {error.strerror}") from error
-    running = _Running(process)
-    with process, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        source = os.devnull
+        descriptors: tuple[int, ...] = ()
+        if given:
+            # A file and not a pipe, which a command that does not read it would block.
+            file = stack.enter_context(tempfile.TemporaryFile())
+            file.write(given)
+            file.seek(0)
+            # Above the numbers that the guard uses.
+            descriptor = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, _FREE_DESCRIPTOR)
+            stack.callback(os.close, descriptor)
+            source, descriptors = f"/dev/fd/{descriptor}", (descriptor,)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell line
+                ["/bin/sh", "-c", _GUARD, "agent", source, *arguments],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.PIPE,  # held open for the guard, closed when this process dies
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=descriptors,
+                start_new_session=True,  # a process group of its own, to be killed as a whole
+            )
+        except OSError as error:
+            mend = (
+                "; pass `{query}`, or what else is long, in `stdin`"
+                if error.errno == errno.E2BIG
+                else ""
+            )
+            raise AgentFaultError(
+                f"the command cannot be started: {error.strerror}{mend}"
+            ) from error
+        running = _Running(process)
+        stack.enter_context(process)
         stack.callback(running.end)
         if ends.cancellation is not None:
             stack.callback(ends.cancellation.listen(running.kill))

@@ -8,14 +8,17 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import attrs
 
+from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.access import is_address
+from promptgraft.adapters.calling.faults import retry_after
+from promptgraft.adapters.calling.retrying import ANNOUNCED_WAIT, RetryPolicy
 from promptgraft.agents.call import (
     LONGEST_SHOWN,
     AgentAnswer,
@@ -30,7 +33,7 @@ from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json, digest, is_unicode, shown
 from promptgraft.ground.strict.checks import SECONDS, STRING
 from promptgraft.ground.text import clip
-from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
+from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline, rest
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _KINDS = {"Content-Type": "application/json", "Accept": "application/json"}
 _OK, _REDIRECT = 200, 300
+_BUSY = frozenset({429, 503})
+_STREAM = "text/event-stream"
+_RETRIES = RetryPolicy()
 
 
 def _an_address(_: object, field: attrs.Attribute[str], value: str) -> None:
@@ -87,9 +93,10 @@ class HttpAgent(Templated):
     ``{history}``, ``{context}``, ``{state}``, ``{folder}`` and ``{example}`` are replaced by
     their values, ``{content}`` by the query with its images in the form of Chat Completions,
     ``{files}`` by a list of their paths, and ``${NAME}`` by an environment variable, whose value is
-    blanked in answers and messages. Redirects are not followed. The statuses 429 and 5xx leave a
-    rollout unscored; redirects, 401, 403, 404 and the like end the run; other statuses are the
-    agent's fault.
+    blanked in answers and messages. Redirects are not followed. After a status 429 or 503 the
+    service is asked again, when it says so or with growing pauses, as long as ``timeout`` allows.
+    These statuses, other 5xx, and an ``error`` in place of the answer leave a rollout unscored;
+    redirects, 401, 403, 404 and the like end the run; other statuses are the agent's fault.
 
     Attributes:
         url: the address of the service.
@@ -98,7 +105,7 @@ class HttpAgent(Templated):
         answer: path of the answer in a JSON reply, such as ``$.final_text``; by default the whole
             body is the answer.
         tools: path of the list of called tools.
-        timeout: seconds for one answer.
+        timeout: seconds for one answer, with all requests for it.
         version: version of the agent; change it when its answers change, which nothing else shows.
 
     Raises:
@@ -173,7 +180,8 @@ class HttpAgent(Templated):
                     f"agent `{self.name}`: url: with its variables it is no address in ASCII "
                     "(not shown); set them again"
                 )
-            status, reply = post(url, json.dumps(body).encode(), {**_KINDS, **headers}, ends)
+            data, headers = json.dumps(body).encode(), {**_KINDS, **headers}
+            reply = _accepted(lambda: post(url, data, headers, ends), self.name, call, ends)
         except OSError as error:
             if call.deadline is not None:
                 call.deadline.check()
@@ -183,21 +191,56 @@ class HttpAgent(Templated):
             raise TransientProviderError(
                 f"agent `{self.name}` cannot be reached: {message}"
             ) from None
-        if len(reply) > LONGEST_BODY:
+        if len(reply.body) > LONGEST_BODY:
             raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")
-        text = hidden(reply.decode("utf-8", "replace"), secrets)
-        if _OK <= status < _REDIRECT:
-            return self._answer_in(text)
-        message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
-        raise refusal_of(self.name, status, message)
+        text = hidden(reply.body.decode("utf-8", "replace"), secrets)
+        if not _OK <= reply.status < _REDIRECT:
+            message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
+            raise refusal_of(self.name, reply.status, message)
+        if reply.headers.get("content-type", "").startswith(_STREAM):
+            raise AgentFaultError(
+                f"expected a whole reply, found a stream of events: {shown(text)}; turn it off, "
+                "often with `stream: false` in `json`"
+            )
+        return self._answer_in(text, error_class=TransientProviderError)
 
 
 LONGEST_BODY = 10_000_000
 """Largest reply in bytes."""
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> tuple[int, bytes]:
-    """Send a request and return the status and body of the reply; follows no redirects.
+@attrs.frozen
+class HttpReply:
+    """What a service replied; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def _accepted(
+    send: Callable[[], HttpReply], name: str, call: AgentCall, ends: Deadline
+) -> HttpReply:
+    """Return the first reply to a request that the service does not turn away as too busy.
+
+    A service that turns a request away has not begun to answer it, so asking again repeats nothing.
+    """
+    reply, sent = send(), 1
+    while reply.status in _BUSY and sent < _RETRIES.attempts:
+        asked_wait = retry_after(reply.headers, now=ends.clock.now())
+        wait = _RETRIES.backoff(sent) if asked_wait is None else asked_wait
+        if wait >= ends.remaining:
+            break
+        if wait > ANNOUNCED_WAIT:
+            reason = f"status {reply.status}"
+            call.session.notify(CallWaiting(model=f"agent {name}", seconds=wait, reason=reason))
+        rest(wait, ends)
+        reply, sent = send(), sent + 1
+    return reply
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> HttpReply:
+    """Send a request and return the reply; follows no redirects.
 
     Raises:
         OSError: the connection failed, or the reply is not HTTP.
@@ -241,7 +284,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
             # A reply that is not HTTP is a fault of the connection, like those that are an OSError.
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
         ends.check()  # a reply without a length looks complete when it is interrupted
-        return response.status, reply
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return HttpReply(response.status, headers, reply)
 
 
 def _interrupt(wire: socket.socket) -> None:

@@ -14,7 +14,12 @@ import attrs
 from promptgraft.adapters.calling.access import blanked
 from promptgraft.adapters.calling.parts import chat_content
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
-from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    DataFormatError,
+    PromptEvaluationError,
+)
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.plain import TOOL_USES
 from promptgraft.evals.types import ToolUse
@@ -226,13 +231,16 @@ class Templated(ABC):
                 "add it, or choose another delivery"
             )
 
-    def _answer_in(self, reply: str) -> AgentAnswer:
+    def _answer_in(
+        self, reply: str, *, error_class: type[PromptEvaluationError] = AgentFaultError
+    ) -> AgentAnswer:
         """Return the answer in a reply in which secrets are blanked already.
 
         Secrets are blanked again in the parsed JSON, where escapes may have hidden them.
 
         Raises:
             AgentFaultError: the reply has another form.
+            error_class: it has an ``error`` and no answer.
         """
         if self.answer is None and self.tools is None:
             return AgentAnswer(text=reply)
@@ -243,6 +251,10 @@ class Templated(ABC):
             raise AgentFaultError(f"expected JSON from the agent, found {reply_shown}") from None
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
+        answers = [value for _, value in places(data, parse_path(self.answer or "$"))]
+        if isinstance(data, dict) and data.get("error") and answers in ([], [None], [""]):
+            error_shown = shown(clip(canonical_json(data["error"]), LONGEST_SHOWN, around=" "))
+            raise error_class(f"the agent answered with an error: {error_shown}")
         tools = None if self.tools is None else _tools(_at(data, self.tools))
         return answer_of_data(_at(data, self.answer or "$"), tools)
 

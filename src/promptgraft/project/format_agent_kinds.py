@@ -188,7 +188,11 @@ _COMMAND = {
     **keys_of(
         CommandAgent,
         skip=("cwd", "in_copy", "only"),
-        special={"command": listed(_COMMAND_TEXT, "a list of texts"), "env": _ENV},
+        special={
+            "command": listed(_COMMAND_TEXT, "a list of texts"),
+            "stdin": _COMMAND_TEXT,
+            "env": _ENV,
+        },
     ),
     "cwd": Key(_CWD, "Where the command starts; by default in the folder of the project."),
 }

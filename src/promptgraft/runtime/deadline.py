@@ -240,6 +240,19 @@ def _in_seconds(clock: Clock, seconds: float) -> Deadline:
     return Deadline(clock=clock, expires_at=clock.monotonic() + seconds)
 
 
+def rest(seconds: float, deadline: Deadline) -> None:
+    """Wait so many seconds, or until the deadline; returns early when the run is cancelled."""
+    woken, until = threading.Event(), deadline.clock.monotonic() + seconds
+    cancellation = deadline.cancellation
+    undo = cancellation.listen(woken.set) if cancellation is not None else None
+    try:
+        while (left := min(until - deadline.clock.monotonic(), deadline.remaining)) > 0:
+            woken.wait(min(left, deadline.look_every, LONGEST_WAIT))
+    finally:
+        if undo is not None:
+            undo()
+
+
 T = TypeVar("T")
 
 GRACE = 1.0
