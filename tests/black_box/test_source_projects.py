@@ -243,3 +243,29 @@ def test_front_matter_is_no_part_of_a_text_unless_the_project_says_so(
     source.sources.write({"clerk": "New."}, by="a test")
     written = (tmp_path / "agents" / "clerk.md").read_text()
     assert written == (f"{SUBAGENT}New.\n" if is_protected else "New.\n")
+
+
+def test_places_that_a_rewrite_may_lose_are_named_until_placeholders_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agents").mkdir()
+    text = 'Answer {{ question }} about {topic} as {"a": {}}, { so } or {{}}.\n'
+    (tmp_path / "agents" / "clerk.md").write_text(text)
+    (tmp_path / "agent.py").write_text(CLERK)
+    cases = [{"input": f"note {n}", "expected": "light"} for n in range(30)]
+    (tmp_path / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
+    project = SHELVES.replace("CLERK", "agents/clerk.md")
+    notes = []
+    for kept in ("[]", "['{topic}']", "['{{ question }}', '{topic}']"):
+        changed = project.replace("clerk.md}", f"clerk.md}}, placeholders: {kept}", 1)
+        (tmp_path / "promptgraft.yaml").write_text(changed)
+        assert run(["check", "--json"]) == 0
+        notes.append(json.loads(capsys.readouterr().out)["notes"])
+    mend = "which a rewrite may leave out; list in `placeholders` what has to stay"
+    where = "promptgraft.yaml:2: prompts.clerk: text `clerk` has"
+    assert notes == [
+        [f"{where} `{{{{ question }}}}`, `{{topic}}`, {mend}"],
+        [f"{where} `{{{{ question }}}}`, {mend}"],
+        [],
+    ]

@@ -78,6 +78,29 @@ def test_columns_without_names_are_listed_beside_the_form_that_names_them(
     assert "`fields: {expected: COLUMN}`, the input has `text`, `team`" in ended.out
 
 
+def test_a_column_that_no_placeholder_can_be_called_like_is_told_how_to_name_it(
+    console: Console, mails: Path
+) -> None:
+    rows = "".join(f"{number},parcel {number},shipping\n" for number in range(30))
+    (mails / "mails.csv").write_text(f"Größe,text,team\n{rows}", encoding="utf-8")
+    fields = "fields: {input: [text, Größe], expected: team}"
+    rewritten(mails, "cases.jsonl", f"{{path: mails.csv, {fields}}}")
+
+    ended = console("check")
+
+    assert "`fields: {input: {NAME: Größe}}` calls the column as a placeholder can" in ended.out
+
+
+def test_a_placeholder_in_other_letters_is_told_what_it_may_hold(
+    console: Console, mails: Path
+) -> None:
+    (mails / "mail.md").write_text(PROMPT.replace("$text", "$größe $留言"))
+
+    ended = console("check")
+
+    assert "a lone `$`; write `$$` for a dollar sign or `$name`, of letters a to z" in ended.out
+
+
 def test_a_section_of_placeholders_alone_is_data_and_no_search_changes_it(
     console: Console, mails: Path
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from promptgraft import Case, Dataset
 from promptgraft.adapters.base import Usage
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
 from promptgraft.ground.serde import Json
 
@@ -329,6 +329,42 @@ def test_several_paths_are_parameters(tmp_path: Path) -> None:
     path = nested_file(tmp_path, ".jsonl", [{**row, "meta": {"tone": "calm"}}])
     with pytest.raises(DataFormatError, match="another column of `input` is called 'tone', too"):
         Dataset.load(path, fields={"input": ["inputs.tone", "meta.tone"]})
+
+
+def test_a_number_in_a_path_is_an_item_of_a_list(tmp_path: Path) -> None:
+    # As Label Studio exports annotations, and logs of chats are.
+    row: dict[str, Json] = {
+        "data": {"messages": [{"content": "Be kind."}, {"content": "Why?"}]},
+        "annotations": [{"result": [{"value": {"choices": ["So."]}}]}, {"result": []}],
+    }
+    path = nested_file(tmp_path, ".json", [row, {**row, "annotations": []}])
+    label = "annotations.0.result.0.value.choices.0"
+    fields = {"input": "data.messages.1.content", "expected": label}
+    assert [(case.input, case.expected) for case in Dataset.load(path, fields=fields)] == [
+        ("Why?", "So."),
+        ("Why?", None),
+    ]
+    with pytest.raises(DataFormatError) as error:
+        Dataset.load(path, fields={**fields, "expected": "annotations.7"}, keep=["annotations"])
+    assert "paths: `data.messages.0.content`, `annotations.0.result.0.value.choices`" in str(
+        error.value
+    )
+
+
+def test_parameters_may_be_called_otherwise_than_their_columns(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text("Customer Name,Größe,Antwort\nAda,3,yes\n", encoding="utf-8")
+    names = {"name": "Customer Name", "size": "Größe"}
+    [case] = Dataset.load(path, fields={"input": names, "expected": "Antwort"})
+    assert (case.input, case.expected) == ({"name": "Ada", "size": "3"}, "yes")
+    nested = nested_file(tmp_path, ".jsonl", [NESTED])
+    paths = {"q": "inputs.question", "a": "outputs.answer"}
+    [case] = Dataset.load(nested, fields={"input": paths}, keep=["run"])
+    assert case.input == {"q": "Why?", "a": "So."}
+    with pytest.raises(DataFormatError, match="there is no column 'Name'"):
+        Dataset.load(path, fields={"input": {"name": "Name"}}, keep=["Größe"])
+    with pytest.raises(ConfigError, match="the column 'Größe' has two meanings"):
+        Dataset.load(path, fields={"input": {"a": "Größe", "b": "Größe"}})
 
 
 @pytest.mark.parametrize(

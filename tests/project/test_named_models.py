@@ -93,6 +93,10 @@ def test_a_name_that_is_no_model_is_a_fault_without_its_text(tmp_path: Path) -> 
         ("openai", "expected `offline` or `PROVIDER/MODEL`"),
         ("offline/x", "expected `offline` or `PROVIDER/MODEL`"),
         ("openai/sk-0123456789abcdef0123", "expected `offline` or `PROVIDER/MODEL`"),
+        ("openai:gpt-4.1", "found 'openai:gpt-4.1' (write `openai/gpt-4.1`)"),
+        ("openai:chat:gpt-4.1", "(write `openai/gpt-4.1`)"),
+        ("openai:sk-0123456789abcdef0123", "found another text"),
+        ("gpt-4.1", "found 'gpt-4.1' (write `openai/gpt-4.1`)"),
     ):
         with pytest.raises(DataFormatError) as caught:
             project_with(tmp_path, text)
@@ -100,6 +104,8 @@ def test_a_name_that_is_no_model_is_a_fault_without_its_text(tmp_path: Path) -> 
         assert fault.startswith(f"{tmp_path}/promptgraft.yaml:6: models.task: ")
         assert why in fault
         assert "0123456789abcdef" not in fault
+    with pytest.raises(ConfigError, match=r"\(write `ollama/llama3:8b`\)"):
+        named_adapter("ollama:llama3:8b", "model")
     with pytest.raises(ConfigError, match="did you mean `ollama`"):
         named_adapter("olama/llama3", "model")
 

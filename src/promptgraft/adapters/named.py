@@ -93,7 +93,7 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     config = named_model(model)
     if config is None:
         provider = model.partition("/")[0]
-        near = _with_provider(model) or did_you_mean(
+        near = spelling_hint(model) or did_you_mean(
             provider, [provider_name for provider_name in PROVIDERS if provider_name != provider]
         )
         raise ConfigError(
@@ -103,8 +103,11 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     return built(config)
 
 
-def _with_provider(model: str) -> str:
-    """Return the hint for a model that is named without its provider; empty for other texts."""
+def spelling_hint(model: str) -> str:
+    """Return the hint for a model without its provider, or with a colon; empty for other texts."""
+    provider, colon, name = model.partition(":")
+    if colon and name and provider in PROVIDERS:
+        return f" (write `{provider}/{name.removeprefix('chat:')}`)"
     maker = _MAKERS.get(model.partition("-")[0].lower())
     return f" (write `{maker}/{model}`)" if maker and "/" not in model else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -62,6 +63,8 @@ from promptgraft.runtime.session import Session, SessionProtocol, places_of
 UNUSABLE = "the answer could not be used: "
 """How the errors of answers begin that the candidate is to blame for."""
 _OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dataset"
+_OTHER_NAME = "`fields: {{input: {{NAME: {}}}}}` calls the column as a placeholder can be called"
+_PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NAMED = 20
 
 ParamsOf = Callable[[Case], object]
@@ -165,7 +168,8 @@ def _by_name(
         for name in case.input:
             if name not in open_names:
                 near = did_you_mean(name, list(open_names))
-                mend = hints.get(name, f"open placeholders: {there}; {_OTHER_COLUMN}")
+                other = _OTHER_COLUMN if _PLACEHOLDER.fullmatch(name) else _OTHER_NAME.format(name)
+                mend = hints.get(name, f"open placeholders: {there}; {other}")
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         needed = [name for name in open_names if name not in SHELL_NAMES]
         if missing := [name for name in needed if name not in case.input]:

@@ -244,7 +244,7 @@ _MOST_KEYS = 10
 _MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
 
-Names = Mapping[str, str | Sequence[str]]
+Names = Mapping[str, str | Sequence[str] | Mapping[str, str]]
 
 
 class PlainReader:
@@ -252,7 +252,8 @@ class PlainReader:
 
     Args:
         names: the column or key of each field that has another name in the file; for ``input``
-            also a list of columns, which become an object of parameters.
+            also a list of columns, which become an object of parameters, or the columns by the
+            names of the parameters.
         keep: columns that are hidden from the agent and kept in ``Case.fields``.
         cells: whether every value is the text of a CSV cell.
         parameters: names that the prompt reads; columns of these names are parameters even where
@@ -270,6 +271,13 @@ class PlainReader:
         files: Collection[str] = (),
     ) -> None:
         self._columns, self._parameters = _columns(names, keep)
+        columns_of_input = names.get("input")
+        # The names of parameters that are called otherwise than their columns.
+        self._renamed = (
+            {column: name for name, column in columns_of_input.items()}
+            if isinstance(columns_of_input, Mapping)
+            else {}
+        )
         columns = (name for name in names.values() if isinstance(name, str))
         self._named = {*self._parameters, *columns, *keep, *files}
         self._keep = frozenset(keep)
@@ -521,7 +529,7 @@ class PlainReader:
             if key not in value:
                 self._note_absent(node, key, value)
         names = {
-            key: _leaf(key) if key in self._nested else key
+            key: self._renamed.get(key) or (_leaf(key) if key in self._nested else key)
             for key in self._parameters
             if key in value
         }
@@ -578,16 +586,24 @@ def _leaf(path: str) -> str:
 
 
 def _member_at(value: Json, path: str) -> Json:
-    """Return what lies at a path of keys; None for nothing."""
+    """Return what lies at a path of keys, and numbers of items from 0; None for nothing."""
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, list):
+            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def _paths_in(value: Mapping[str, Json], before: str = "") -> Iterator[str]:
-    """Yield the paths to the members of an object that are no objects themselves."""
+    """Yield the paths to the members of an object that are no objects themselves.
+
+    Of a list of objects or lists, which may be long, only the first item has paths.
+    """
     for key, member in value.items():
-        if isinstance(member, dict) and member:
+        if isinstance(member, list) and member and isinstance(member[0], (dict, list)):
+            yield from _paths_in({"0": member[0]}, f"{before}{key}.")
+        elif isinstance(member, dict) and member:
             yield from _paths_in(member, f"{before}{key}.")
         else:
             yield f"{before}{key}"
@@ -610,14 +626,20 @@ def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple
         if field not in FIELDS:
             meant = did_you_mean(field, list(FIELDS))
             raise ConfigError(f"fields: unknown field {shown(field)}{meant}; cases have {FIELDS}")
-        if not isinstance(names[field], str) and (field != "input" or not _are_texts(names[field])):
+        columns = names[field]
+        several = tuple(columns.values()) if isinstance(columns, Mapping) else columns
+        if not isinstance(columns, str) and (field != "input" or not _are_texts(several)):
             raise ConfigError(
-                f"fields: expected the name of a column for `{field}`, found {shown(names[field])}"
+                f"fields: expected the name of a column for `{field}`, found {shown(columns)}"
             )
     if not _are_texts(keep):
         raise ConfigError(f"keep: expected a list of columns, found {shown(keep)}")
     names_of_input = names.get("input", "input")
-    parameters = () if isinstance(names_of_input, str) else tuple(names_of_input)
+    parameters: tuple[str, ...] = ()
+    if isinstance(names_of_input, Mapping):
+        parameters = tuple(names_of_input.values())
+    elif not isinstance(names_of_input, str):
+        parameters = tuple(names_of_input)
     singles = {field: names.get(field, field) for field in FIELDS}
     pairs = [(name, field) for field, name in singles.items() if isinstance(name, str)]
     names_taken = [*(name for name, field in pairs if field in names), *parameters, *keep]
@@ -625,5 +647,5 @@ def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple
         if names_taken.count(name) > 1:
             raise ConfigError(f"fields: the column {shown(name)} has two meanings")
     explicit = set(names_taken)
-    columns = {n: f for n, f in pairs if f in names or n not in explicit}
-    return columns, parameters
+    fields = {n: f for n, f in pairs if f in names or n not in explicit}
+    return fields, parameters

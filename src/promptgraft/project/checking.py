@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -32,10 +33,11 @@ from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import raise_lines
-from promptgraft.ground.text import counted
+from promptgraft.ground.text import counted, listed
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.adding import check_trackers
 from promptgraft.project.agents import TextsSource
+from promptgraft.project.format_agents import TextsConfig
 from promptgraft.project.format_models import named_host
 from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
@@ -254,14 +256,34 @@ def _protected(project: Project) -> Iterator[str]:
                 yield file.line(prompt.place, f"{line}; `optimizer.targets` opens it")
 
 
+# As Jinja, f-strings and LangChain write the place of a value; braces of JSON hold other text.
+_VALUE_PLACE = re.compile(r"\{\{-?\s*\w+(?:\.\w+)*\s*-?\}\}|\$?\{\w+\}")
+
+
+def _unguarded(project: Project, prompt: ProjectPrompt) -> Iterator[str]:
+    """Yield a line for each text of an agent whose places for values a rewrite may lose."""
+    config = project.config.prompts.get(prompt.name)
+    if isinstance(config, TextsConfig) and isinstance(prompt.source, TextsSource):
+        for name, text in prompt.source.sources.texts.items():
+            kept = [place for place in config.placeholders if place in text]
+            lost = [found[0] for found in _VALUE_PLACE.finditer(text)]
+            if lost := [place for place in dict.fromkeys(lost) if place not in kept]:
+                yield (
+                    f"text `{name}` has {listed(lost)}, which a rewrite may leave out; list in "
+                    "`placeholders` what has to stay"
+                )
+
+
 def _notes(project: Project) -> Iterator[str]:
-    """Yield a line for each Markdown file that is not sent as it is written."""
+    """Yield a line for each Markdown file that is not sent as written, and for unguarded places."""
     for prompt in map(project.prompt, project.names):
         source = prompt.source
         # Of texts and BAML functions, the files are sent as they are, or by BAML.
         tell = getattr(source, "sent_differently", None)
         if tell is not None and (ways := tell()):
             line = f"{ways}; `verbatim: true` in the front matter sends the file as it is written"
+            yield project.surroundings.file.line(prompt.place, line)
+        for line in _unguarded(project, prompt):
             yield project.surroundings.file.line(prompt.place, line)
 
 

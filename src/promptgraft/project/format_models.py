@@ -23,6 +23,7 @@ from promptgraft.adapters.named import (
     hosted,
     model_of,
     named_model,
+    spelling_hint,
 )
 from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.ground.environment import REFERENCE as SECRET
@@ -300,11 +301,14 @@ _MODEL_NAME = re.compile(r"[a-z]{2,10}(?:[-./][a-z0-9.]{1,8}){0,4}")
 def _read_text(node: Node, text: str) -> ModelConfig | None:
     model = named_model(text)
     if model is None or looks_like_a_key(text):
-        provider = text.partition("/")[0]
-        near = "" if provider in PROVIDERS else did_you_mean(provider, list(PROVIDERS))
+        provider = re.split("[/:]", text)[0]
         # What may be a key is not repeated.
         is_name = provider in PROVIDERS or _MODEL_NAME.fullmatch(text)
-        what = shown(text) if is_name and not looks_like_a_key(text) else "another text"
+        is_shown = is_name and not looks_like_a_key(text)
+        what = shown(text) if is_shown else "another text"
+        near = spelling_hint(text) if is_shown else ""
+        if not near and provider not in PROVIDERS:
+            near = did_you_mean(provider, list(PROVIDERS))
         providers_known = "" if near else f"; providers: {', '.join(sorted(PROVIDERS))}"
         node.fault(f"expected `offline` or `PROVIDER/MODEL`, found {what}{near}{providers_known}")
         return None

@@ -123,7 +123,14 @@ _DATASET: Kind[DatasetConfig] = record_of(
     special={
         "path": PATH,
         "format": one_of(*FORMATS),
-        "fields": named(either("a column or a list of columns", (str, TEXT), (list, listed(TEXT)))),
+        "fields": named(
+            either(
+                "a column, a list of columns, or columns by placeholder",
+                (str, TEXT),
+                (list, listed(TEXT)),
+                (dict, named(TEXT)),
+            )
+        ),
         "keep": listed(TEXT, "a list of columns"),
         "delimiter": TEXT,
         "encoding": checked(TEXT, check_encoding),

@@ -207,9 +207,11 @@ def _compile_dollar(template: str, where: str) -> SectionSource:
             pieces.append("$")
         else:
             line = template.count("\n", 0, match.start()) + 1
+            after = template[match.end() : match.end() + 1]
+            form = ", of letters a to z, digits and `_`," if after.isalpha() else ""
             raise PromptDefinitionError(
                 f"{where}:{line}: a lone `$`; write `$$` for a dollar sign or "
-                "`$name` for a placeholder"
+                f"`$name`{form} for a placeholder"
             )
     pieces.append(template[start:])
     merged = _merged(pieces, BodySyntax.DOLLAR)

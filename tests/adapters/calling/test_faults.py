@@ -221,7 +221,7 @@ def test_a_provider_may_say_that_trying_again_is_of_no_use() -> None:
             received(200, "<title>Log in</title>", content_type="text/html"),
             "unreadable answer",
             "the answer:1:1: Expecting value (text/html): Log in",
-            "",
+            "check base_url",
         ),
         (NothingReceivedError("60 s", timed_out=True), "no answer in time", "60 s", ""),
         (NothingReceivedError("reset"), "no answer", "reset", ""),
@@ -256,9 +256,14 @@ def test_half_of_a_character_in_a_body_is_replaced_and_not_asked_for_again() -> 
     assert judge(received(200, body), now=NOW) == {"text": "\ufffd and 😀", "parts": ["\ufffd"]}
 
 
-def test_a_page_is_recognized_whatever_the_case_of_its_type() -> None:
+def test_a_page_is_recognized_by_its_type_in_any_case_or_its_text() -> None:
     faults = [
-        fault_of(received(200, "<title>Log in</title>", content_type=kind))
-        for kind in ("text/html", "Text/HTML; charset=UTF-8", "text/plain")
+        fault_of(received(200, text, content_type=kind))
+        for text, kind in (
+            ("Log in", "text/html"),
+            ("Log in", "Text/HTML; charset=UTF-8"),
+            ("\n<title>Log in</title>", "application/json"),
+            ("Log in", "text/plain"),
+        )
     ]
-    assert [fault.shape for fault in faults] == [True, True, False]
+    assert [fault.shape for fault in faults] == [True, True, True, False]

@@ -379,6 +379,7 @@ BODIES: Mapping[str, Case] = {
     "truncated JSON": Case(script=always(CUT)),
     "invalid JSON": _body(b"{'single': 'quotes'}"),
     "HTML in a 200": _body(PORTAL, "text/html"),
+    "HTML that is called JSON": _body(PORTAL),
     "empty body": _body(b""),
     "a list": _body(b"[]"),
     "another object": _body(b'{"object": "list", "data": []}'),

@@ -49,6 +49,8 @@ WHOLE = {"team": "queu", "others": ["desk"], "near": "x", "note": "y"}
         (metrics.regex(), "([", r"found '\(\[': unterminated character set"),
         (metrics.number(), "seven", "needs one number as `expected`, found 'seven'"),
         (metrics.number(), True, "needs one number as `expected`, found True"),
+        (metrics.number(), "2*3\n#### 6", r"found '2\*3.*; `which: last` takes the last one"),
+        (metrics.number(which="last"), "12,50", "found '12,50'; write a point before decimals"),
         (metrics.json_match(), "not JSON", "needs JSON as `expected`"),
         (metrics.json_match(paths=("b",)), {"a": 1}, "compares `b`, which `expected` lacks"),
         (metrics.rouge(), "?!", "needs words for rougeL"),
@@ -71,6 +73,30 @@ def test_a_case_without_a_usable_reference_is_refused_and_never_passes(
     for attempt in judge:
         with pytest.raises(ConfigError, match=rf"^cases.jsonl:4: case `a`: metric `\w+` .*{fault}"):
             attempt()
+
+
+def test_the_solution_of_a_benchmark_is_a_reference_whose_last_number_counts() -> None:
+    solution = "She sold 48/2 = <<48/2=24>>24 clips in May.\n#### 1,024"
+    metric = metrics.number(which="last")
+    check_cases([metric], [case(solution)])
+    verdict = metric.judge(case(solution), Answer(text="24 and 1000 are 1024."))
+    assert (verdict.score, verdict.reason) == (1.0, "expected 1024, found 1024")
+    assert metrics.number(which="first").judge(case(solution), Answer(text="48")).passed
+
+
+def test_a_missing_reference_names_the_field_that_holds_it() -> None:
+    columns = Case(id="a", input={"question": "?", "calls": []})
+    for metric, field in ((metrics.exact(), "expected"), (metrics.tool_trajectory(), "tools")):
+        with pytest.raises(ConfigError) as caught:
+            check_cases([metric], [columns])
+        mend = f"name its column with `fields: {{{field}: COLUMN}}`, the input has"
+        assert str(caught.value).endswith(f"{mend} `question`, `calls`")
+
+
+@pytest.mark.parametrize("score", [77, -0.5, (77, "long")])
+def test_a_score_on_another_scale_is_told_how_to_mend_it(score: object) -> None:
+    with pytest.raises(FeedbackError, match=r"found .*; map your scale to 0 to 1, such as"):
+        metrics.python(function=lambda *_: score).judge(case(), Answer(text=""))  # type: ignore[arg-type]
 
 
 def test_a_fault_of_many_cases_is_reported_once_with_their_number() -> None:

@@ -131,7 +131,9 @@ def _body(received: Received) -> JsonObject | Fault:
     kind = received.headers.get("content-type", "no content type")
     fault = _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
     # The page of a website or of a network's sign-in does not become an answer by waiting.
-    return attrs.evolve(fault, shape="html" in kind.casefold())
+    if "html" in kind.casefold() or received.content.lstrip().startswith("<"):
+        return attrs.evolve(fault, shape=True, mend="check base_url")
+    return fault
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Protocol, TypeAlias, TypeGuard, runtime_checkable
@@ -102,6 +103,7 @@ class Python(BaseMetric):
             raise FeedbackError(
                 f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "
                 f"an object with `score` and `feedback`, or a Verdict, found {shown(outcome)}"
+                f"{_scale_hint(pair)}"
             )
         score, why = pair
         return self.verdict(score, why or f"`{self.name}` returned {score:g}")
@@ -118,6 +120,14 @@ def _given(outcome: object) -> tuple[object, ...]:
     if isinstance(outcome, ScoredObject):
         return outcome.score, outcome.feedback or ""
     return outcome, ""
+
+
+def _scale_hint(pair: tuple[object, ...]) -> str:
+    """Return how to mend a score on another scale; empty if it is none."""
+    score = pair[0] if pair else None
+    is_number = isinstance(score, (int, float)) and math.isfinite(score)
+    is_other = is_number and SHARE.fits(score) is None
+    return "; map your scale to 0 to 1, such as `score / 100`" if is_other else ""
 
 
 def _is_scored(pair: object) -> TypeGuard[tuple[float, str]]:

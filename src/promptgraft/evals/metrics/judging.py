@@ -131,7 +131,6 @@ def check_cases(
     ``noted``, faults are added there and nothing is raised.
     """
     faults, cases = in_one_line() if noted is None else noted, tuple(cases)
-    hint = _columns_hint(cases)
     checking = [
         (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
         for metric in metrics
@@ -149,18 +148,19 @@ def check_cases(
                 if needed_texts and case.recorded is None:
                     _check_options(metric, needed_texts(case), output_type)
             except ConfigError as error:
-                faults.add_of(case, f"{error}{hint}")
+                field = "tools" if judges_tools(metric) else "expected"
+                faults.add_of(case, f"{error}{_columns_hint(cases, field)}")
     if noted is None:
         faults.refuse()
 
 
-def _columns_hint(cases: Sequence[Case]) -> str:
-    """Return how to name the column of the expected answers; empty if there are some."""
+def _columns_hint(cases: Sequence[Case], field: str) -> str:
+    """Return how to name the column of ``field``; empty if some cases have it."""
     columns = next((case.input for case in cases), None)
-    if not isinstance(columns, dict) or any(case.expected is not None for case in cases):
+    if not isinstance(columns, dict) or any(getattr(case, field) is not None for case in cases):
         return ""
     named = listed(islice(columns, _MOST_COLUMNS))
-    return f"; name its column with `fields: {{expected: COLUMN}}`, the input has {named}"
+    return f"; name its column with `fields: {{{field}: COLUMN}}`, the input has {named}"
 
 
 _MOST_COLUMNS = 8

@@ -55,6 +55,10 @@ class Tolerance:
         return abs(one - other) <= max(Decimal(repr(self.tolerance)), relative)
 
 
+# Between digits, and not before a group of three.
+_DECIMAL_COMMA = re.compile(r"\d,(?!\d{3}(?!\d))\d")
+
+
 def decimal(number: float) -> Decimal:
     """Return a finite number as the decimal that it is written as: 0.1 is a tenth."""
     return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
@@ -72,7 +76,8 @@ class Number(ReferenceMetric, Tolerance):
     """1 if the number in the answer is the expected one, within a tolerance; else 0.
 
     Attributes:
-        which: the number of the answer that is judged; with ``only`` it must be the only one.
+        which: the number of a text, answer or ``expected``, that counts; with ``only`` it must be
+            the only one.
     """
 
     kind: ClassVar[str] = "number"
@@ -87,9 +92,12 @@ class Number(ReferenceMetric, Tolerance):
         if isinstance(value, (int, float)) and not is_bool and decimal(value).is_finite():
             return decimal(value)
         numbers = numbers_in(value) if isinstance(value, str) else []
-        if len(numbers) != 1:
-            raise self.lacking(case, f"needs one number as `expected`, found {shown(value)}")
-        return numbers[0]
+        has_comma = isinstance(value, str) and _DECIMAL_COMMA.search(value) is not None
+        if has_comma or not numbers or (len(numbers) > 1 and self.which == "only"):
+            mend = "; `which: last` takes the last one" if len(numbers) > 1 else ""
+            mend = "; write a point before decimals" if has_comma else mend
+            raise self.lacking(case, f"needs one number as `expected`, found {shown(value)}{mend}")
+        return self._chosen(numbers)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         expected = self.reference(case)
@@ -110,6 +118,9 @@ class Number(ReferenceMetric, Tolerance):
                 f"expected {wanted} as the only number, found {len(numbers)} numbers ({listed}) "
                 f"in {quoted(text)}"
             )
+        return self._chosen(numbers)
+
+    def _chosen(self, numbers: Sequence[Decimal]) -> Decimal:
         return numbers[0] if self.which == "first" else numbers[-1]
 
     def _limits(self) -> str:
