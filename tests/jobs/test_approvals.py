@@ -30,6 +30,10 @@ NAME = "support/triage"
 TAG = "production"
 
 
+# What is decided above SQL, whose statements the other tests ask of every database.
+anywhere = pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True, scope="module")
+
+
 @pytest.fixture
 def manager(database: Database, tmp_path: Path) -> JobManager:
     file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
@@ -107,6 +111,7 @@ def test_a_winner_reaches_a_protected_tag_when_two_people_approve(manager: JobMa
         ben.approve(number)
 
 
+@anywhere
 def test_other_tags_and_projects_move_at_once(manager: JobManager) -> None:
     ana, *_ = people(manager)
     ana.protect("support", TAG)
@@ -117,6 +122,7 @@ def test_other_tags_and_projects_move_at_once(manager: JobManager) -> None:
     assert body(manager, "staging") is None
 
 
+@anywhere
 def test_promotions_and_rollbacks_wait_too(manager: JobManager) -> None:
     ana, ben, _ = people(manager)
     write(manager, "night", "Be kind.")
@@ -139,6 +145,7 @@ def test_promotions_and_rollbacks_wait_too(manager: JobManager) -> None:
     assert body(manager) is None
 
 
+@anywhere
 def test_a_promotion_that_would_be_refused_makes_no_request(manager: JobManager) -> None:
     ana, *_ = people(manager)
     ana.protect("support", TAG)
@@ -148,6 +155,7 @@ def test_a_promotion_that_would_be_refused_makes_no_request(manager: JobManager)
     assert manager.requests("support") == []
 
 
+@anywhere
 def test_a_request_whose_tag_or_winner_changed_meanwhile_is_stale(manager: JobManager) -> None:
     ana, ben, _ = people(manager)
     write(manager, "night", "Be kind.")
@@ -171,6 +179,7 @@ def test_a_request_whose_tag_or_winner_changed_meanwhile_is_stale(manager: JobMa
     assert ben.decline(second, comment="It has changed.").state is RequestState.DECLINED
 
 
+@anywhere
 def test_who_writes_to_the_store_directly_moves_no_protected_tag(manager: JobManager) -> None:
     ana, ben, _ = people(manager)
     write(manager, TAG, "Be kind.")
@@ -199,6 +208,7 @@ def test_who_writes_to_the_store_directly_moves_no_protected_tag(manager: JobMan
         write(manager, TAG, "Be cruel.")
 
 
+@anywhere
 def test_who_asks_withdraws_and_others_decline_with_a_reason(manager: JobManager) -> None:
     ana, ben, _ = people(manager)
     write(manager, "night", "Be kind.")
@@ -223,6 +233,7 @@ def test_who_asks_withdraws_and_others_decline_with_a_reason(manager: JobManager
         manager.request(999)
 
 
+@anywhere
 def test_who_has_no_name_asks_and_does_not_approve(manager: JobManager) -> None:
     ana, ben, _ = people(manager)
     write(manager, "night", "Be kind.")
@@ -279,6 +290,7 @@ def test_a_request_that_is_declined_in_the_last_moment_moves_nothing(
     assert (manager.request(number).state, body(manager)) == ("declined", None)
 
 
+@anywhere
 def test_a_rollback_undoes_nothing_that_came_after_it_was_decided(
     manager: JobManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +311,7 @@ def test_a_rollback_undoes_nothing_that_came_after_it_was_decided(
         manager.roll_back("support", "triage", TAG, expected={NAME: "00000000"})
 
 
+@anywhere
 def test_an_approval_that_was_not_carried_out_is_tried_again(manager: JobManager) -> None:
     ana, ben, _ = people(manager)
     write(manager, "night", "Be kind.")

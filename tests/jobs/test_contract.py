@@ -48,24 +48,28 @@ from promptgraft.service.server import Scope, TokenStore
 from server.serving import Client, served
 
 REFUSED = (ConfigError, DataFormatError)
-WAYS = {"sqlite": ("sqlite", "manager"), "client": ("sqlite", "client")}
-SERVERS = {kind: (kind, "manager") for kind in KINDS[1:]}
-_WITHOUT_SERVERS: set[Callable[..., None]] = set()
+WAYS = {kind: (kind, "manager") for kind in KINDS} | {"client": ("sqlite", "client")}
+_WAYS_OF: dict[Callable[..., None], tuple[str, ...]] = {}
 
 
-def without_servers(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test of what every database is asked in the same way: SQLite stands for all."""
-    _WITHOUT_SERVERS.add(test)
-    return test
+def only(*ways: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark a test of what every database is asked in the same way, and so asked of SQLite only."""
+
+    def mark(test: Callable[..., None]) -> Callable[..., None]:
+        _WAYS_OF[test] = ways
+        return test
+
+    return mark
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    ways = WAYS if metafunc.function in _WITHOUT_SERVERS else WAYS | SERVERS
+    # The server of a client asks the manager, so that SQLite has the whole suite with it.
+    ways = _WAYS_OF.get(metafunc.function, ("client", "postgresql", "mariadb"))
     names = ("kept_database", "way")
     # A mark, so that the parameters of the fixture itself are left out.
     metafunc.definition.add_marker(
         pytest.mark.parametrize(
-            names, ways.values(), indirect=names[:1], scope="module", ids=ways.keys()
+            names, [WAYS[way] for way in ways], indirect=names[:1], scope="module", ids=ways
         )
     )
 
@@ -204,7 +208,7 @@ def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, manager: JobManager) -> N
     assert submit(jobs).state is JobState.QUEUED
 
 
-@without_servers
+@only("sqlite", "client")
 def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
     for key in ("", "ü", "x" * 201):
         with pytest.raises(REFUSED, match="key: expected 1 to 200 ASCII characters"):
@@ -238,7 +242,7 @@ def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
         ({"budget": 3}, "rollout_budget"),
     ],
 )
-@without_servers
+@only("sqlite", "client")
 def test_what_does_not_fit_is_refused_before_it_is_queued(
     jobs: Jobs, changes: dict[str, object], line: str
 ) -> None:
@@ -248,7 +252,7 @@ def test_what_does_not_fit_is_refused_before_it_is_queued(
     assert jobs.list() == []
 
 
-@without_servers
+@only("sqlite", "client")
 def test_unknown_names_say_what_there_is(jobs: Jobs) -> None:
     with pytest.raises(
         (ConfigError, DataFormatError),
@@ -361,7 +365,7 @@ def test_what_is_resumed_ends_as_if_it_had_not_paused(jobs: Jobs, manager: JobMa
     assert jobs.get(job.id).attempts == 2
 
 
-@without_servers
+@only("client")
 def test_a_wish_to_pause_can_be_taken_back(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs)
     claim = claimed(manager)
@@ -380,7 +384,7 @@ def test_a_queued_or_paused_job_is_cancelled_at_once(jobs: Jobs, manager: JobMan
     assert Worker(manager).claim() is None
 
 
-@without_servers
+@only("client")
 def test_a_running_job_is_cancelled_by_its_worker(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs)
     claim = claimed(manager)
@@ -389,7 +393,7 @@ def test_a_running_job_is_cancelled_by_its_worker(jobs: Jobs, manager: JobManage
     assert jobs.get(job.id).state is JobState.CANCELLED
 
 
-@without_servers
+@only("client")
 def test_pausing_takes_no_wish_to_cancel_back(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs)
     claim = claimed(manager)
@@ -399,7 +403,7 @@ def test_pausing_takes_no_wish_to_cancel_back(jobs: Jobs, manager: JobManager) -
     assert jobs.get(job.id).state is JobState.CANCELLED
 
 
-@without_servers
+@only("sqlite", "client")
 def test_limits_may_change_and_what_decides_the_path_may_not(jobs: Jobs) -> None:
     job = submit(jobs, budget=60)
     assert jobs.change(job.id, {"budget": 90, "note": "more"}).changes.budget == 90
@@ -412,7 +416,7 @@ def test_limits_may_change_and_what_decides_the_path_may_not(jobs: Jobs) -> None
     assert jobs.change(job.id, {"priority": 0}).changes == JobChanges(budget=90, store=False)
 
 
-@without_servers
+@only("client")
 def test_a_larger_budget_continues_a_paused_job(jobs: Jobs, manager: JobManager) -> None:
     small, large = submit(jobs, budget=90), submit(jobs, budget=140)
     work_off(manager)
@@ -449,7 +453,7 @@ def test_only_what_has_ended_is_deleted_with_all_it_has(jobs: Jobs, manager: Job
     assert jobs.list() == []
 
 
-@without_servers
+@only("client")
 def test_waiting_ends_with_the_job_or_in_time(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs, budget=60)
     with pytest.raises(DeadlineExceededError, match="has not ended in 0"):
@@ -467,7 +471,7 @@ def test_waiting_ends_with_the_job_or_in_time(jobs: Jobs, manager: JobManager) -
         ("cancelled", "fork, delete"),
     ],
 )
-@without_servers
+@only("client")
 def test_what_a_state_does_not_allow_is_named(
     jobs: Jobs, manager: JobManager, state: str, allowed: str
 ) -> None:
@@ -497,7 +501,7 @@ def test_what_a_state_does_not_allow_is_named(
 # Winners
 
 
-@without_servers
+@only("client")
 def test_a_winner_is_promoted_if_the_tag_is_where_it_should_be(
     jobs: Jobs, manager: JobManager
 ) -> None:
@@ -528,7 +532,7 @@ def test_a_winner_is_promoted_if_the_tag_is_where_it_should_be(
             jobs.promote(*names, night, to=prod)
 
 
-@without_servers
+@only("client")
 def test_a_winner_is_applied_where_the_caller_wants_it(jobs: Jobs, manager: JobManager) -> None:
     tag, prod = (f"t{uuid.uuid4().hex}" for _ in range(2))
     job = submit(jobs, tag=tag, store=True)
@@ -639,7 +643,7 @@ def test_an_edit_of_what_was_changed_meanwhile_is_refused(jobs: Jobs, manager: J
         ('{"input": "half \ud800 of it"}', "half|surrogate|character"),
     ],
 )
-@without_servers
+@only("sqlite", "client")
 def test_cases_that_are_none_are_refused(
     jobs: Jobs, manager: JobManager, text: str, why: str
 ) -> None:
@@ -648,7 +652,7 @@ def test_cases_that_are_none_are_refused(
     assert jobs.datasets("support") == []
 
 
-@without_servers
+@only("sqlite", "client")
 def test_names_of_data_sets_and_projects_are_checked(jobs: Jobs, manager: JobManager) -> None:
     for name in ("", "..", "A b", "x" * 65, "a/b", "a@b"):
         with pytest.raises(InvalidIdentifierError, match=r"name of a data set"):
@@ -664,7 +668,7 @@ def test_names_of_data_sets_and_projects_are_checked(jobs: Jobs, manager: JobMan
             jobs.dataset("support", f"hard@{digest}")
 
 
-@without_servers
+@only("client")
 def test_a_job_runs_on_the_revision_that_it_chose(jobs: Jobs, manager: JobManager) -> None:
     saved = jobs.save_dataset("support", "hard", MANY)
     job = submit(jobs, dataset="hard")
