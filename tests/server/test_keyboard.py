@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from playwright.sync_api import Locator, expect
 
 from jobs.job_world import work_off
@@ -47,8 +48,10 @@ def test_from_an_empty_database_to_a_promoted_winner(watched: Watched, manager: 
     expect(page.locator("#live .badge").first).to_have_text("queued")
 
     work_off(manager)
+    expect(page.get_by_role("group", name="Changed texts")).to_contain_text("(")
     press(page.get_by_role("button", name="Apply to night"), "Space")
     expect(page.get_by_role("status")).to_contain_text("Applied to night by local")
+    expect(page.get_by_role("button", name="Apply to night")).to_have_count(0)
     press(page.get_by_role("link", name="Tags"))
     focus(page.get_by_label("Promote to tag"))
     keyboard.type("prod")
@@ -56,4 +59,14 @@ def test_from_an_empty_database_to_a_promoted_winner(watched: Watched, manager: 
     expect(page.get_by_role("heading", name="support/triage: prod")).to_be_visible()
 
     store = manager.projects["support"].store()
-    assert store.current(ns="support", prompt_key="triage", tag="prod") is not None
+    prod, night = (
+        store.current(ns="support", prompt_key="triage", tag=tag) for tag in ("prod", "night")
+    )
+    assert prod is not None
+    assert night is not None
+    assert list(prod.override.entries()) == list(night.override.entries())
+    triage = manager.projects["support"].prompt("triage").prompt
+    for tag, is_changed in (("prod", True), ("unknown", False)):
+        bound = attrs.evolve(triage, overrides_store=store, overrides_tag=tag)
+        text = bound.bind({"text": "hello"}).render().text
+        assert ("words such as these (" in text) is is_changed
