@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -218,9 +219,11 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
 def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) -> None:
     sound = write_project(tmp_path / "sound")
     with managed(tmp_path, sound=sound) as manager:
-        manager.create("sound", "triage", {"budget": 60})
-        with running_worker(tmp_path, f"sound={sound}") as process:
-            told(process, "job_completed")
+        with running_worker(tmp_path, f"sound={sound}"):
+            for _ in range(6_000):
+                if manager.workers():
+                    break
+                threading.Event().wait(0.01)
         assert only_row(manager).is_alive
         workers = manager.database.tables.workers
         for seconds, alive in ((60.0, False), (90_000.0, False)):

@@ -103,7 +103,9 @@ def test_a_file_store_is_refused_where_server_and_worker_are_on_two_machines(
         job = manager.create("support", "triage")
         move_elsewhere(manager, job)
         worker = Worker(manager, name="w")
-        worker.run(until_idle=True)
+        claim = worker.claim()
+        assert claim is not None
+        worker.run_here(claim)
         kept = manager.get(job.id)
         assert kept.state is JobState.QUEUED
         assert "the job was submitted on far, which does not see it" in kept.reason
