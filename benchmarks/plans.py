@@ -225,20 +225,25 @@ def _graph_brain(shape: Shape) -> Brain:
     return brain
 
 
-_LABELS = attrs.evolve(SHAPES["labels"], task=f"openai {SMALL}", reflection=f"openai {LARGE}")
-_PLAIN = attrs.evolve(_LABELS, optimizer={})
+def _shape(name: str, **changes: Any) -> Shape:
+    shape = SHAPES[name]
+    optimizer = {"rollout_budget": 90, **shape.optimizer}
+    sizes: dict[str, Any] = {"cases": 36, "optimizer": optimizer, "task": f"openai {SMALL}"}
+    return attrs.evolve(shape, **(sizes | changes))
+
+
+_LABELS = _shape("labels", reflection=f"openai {LARGE}")
+_PLAIN = attrs.evolve(_LABELS, optimizer={"rollout_budget": 90})
 _GRAPH = attrs.evolve(_PLAIN, asked=700, files={"agent.py": GRAPH})
-_JUDGED = attrs.evolve(
-    SHAPES["replies with a judge"],
-    task=f"openai {SMALL}",
+_JUDGED = _shape(
+    "replies with a judge",
     reflection=f"openai {LARGE}",
     judges={"strict": f"openai {LARGE}"},
 )
 _PHOTOS = attrs.evolve(_LABELS, prompt=f"{_LABELS.prompt}\n# Photo {{.frozen}}\n\n$photo\n")
-_TOOLS = attrs.evolve(SHAPES["a tool"], task=f"openai {SMALL}", reflection=f"openai {LARGE}")
-_POLICY = attrs.evolve(
-    SHAPES["labels by a long policy"],
-    task=f"openai {SMALL}",
+_TOOLS = _shape("a tool", reflection=f"openai {LARGE}")
+_POLICY = _shape(
+    "labels by a long policy",
     reflection=f"openai {SMALL}",
     prompt=SHAPES["labels by a long policy"].prompt.replace(
         "# Rules", f"# History {{.frozen}}\n\n{prose('history', 5_000)}\n\n# Rules"
