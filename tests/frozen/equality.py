@@ -208,10 +208,10 @@ def gradient(seed: int) -> EqualWorld:
 
 def worlds() -> Iterator[EqualWorld]:
     """Yield all worlds."""
-    yield from map(paper, range(12))
-    yield from map(lines, range(12))
-    yield from map(choices, range(8))
-    yield from map(gradient, range(4, 8))
+    yield from map(paper, range(40))
+    yield from map(lines, range(36))
+    yield from map(choices, range(24))
+    yield from map(gradient, range(10))
 
 
 def recorded() -> dict[str, Outcome]:

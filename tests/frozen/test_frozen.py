@@ -191,7 +191,7 @@ OVERLAPPING = [name for name in WORLDS if name.startswith("lines-")][:3]
 
 def test_every_random_world_is_recorded_and_no_other() -> None:
     assert [*RECORDED] == [*WORLDS]
-    assert len(WORLDS) >= 30
+    assert len(WORLDS) >= 100
 
 
 @pytest.mark.filterwarnings("ignore:there are only")
