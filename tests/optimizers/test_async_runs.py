@@ -516,7 +516,7 @@ def test_a_deadline_ends_coroutines_that_hang(count: int) -> None:
     with workers(count) as executor:
         world = attrs.evolve(plain(), task=task)
         result = world.optimizer(
-            MemoryJournal(), executor=executor, deadline=Deadline.after(0.2)
+            MemoryJournal(), executor=executor, deadline=Deadline.after(1)
         ).optimize(PROMPT)
     assert result.stop_reason is StopReason.DEADLINE
     assert len(task.cancelled) == len(task.seen[10:]) >= 1
