@@ -142,7 +142,7 @@ def prompts_in(text: str) -> list[str]:
     """Return ``namespace/key`` of the prompts of a graph that a reflection prompt asks about."""
     lines = next(block.lines for block in read_blocks(text) if block.title == "current text")
     names = [match[2].partition("#") for match in map(MARK.match, lines) if match]
-    return list(dict.fromkeys(prompt for prompt, is_graph, _ in names if is_graph))
+    return list(dict.fromkeys(prompt for prompt, sign, _ in names if sign))
 
 
 def read_question(text: str, prompt: str = "") -> Question:
@@ -168,7 +168,7 @@ def read_question(text: str, prompt: str = "") -> Question:
         )
     at_most = AT_MOST.search(titled("task").prose)
     part = PART.search(current_block.prose)
-    marked = [match for match in map(MARK.match, current_block.lines) if match]
+    marked = filter(None, map(MARK.match, current_block.lines))
     marks = {match[1] for match in marked if match[2].startswith(f"{prompt}#")}
     examples = [
         block

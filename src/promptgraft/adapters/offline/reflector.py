@@ -47,6 +47,7 @@ _LONGEST_TEXT = 300
 _MOST_ITEMS = 3
 _KEY_WORDS = 3
 _TURNED = {"full": "hidden", "summary": "hidden"}
+_PIECES = re.compile(r"(?m)^(?=\*\*P\d)")
 _KIND = re.compile(r"(?:.*#)?(section|summary|tool|output field) ")
 
 
@@ -390,7 +391,8 @@ def reflect(key: str, text: str, habits: Habits = _HABITS) -> str:
     if key == ALL_PARTS:
         # The refused reply does not say which edit was at fault: add fewer words everywhere.
         fewer = habits.refused(question.refused is not None)
-        return _edit_all([_parts(text, prompt) for prompt in prompts_in(text) or [""]], fewer)
+        prompts = [list(_parts(text, prompt)) for prompt in prompts_in(text) or [""]]
+        return _edit_all(prompts, fewer)
     better = REPLIES[key](Better(question, habits))
     why = _why_nothing(question) if better == question.current else ""
     return why + _block(better, "instruction" if key.startswith("reflect-section") else "json")
@@ -430,29 +432,25 @@ def _edits(parts: Sequence[MarkedPart], habits: Habits) -> Iterator[Json]:
             yield {"part": mark, "reason": "failures belong to it", "text": edited}
 
 
-def _parts(text: str, prompt: str = "") -> list[MarkedPart]:
-    """Return the parts that are shown, of a graph those of one prompt."""
-    question = read_question(text, prompt)
+def _parts(text: str, prompt: str = "") -> Iterator[MarkedPart]:
+    """Yield the parts that are shown, of a graph those of one prompt."""
+    question, prefix = read_question(text, prompt), prompt and f"{prompt}#"
     block = next(block for block in read_blocks(text) if block.title == "current text")
     texts = dict(reversed(block.fenced))
-    pieces = re.split(r"(?m)^(?=\*\*P\d)", block.prose)
-    marked = [(match, piece) for piece in pieces if (match := MARK.match(piece))]
-    own = [pair for pair in marked if not prompt or pair[0][2].startswith(f"{prompt}#")]
-    current = {match[1]: texts.get(match[1].lower(), "") for match, _ in own}
-    parts: list[MarkedPart] = []
-    for match, piece in own:
-        kind, at_most, mark = _KIND.match(match[2]), AT_MOST.search(piece), match[1]
-        neighbours = (text for other, text in current.items() if other != mark)
+    pieces = {match: piece for piece in _PIECES.split(block.prose) if (match := MARK.match(piece))}
+    own = {match[1]: match for match in pieces if match[2].startswith(prefix)}
+    for mark, match in own.items():
+        kind, at_most = _KIND.match(match[2]), AT_MOST.search(pieces[match])
+        neighbours = (texts.get(other.lower(), "") for other in own if other != mark)
         part = attrs.evolve(
             question,
             part=match[2][kind.start(1) :] if kind else match[2],
-            current=current[mark],
+            current=texts.get(mark.lower(), ""),
             neighbours="\n\n".join((*neighbours, question.neighbours)),
             max_chars=int(at_most[1]) if at_most else None,
             refused=None,
         )
-        parts.append((mark, kind[1] if kind else "section", part))
-    return parts
+        yield mark, kind[1] if kind else "section", part
 
 
 def _block(content: str, language: str) -> str:

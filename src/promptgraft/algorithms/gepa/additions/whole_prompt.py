@@ -236,8 +236,8 @@ class WholeDraft(Draft):
 
 def asked_in(failures: Records, modules: Sequence[Module]) -> tuple[Module, ...]:
     """Return the modules whose prompts were asked in failures: of a graph, not all always are."""
-    names = {name for record in failures for step in record.steps for name in step.parts}
-    prompts = set(map(_prompt_of, names))
+    steps = (step for record in failures for step in record.steps)
+    prompts = {_prompt_of(name) for step in steps for name in step.parts}
     asked = [module for module in modules if _prompt_of(module.name) in prompts]
     return tuple(asked or modules)
 
