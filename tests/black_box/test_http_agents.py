@@ -160,6 +160,22 @@ def test_a_service_that_is_too_busy_is_asked_again_when_it_says(
     assert len(service.asked) == 3
 
 
+def test_a_service_that_never_answered_is_soon_given_up(service: Service) -> None:
+    service.brain = lambda *_: said({}, 503, Retry_After="0.01")
+    patient = agent(service)
+    for requests in (8, 8 + 2):
+        with pytest.raises(TransientProviderError):
+            asked(patient)
+        assert len(service.asked) == requests
+
+    service.brain = lambda *_: said({"final_text": "4"})
+    asked(patient)
+    service.brain = lambda *_: said({}, 503, Retry_After="0.01")
+    with pytest.raises(TransientProviderError):
+        asked(patient)
+    assert len(service.asked) == 8 + 2 + 1 + 8
+
+
 def test_a_wait_that_the_time_limit_does_not_allow_is_not_begun(service: Service) -> None:
     service.brain = lambda *_: said({}, 429, Retry_After="30")
     with pytest.raises(RateLimitedError):

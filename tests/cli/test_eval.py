@@ -114,10 +114,66 @@ def test_unscored_answers_end_with_4_and_are_never_a_pass(words: Path, console: 
     assert "unscored: the model's provider failed: the provider is overloaded" in ended.out
     assert "gate: unscored\n" in ended.out
     assert ended.err == (
-        "promptgraft: no verdict: 1 of 2 answers unscored, at most 0 allowed; run it again\n"
+        "promptgraft: no verdict: 1 of 2 answers unscored, at most 0 allowed; the first, case "
+        "`overloaded`: the model's provider failed: the provider is overloaded; run it again, or "
+        "allow them with `--max-unscored`\n"
     )
     assert not (words / "kept.json").exists()
     assert console("eval", "--fail-under", "0.1", "--max-unscored", "1").code == 0
+
+
+def test_answers_that_all_have_no_score_end_with_the_first_reason(
+    words: Path, console: Console
+) -> None:
+    down = AGENT.replace('if word == "overloaded"', 'if "e" in word')
+    write_project(words, case("egg-1"), case("egg-2"), *WORDS[3:], files={"agent.py": down})
+
+    ended = console("eval")
+    assert ended.code == 4
+    assert ended.err == (
+        "promptgraft: no verdict: 2 of 2 answers unscored, at most 0 allowed; the first, case "
+        "`egg-1`: the model's provider failed: the provider is overloaded; no answer has a score: "
+        "mend that before you run it again\n"
+    )
+
+
+JUDGED = """
+version: 1
+prompts: {words: "agent.py:TEMPLATE"}
+dataset: {path: words.jsonl, keep: [split]}
+splits: {field: split}
+metrics: [{name: good, kind: llm_rubric_response, judges: [strict], rubrics: [It is right.]}]
+models: {task: {python: "agent.py:adapter"}, judges: {strict: {python: "agent.py:adapter"}}}
+"""
+
+
+def test_a_judge_that_never_gives_a_judgement_is_what_to_mend(
+    words: Path, console: Console
+) -> None:
+    write_project(words, *WORDS, files={"promptgraft.yaml": JUDGED})
+
+    ended = console("eval", "--split", "all")
+    assert ended.code == 4
+    assert "; the first, case `date`: good: the judge's replies are void: " in ended.err
+    assert ended.err.endswith(
+        "; no answer has a score: give the metric another judge model, or mend that before you run "
+        "it again\n"
+    )
+
+
+def test_an_outage_of_the_first_cases_ends_the_evaluation(words: Path, console: Console) -> None:
+    down = AGENT.replace('if word == "overloaded"', 'if "e" in word')
+    cases = [case(f"egg-{number}") for number in range(30)]
+    write_project(words, *cases, *WORDS[3:], files={"agent.py": down})
+
+    ended = console("eval", "--workers", "1")
+    assert (ended.code, ended.out) == (4, "")
+    assert ended.err == (
+        "promptgraft: nothing has answered, and the first 5 cases were all tried in vain: the "
+        "provider is overloaded; mend that, then run it again\n"
+    )
+    # Another may have begun when the fifth ended.
+    assert len(calls(words)) < 30
 
 
 def test_a_provider_that_refuses_for_good_ends_with_4_and_no_summary(
@@ -370,7 +426,7 @@ def test_many_failing_cases_are_cropped_and_hostile_texts_stay_texts(
 def test_a_fault_that_cases_share_is_told_once(words: Path, console: Console) -> None:
     down = AGENT.replace('if word == "overloaded"', 'if "o" in word')
     faulty = [case(f"over-{number:02}") for number in range(30)]
-    write_project(words, *faulty, case("apple"), *WORDS[3:], files={"agent.py": down})
+    write_project(words, case("apple"), *faulty, *WORDS[3:], files={"agent.py": down})
 
     ended = console("eval")
     assert ended.code == 4

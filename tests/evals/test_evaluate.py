@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -43,7 +44,8 @@ def template(text: str, output_type: type[object] | None = None) -> Prompt[objec
 
 
 ECHO = template("Say: $word")
-CASES = tuple(Case(id=f"c{n}", input=f"w{n}", expected=f"w{n}") for n in range(6))
+MANY = tuple(Case(id=f"c{n}", input=f"w{n}", expected=f"w{n}") for n in range(60))
+CASES = MANY[:6]
 
 
 def echo(rendered: RenderedPrompt[object]) -> str:
@@ -134,6 +136,35 @@ def test_a_jinja_prompt_that_spells_placeholders_otherwise_says_how(written: str
     with pytest.raises(ConfigError) as caught:
         evaluate(prompt, CASES[:1], [Exact()], adapter=ScriptedAdapter(echo))
     assert f"has `{written}`, which is plain text; write `{{{{ word }}}}`" in str(caught.value)
+
+
+def down_at(*cases: str) -> Reply:
+    def answer(rendered: RenderedPrompt[object]) -> str:
+        if echo(rendered) in cases:
+            raise TransientProviderError("the service is down")
+        return echo(rendered)
+
+    return answer
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_an_outage_of_the_first_five_cases_ends_it(threads: int) -> None:
+    adapter = ScriptedAdapter(down_at(*(str(case.input) for case in MANY)))
+    with (
+        ThreadPoolExecutor(threads) if threads else nullcontext() as executor,
+        pytest.raises(
+            PermanentProviderError, match=r"first 5 cases .* in vain: the service is down"
+        ),
+    ):
+        evaluate(ECHO, MANY, [Exact()], adapter=adapter, executor=executor)
+    assert adapter.calls < len(MANY)
+
+
+@pytest.mark.parametrize("answered", ["w0", "w4"])
+def test_one_answer_among_the_first_five_cases_keeps_it_going(answered: str) -> None:
+    down = [str(case.input) for case in MANY if case.input != answered]
+    found = evaluate(ECHO, MANY, [Exact()], adapter=ScriptedAdapter(down_at(*down)))
+    assert len(found.report.unscored) == len(MANY) - 1
 
 
 def test_a_bad_last_case_is_found_before_the_first_call() -> None:

@@ -18,7 +18,7 @@ import attrs
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.access import is_address
 from promptgraft.adapters.calling.faults import retry_after
-from promptgraft.adapters.calling.retrying import ANNOUNCED_WAIT, RetryPolicy
+from promptgraft.adapters.calling.retrying import ANNOUNCED_WAIT, Availability, RetryPolicy
 from promptgraft.agents.call import (
     LONGEST_SHOWN,
     AgentAnswer,
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _KINDS = {"Content-Type": "application/json", "Accept": "application/json"}
 _OK, _REDIRECT = 200, 300
-_BUSY = frozenset({429, 503})
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_BUSY = frozenset({_TOO_MANY, _UNAVAILABLE})
 _STREAM = "text/event-stream"
 _RETRIES = RetryPolicy()
 
@@ -136,6 +137,10 @@ class HttpAgent(Templated):
         return Template(value=self.json, where="json")
 
     @cached_property
+    def _availability(self) -> Availability:
+        return Availability()
+
+    @cached_property
     def _headers(self) -> Mapping[str, Template]:
         return {
             name: Template(value=value, where=f"headers.{name}")
@@ -181,7 +186,7 @@ class HttpAgent(Templated):
                     "(not shown); set them again"
                 )
             data, headers = json.dumps(body).encode(), {**_KINDS, **headers}
-            reply = _accepted(lambda: post(url, data, headers, ends), self.name, call, ends)
+            reply = self._accepted(lambda: post(url, data, headers, ends), call, ends)
         except OSError as error:
             if call.deadline is not None:
                 call.deadline.check()
@@ -204,6 +209,29 @@ class HttpAgent(Templated):
             )
         return self._answer_in(text, error_class=TransientProviderError)
 
+    def _accepted(
+        self, send: Callable[[], HttpReply], call: AgentCall, ends: Deadline
+    ) -> HttpReply:
+        """Return the first reply to a request that the service does not turn away as too busy.
+
+        A service that turns a request away has not begun to answer it, so asking again repeats
+        nothing.
+        """
+        reply, sent, attempts = send(), 1, self._availability.within(_RETRIES.attempts)
+        while reply.status in _BUSY and sent < attempts:
+            asked_wait = retry_after(reply.headers, now=ends.clock.now())
+            wait = _RETRIES.backoff(sent) if asked_wait is None else asked_wait
+            if wait >= ends.remaining:
+                break
+            if wait > ANNOUNCED_WAIT:
+                reason, model = f"status {reply.status}", f"agent {self.name}"
+                call.session.notify(CallWaiting(model=model, seconds=wait, reason=reason))
+            rest(wait, ends)
+            reply, sent = send(), sent + 1
+        if reply.status != _TOO_MANY:
+            self._availability.note(answered=reply.status != _UNAVAILABLE)
+        return reply
+
 
 LONGEST_BODY = 10_000_000
 """Largest reply in bytes."""
@@ -216,27 +244,6 @@ class HttpReply:
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-def _accepted(
-    send: Callable[[], HttpReply], name: str, call: AgentCall, ends: Deadline
-) -> HttpReply:
-    """Return the first reply to a request that the service does not turn away as too busy.
-
-    A service that turns a request away has not begun to answer it, so asking again repeats nothing.
-    """
-    reply, sent = send(), 1
-    while reply.status in _BUSY and sent < _RETRIES.attempts:
-        asked_wait = retry_after(reply.headers, now=ends.clock.now())
-        wait = _RETRIES.backoff(sent) if asked_wait is None else asked_wait
-        if wait >= ends.remaining:
-            break
-        if wait > ANNOUNCED_WAIT:
-            reason = f"status {reply.status}"
-            call.session.notify(CallWaiting(model=f"agent {name}", seconds=wait, reason=reason))
-        rest(wait, ends)
-        reply, sent = send(), sent + 1
-    return reply
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> HttpReply:

@@ -21,13 +21,21 @@ from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain
 from promptgraft.cli.output import Screen, is_plain_terminal, make_room, print_json, wrapped
 from promptgraft.cli.progress import EvalProgress
 from promptgraft.evals import gate
+from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, digest
-from promptgraft.ground.text import cases_of_split, counted, model_in_words, score, visible_line
+from promptgraft.ground.text import (
+    cases_of_split,
+    clip,
+    counted,
+    model_in_words,
+    score,
+    visible_line,
+)
 from promptgraft.journal import FileJournal
 from promptgraft.journal.base import Journal
 from promptgraft.project.gate import Choice, subject_of
@@ -161,6 +169,7 @@ _OTHER_LINES = 16  # of the output besides cases, so that all of it fits on one 
 _ID_COLUMNS = 24
 _SHOWN_EACH = 3  # more cases than this with the same error share a row
 _COLUMNS = 160
+_LONGEST_WHY = 250
 
 _EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
     gate.GateOutcome.PASSED: ExitCode.OK,
@@ -303,8 +312,26 @@ def eval_command(
     if decision.outcome is gate.GateOutcome.STOPPED:
         complain(f"stopped early: {report.stopped}")
     elif decision.outcome is gate.GateOutcome.UNSCORED:
-        complain(f"no verdict: {decision.rulings[0].said}; run it again")
+        complain(f"no verdict: {decision.rulings[0].said}; {_mend_of_unscored(report)}")
     return code
+
+
+def _mend_of_unscored(report: gate.GateReport) -> str:
+    """Return why the first unscored answer has no score, and what to do about it."""
+    case, outcome = next(
+        (case, outcome)
+        for case in report.cases
+        for outcome in case.outcomes
+        if outcome.status is CaseStatus.UNSCORED
+    )
+    why = clip(" ".join(outcome.error.split()), _LONGEST_WHY, around=" ")
+    first = f"the first, case `{case.id}`: {why}"
+    if report.mean_score is not None:
+        allowed = "" if report.critical_unscored else ", or allow them with `--max-unscored`"
+        return f"{first}; run it again{allowed}"
+    # With verdicts there is an answer, so that a judge failed.
+    mend = "give the metric another judge model, or mend that" if outcome.verdicts else "mend that"
+    return f"{first}; no answer has a score: {mend} before you run it again"
 
 
 def _judged(

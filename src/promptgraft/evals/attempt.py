@@ -61,7 +61,8 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol, places_of
 
 UNUSABLE = "the answer could not be used: "
-"""How the errors of answers begin that the candidate is to blame for."""
+UNANSWERED = "the model's provider failed: "
+"""How errors of answers begin: where the candidate is to blame, and where the model or agent."""
 _OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dataset"
 _OTHER_NAME = "`fields: {{input: {{NAME: {}}}}}` calls the column as a placeholder can be called"
 _PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -320,8 +321,7 @@ def attempted(
         PermanentProviderError: a model refuses permanently.
         CallerError: a metric cannot judge the case.
     """
-    tags = {"scope": "case", "case": case.id}
-    session = AsideSession(whole, tags=tags, deadline=deadline)
+    session = AsideSession(whole, tags={"scope": "case", "case": case.id}, deadline=deadline)
     answer, stopped = case.recorded, ""
     call_count: int | None = None  # number of model calls that made the answer
     try:
@@ -343,7 +343,7 @@ def attempted(
         if answer is not None or isinstance(error, PermanentProviderError):
             raise
         if isinstance(error, ProviderError):
-            outcome = unscored(case.id, f"the model's provider failed: {error}")
+            outcome = unscored(case.id, f"{UNANSWERED}{error}")
         else:
             outcome = crashed(case.id, f"{UNUSABLE}{error}")
             executed = session.latest(PromptExecuted)

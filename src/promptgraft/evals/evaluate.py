@@ -31,7 +31,7 @@ from promptgraft.evals.aggregate import (
     summarize_case,
     unscored,
 )
-from promptgraft.evals.attempt import CaseAttempt, ParamsOf, attempted, params_of_cases
+from promptgraft.evals.attempt import UNANSWERED, CaseAttempt, ParamsOf, attempted, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.content import kinds_of_files
@@ -150,7 +150,7 @@ def evaluate(
 
     Raises:
         ConfigError: the cases, metrics and prompt do not fit together.
-        PermanentProviderError: the model or a judge refuses permanently.
+        PermanentProviderError: the model or a judge refuses permanently, or nothing answers.
         CallerError: a user's metric failed.
     """
     check_adapter(adapter, "adapter")
@@ -243,6 +243,7 @@ def _in_turn(attempt: Callable[..., CaseAttempt], plan: Plan) -> dict[int, CaseA
     attempts_by_place: dict[int, CaseAttempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
         attempts_by_place[place] = attempt(case, prompt, run)
+        _refuse_outage(attempts_by_place)
         if attempts_by_place[place].stopped:
             break
     return attempts_by_place
@@ -267,6 +268,7 @@ def _at_once(
                     break  # those in flight will be refused too, so do not wait for them
             else:
                 attempts_by_place[futures[future]] = future.result()
+                _refuse_outage(attempts_by_place)
             if error or future.result().stopped:
                 _cancel(futures)
     finally:
@@ -274,6 +276,19 @@ def _at_once(
     if failures:
         raise failures[min(failures)]
     return attempts_by_place
+
+
+_FIRST = 5  # in the plan: among many side by side, those that fail are the first to end
+
+
+def _refuse_outage(attempts: Mapping[int, CaseAttempt]) -> None:
+    """Raise a ``PermanentProviderError`` if the first cases, and all others, had no answer."""
+    errors = (attempt.outcome.error for attempt in attempts.values())
+    if all(error.startswith(UNANSWERED) for error in errors) and {*range(_FIRST)} <= {*attempts}:
+        raise PermanentProviderError(
+            f"nothing has answered, and the first {_FIRST} cases were all tried in vain: "
+            f"{attempts[0].outcome.error.removeprefix(UNANSWERED)}; mend that, then run it again"
+        )
 
 
 def _cancel(futures: Iterable[Future[CaseAttempt]]) -> None:

@@ -132,6 +132,23 @@ def test_every_retry_is_reserved_and_counted_and_only_the_answer_is_paid() -> No
     ledger.assert_settled(PAID)
 
 
+def test_a_service_that_never_answered_is_not_asked_as_often_by_later_calls() -> None:
+    endpoint = Scripted([*[DOWN] * 3, *[DOWN] * 2, HELLO, *[DOWN] * 3])
+    caller = caller_of(endpoint)
+    for requests in (3, 2):
+        ledger = Ledger()
+        with pytest.raises(TransientProviderError):
+            call(caller, ledger.session)
+        assert ledger.called.requests == requests
+
+    assert call(caller, Ledger().session) == "hello"
+
+    ledger = Ledger()
+    with pytest.raises(TransientProviderError):
+        call(caller, ledger.session)
+    assert ledger.called.requests == 3
+
+
 UNREADABLE = received(200, {"choices": []})
 
 

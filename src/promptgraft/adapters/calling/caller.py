@@ -25,7 +25,13 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.access import blanked, one_line
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
-from promptgraft.adapters.calling.retrying import Announce, CallTime, RetryPolicy, retry
+from promptgraft.adapters.calling.retrying import (
+    Announce,
+    Availability,
+    CallTime,
+    RetryPolicy,
+    retry,
+)
 from promptgraft.adapters.calling.turns import (
     Endpoint,
     Finish,
@@ -205,6 +211,7 @@ class Caller:
     lane: Lane = attrs.field(init=False)
     gate: Gate = attrs.field(init=False)
     beginnings: Beginnings = attrs.field(init=False)
+    availability: Availability = attrs.field(init=False, factory=Availability)
 
     @lane.default
     def _new_lane(self) -> Lane:
@@ -268,15 +275,19 @@ class Caller:
                 CallWaiting(model=model, seconds=seconds, reason=self._safe(reason))
             ),
         )
+        attempts = self.availability.within(self.policy.attempts)
+        policy = attrs.evolve(self.policy, attempts=attempts)
         fault = "broken off"  # reported if the call ends in any other way than those below
         try:
             trying = self.beginnings.after_the_first(
                 beginning,
-                lambda: retry(call.attempt, policy=self.policy, time=time, announce=call.announce),
+                lambda: retry(call.attempt, policy=policy, time=time, announce=call.announce),
                 # Not the call's fault, like the time in the queue.
                 waited=time.exclude,
             )
             outcome = event_loop.run(trying, deadline=deadline)
+            if not isinstance(outcome, Fault) or (outcome.retried and not outcome.limited):
+                self.availability.note(answered=not isinstance(outcome, Fault))
             fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
         except LimitReachedError as error:
             cancelled = "cancelled: " if isinstance(error, RunCancelledError) else ""

@@ -66,6 +66,24 @@ class RetryPolicy:
         return step * random.uniform(0.5, 1.0)
 
 
+_IN_DOUBT = 2  # attempts; the call before has waited for about a minute
+
+
+@attrs.define(eq=False)
+class Availability:
+    """Whether a service has ever answered; if not, it is asked less after a call was given up."""
+
+    _answers: bool | None = None
+
+    def note(self, *, answered: bool) -> None:
+        """Note how a call has ended: answered, or given up."""
+        self._answers = answered or self._answers is True
+
+    def within(self, attempts: int) -> int:
+        """Return how many of the attempts at a call to make."""
+        return min(_IN_DOUBT, attempts) if self._answers is False else attempts
+
+
 class CallTime:
     """The remaining time of one call."""
 
