@@ -128,6 +128,49 @@ def test_the_reflector_sees_the_place_of_the_node_and_its_own_steps() -> None:
     assert "Step 2.2.1 was given" not in about
 
 
+def questions_of(graph: Graph, **changes: Any) -> list[str]:
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "no block"
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
+    GepaOptimizer(surroundings, settings(rollout_budget=20, **changes)).optimize(graph)
+    return questions
+
+
+@pytest.mark.parametrize("additions", [(), ("whole_prompt",)])
+def test_the_reflector_sees_which_node_took_the_only_step_of_an_answer(additions: Any) -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        node = "facts" if ticket.text[-1] in "02468" else "tone"
+        return f"From {node}: {run.ask(node, Ticket(f'Ticket: {ticket.text}'))}"
+
+    question = questions_of(attrs.evolve(GRAPH, flow=flow), additions=additions)[0]
+    made_with = "this part" if not additions else "P1"
+    assert f"**Steps:**\n\n- step 1: facts, made with {made_with}\n\n" in question
+    assert 'Step 1 was given:\n\n```\n{\n  "text": "Ticket: ticket ' in question
+    assert "**Steps:**\n\n- step 1: tone" in question
+
+
+def test_the_reflector_sees_texts_of_the_only_step_once() -> None:
+    graph = attrs.evolve(GRAPH, flow=lambda run, ticket: run.ask("writer", ticket))
+    question = questions_of(graph)[0]
+    assert "**Steps:**\n\n- step 1: writer, made with this part\n\n**Feedback:**" in question
+
+
+def test_the_reflector_sees_on_what_a_function_of_the_flow_failed() -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        return str(run.do("count", int, run.ask("facts", ticket)))
+
+    graph = attrs.evolve(GRAPH, flow=flow, candidate_errors=(ValueError,))
+    question = questions_of(graph)[0]
+    assert "- step 2: count, after 1, failed\n" in question
+    assert (
+        "Step 2 was given:\n\n```\nSay facts.\n```\n\nIt failed: ValueError: invalid literal"
+    ) in question
+
+
 def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_together() -> None:
     questions: list[str] = []
 
@@ -306,6 +349,8 @@ def test_a_metric_may_judge_a_node_and_blames_its_parts() -> None:
     first, *_ = records_of(journal)
     [verdict] = first.verdicts
     assert (verdict.metric, verdict.node, verdict.passed) == ("tone", "tone", False)
+    assert first.feedback is not None
+    assert first.feedback.feedback.startswith("[failed] tone 0 (output of tone): ")
     tried = [child.changed for child in result.candidates[1:]]
     tried += [one.module for one in result.rejections]
     assert tried[0] == "support/tickets/tone#instruction"

@@ -21,10 +21,11 @@ from promptgraft.algorithms.gepa.prompts import (
     WHOLE,
     WholeParams,
 )
+from promptgraft.graphs import Step
 from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search import meta_prompt
-from promptgraft.search.reflection import reflection_params
+from promptgraft.search.reflection import question_on, reflection_params
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.targets.replies import (
@@ -365,3 +366,14 @@ def test_a_preset_decides_which_questions_are_asked(preset: Preset, keys: set[st
     run = Run(settings, reflection=lambda _: "?")
     run.start()
     assert {request.key for request in run.reflection.requests} == keys
+
+
+def test_journals_of_before_questions_showed_a_single_step_stay_valid() -> None:
+    made = attrs.evolve(RECORD, steps=(Step(id="1", node="router", kind="prompt", input="whole"),))
+    prompts = {MODULE.meta_prompt: Prompt(REFLECT_ON_SECTION)}
+    before, now = (
+        question_on("step/1", MODULE, [record], meta_prompts=prompts) for record in (RECORD, made)
+    )
+    assert before.digest == now.digest
+    assert "- step 1: router" not in before.prompt.render().text
+    assert "- step 1: router" in now.prompt.render().text

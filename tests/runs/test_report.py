@@ -179,14 +179,18 @@ def test_answers_without_a_known_label_have_a_column_of_their_own() -> None:
 @given(
     st.lists(st.sampled_from(("red", "not, red", "b`ue", "größe", "x" * 90)), min_size=1),
     st.booleans(),
+    st.sampled_from(("", "desk/color")),
 )
-def test_labels_are_read_back_from_what_the_metric_said(answers: list[str], several: bool) -> None:
+def test_labels_are_read_back_from_what_the_metric_said(
+    answers: list[str], several: bool, node: str
+) -> None:
     labels = ("red", "not, red", "größe")
     metric = metrics.classification(name="color 2: x", labels=labels, several=several)
     for text in answers:
         case = Case(id="c", input="?", expected="red")
         verdict = metric.judge(case, Answer(text=text))
         assert isinstance(verdict, Verdict)
+        verdict = attrs.evolve(verdict, node=node)
         found = labels_in(feedback_text(case, [verdict]), metric.name)
         if text in labels and not (several and "," in text):
             assert found == ("red", text)

@@ -53,6 +53,7 @@ def reflection_params(
     problem: str = "",
     previous: str = "",
     evidence: Evidence | None = None,
+    for_digest: bool = False,
 ) -> ReflectionParams:
     """Return the parameters of the meta-prompt for one module and its rollouts.
 
@@ -64,6 +65,7 @@ def reflection_params(
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
         evidence: what the question shows in short; None for nothing.
+        for_digest: with steps as journals have digested them.
     """
     in_short = evidence or Evidence()
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
@@ -79,7 +81,11 @@ def reflection_params(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
         examples=examples_of(
-            records, {description.name: "this part"}, earlier=earlier, objectives=objectives
+            records,
+            {description.name: "this part"},
+            earlier=earlier,
+            objectives=objectives,
+            for_digest=for_digest,
         ),
         edits=HOW_TO_EDIT if is_long else "",
         more=in_short.failures,
@@ -114,14 +120,11 @@ def examples_of(
     *,
     earlier: Mapping[str, Sequence[RolloutRecord]],
     objectives: Mapping[str, str],
+    for_digest: bool = False,
 ) -> str:
-    """Return scored rollouts as a question shows them.
+    """Return scored rollouts as a question shows them, which refers to ``parts`` by their names.
 
-    Args:
-        records: the rollouts.
-        parts: how the question refers to its parts, by their names.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
+    The other arguments are those of :func:`reflection_params`.
     """
     texts: list[str] = []
     for record in records:
@@ -134,9 +137,8 @@ def examples_of(
         texts.append(f"**Output:**\n\n{fenced(record.output_repr)}")
         if record.tool_trace_repr:
             texts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
-        # The input and output of a single step are those of the whole rollout, shown above.
-        if len(record.steps) > 1:
-            texts.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
+        if len(record.steps) > (1 if for_digest else 0):
+            texts.append(f"**Steps:**\n\n{_steps(record, parts, for_digest=for_digest)}")
         texts.append(f"**Feedback:**\n\n{fenced(feedback.feedback)}")
         if feedback.eval_trace:
             texts.append(f"**Evaluation log:**\n\n{fenced(feedback.eval_trace)}")
@@ -148,21 +150,27 @@ def examples_of(
     return "\n\n".join(texts)
 
 
-def _steps(steps: Sequence[Step], parts: Mapping[str, str]) -> str:
-    """Return an outline of a graph's steps, with input and output of the latest relevant ones."""
-    made_with = {step.id: [parts[part] for part in step.parts if part in parts] for step in steps}
-    part_steps = [step for step in steps if made_with[step.id]]
-    outline = [
-        f"- step {step.id}: {step.node}"
-        + (f", after {', '.join(step.after)}" if step.after else "")
-        + (f", made with {', '.join(made_with[step.id])}" if step in part_steps else "")
-        for step in steps
-    ]
+def _steps(record: RolloutRecord, parts: Mapping[str, str], *, for_digest: bool) -> str:
+    """Return an outline of steps, and what those that ``parts`` made or that failed were given."""
+    outline: list[str] = []
+    relevant: list[Step] = []
+    for step in record.steps:
+        made_with = [parts[part] for part in step.parts if part in parts]
+        failed = bool(step.error) and not for_digest
+        notes = {"after": step.after, "made with": made_with}
+        told = [f"{word} {', '.join(names)}" for word, names in notes.items() if names]
+        line = [f"- step {step.id}: {step.node}", *told, *(["failed"] if failed else [])]
+        outline.append(", ".join(line))
+        # The texts of a step that is the whole rollout are shown above.
+        is_whole = (step.input, step.output) == (record.inputs_repr, record.output_repr)
+        if failed or (made_with and (for_digest or not is_whole)):
+            relevant.append(step)
     shown_steps = [
         f"Step {step.id} was given:\n\n{fenced(clip(step.input, _STEP_CHARS))}\n\n"
         + (f"It failed: {in_one_line(step.error)}" if step.error else "")
+        + ("\n\n" if step.error and step.output and not for_digest else "")
         + (f"It answered:\n\n{fenced(clip(step.output, _STEP_CHARS))}" if step.output else "")
-        for step in part_steps[-_OWN_STEPS:]
+        for step in relevant[-_OWN_STEPS:]
     ]
     return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown_steps])
 
@@ -182,17 +190,10 @@ def question_on(
     refused: Refusal = NOT_REFUSED,
     evidence: Evidence | None = None,
 ) -> Question:
-    """Return the question that asks for a new text of a module.
+    """Return the question that asks for a new text of a module, by its ``position`` in the run.
 
-    Args:
-        position: position in the run.
-        description: the module.
-        records: its rollouts; unscored ones are left out.
-        meta_prompts: the meta-prompts by key.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
-        refused: the previous reply, and why it could not be used, if there is one.
-        evidence: what the question shows in short; None for nothing.
+    ``meta_prompts`` are by key, ``refused`` is the previous reply and why it could not be used; the
+    other arguments are those of :func:`reflection_params`.
     """
     problem, previous = refused
     key = description.meta_prompt
@@ -204,13 +205,11 @@ def question_on(
         previous=previous,
         evidence=evidence,
     )
-    params = plain(description)
     # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay. It
-    # also covers what answers and objectives follow from: journals that were written before they
-    # were shown stay valid.
-    content = question_digest(key, params)
-    if objectives or description.answers is not None:
-        params = plain(with_answers(description), objectives=objectives)
+    # also covers what answers and objectives follow from, and all steps: journals that were written
+    # before they were shown stay valid.
+    content = question_digest(key, plain(description, for_digest=True))
+    params = plain(with_answers(description), objectives=objectives)
     return Question(position=position, prompt=meta_prompts[key].bind(params), digest=content)
 
 

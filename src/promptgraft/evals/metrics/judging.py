@@ -344,6 +344,8 @@ def _said(verdict: Verdict, hints: Mapping[str, str]) -> str:
         head = f"[unscored] {verdict.metric}"
     else:
         head = f"[{'passed' if verdict.passed else 'failed'}] {verdict.metric} {verdict.score:.4g}"
+    if verdict.node:
+        head += f" (output of {verdict.node})"
     hint = hints.get(verdict.metric)
     lines = [f"{head}: {verdict.reason}", *([f"hint: {hint}"] if hint else [])]
     return "\n  ".join(line for text in lines for line in text.splitlines())

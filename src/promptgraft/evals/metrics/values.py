@@ -27,7 +27,7 @@ _BETWEEN = re.compile(r"[,;\n]")
 # The reason that `Classification.assess` writes, for `labels_in`.
 _LISTED = r"`[^`\n]{1,80}`(?:, `[^`\n]{1,80}`){0,20}"
 _COMPARED = re.compile(
-    rf"^\[(?:passed|failed)\] ([^\n]{{1,160}}) \S{{1,24}}: "
+    rf"^\[(?:passed|failed)\] ([^\n]{{1,160}}?) \S{{1,24}}(?: \(output of [^\n]{{1,160}}\))?: "
     rf"(?:expected ({_LISTED}), )?found ({_LISTED}|no label)$",
     re.MULTILINE,
 )

@@ -287,17 +287,16 @@ def question_on_all(
         "output": _outputs(parts),
         "limits": "",
         "schema": "",
-        "examples": examples_of(records, marks, earlier=earlier, objectives={}),
+        "examples": examples_of(records, marks, earlier=earlier, objectives={}, for_digest=True),
         "edits": HOW_TO_EDIT if is_long else "",
         "first": names[0],
         "second": names[-1],
     }
     params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
     content = digest([WHOLE.key, params])  # without answers and objectives, as of one part
-    params = attrs.evolve(params, output=_outputs(list(map(with_answers, parts))))
-    if objectives:
-        shown = examples_of(records, marks, earlier=earlier, objectives=objectives)
-        params = attrs.evolve(params, examples=shown)
+    outputs = _outputs(list(map(with_answers, parts)))
+    shown = examples_of(records, marks, earlier=earlier, objectives=objectives)
+    params = attrs.evolve(params, output=outputs, examples=shown)
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
 
 
