@@ -62,9 +62,10 @@ def test_placeholders_are_replaced_and_doubled_dollars_are_dollars(
 def test_a_lone_dollar_is_refused_with_section_and_line(template: str, line: int) -> None:
     with pytest.raises(PromptDefinitionError) as caught:
         MarkdownSection(title="T", key="task", template=template)
+    form = ", of letters a to z, digits and `_`," if template == "$é" else ""
     assert str(caught.value) == (
         f"section `task`:{line}: a lone `$`; write `$$` for a dollar sign or "
-        "`$name` for a placeholder"
+        f"`$name`{form} for a placeholder"
     )
 
 

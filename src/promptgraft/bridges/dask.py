@@ -225,7 +225,8 @@ class DaskExecutor(Executor):
         async def closing() -> None:
             if self._client is not None:
                 with contextlib.suppress(ValueError):  # it was never subscribed
-                    self._client.unsubscribe_topic("all")
+                    if self._client.status != "closed":  # as it is once the scheduler is gone
+                        self._client.unsubscribe_topic("all")
                 await self._client.close()
 
         with contextlib.suppress(LimitReachedError):

@@ -429,7 +429,6 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
     """
     blocks = named_blocks(reply, {**names, **{mark: mark for mark in names.values()}})
     if not blocks:
-        _check_form(reply, names, finish_reason)
         return read_edits(
             parse_reply(reply, tag=JSON_TAG, finish_reason=finish_reason), names.values()
         )
@@ -445,17 +444,6 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
     if not edits_left:
         raise faults[0]
     return ReadEdits(edits_left, faults)
-
-
-def _check_form(reply: str, names: Mapping[str, str], finish_reason: str) -> None:
-    """Refuse a whole reply that has neither blocks by name nor JSON, which older replies are."""
-    text = answer_text(reply)
-    blocks_read, is_open = blocks(text)
-    bodies = [text, *(block.text for block in blocks_read)]
-    if finish_reason in _CUT_OFF or is_open or any(body.lstrip()[:1] == "{" for body in bodies):
-        return
-    first_name = next(iter(names))
-    raise _unreadable(f"no block names a part; open each with its name, such as ```{first_name}")
 
 
 def no_edit() -> InvalidProposalError:

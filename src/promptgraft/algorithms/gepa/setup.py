@@ -44,7 +44,7 @@ class Parts(Tools):
     minibatches: Minibatches
     comparer: Comparer
     merger: Merger
-    additions: list[Addition] = attrs.field(factory=list, init=False)
+    additions: list[Addition] = attrs.field(factory=list, init=False, hash=False)
 
     @classmethod
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:

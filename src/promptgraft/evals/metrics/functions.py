@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Protocol, TypeAlias, TypeGuard, runtime_checkable
@@ -14,7 +13,7 @@ from promptgraft.evals.metrics.base import BaseMetric, deadline_of
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.functions import call_fault, raised_at, texts_in_code
 from promptgraft.ground.serde import shown
-from promptgraft.ground.strict.checks import SHARE, plain_score
+from promptgraft.ground.strict.checks import FINITE, SHARE, plain_score
 from promptgraft.ground.under_way import doing
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
@@ -125,8 +124,7 @@ def _given(outcome: object) -> tuple[object, ...]:
 def _scale_hint(pair: tuple[object, ...]) -> str:
     """Return how to mend a score on another scale; empty if it is none."""
     score = pair[0] if pair else None
-    is_number = isinstance(score, (int, float)) and math.isfinite(score)
-    is_other = is_number and SHARE.fits(score) is None
+    is_other = FINITE.fits(score) is not None and SHARE.fits(score) is None
     return "; map your scale to 0 to 1, such as `score / 100`" if is_other else ""
 
 
