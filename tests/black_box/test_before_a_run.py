@@ -148,6 +148,27 @@ def test_the_bound_of_a_call_ends_the_run_at_the_limit_and_a_reported_cost_count
     assert priced.total_cost == 1
 
 
+@pytest.mark.parametrize("error", [ValueError("no desk"), TransientProviderError("busy")])
+def test_calls_that_fail_are_on_the_bill_at_the_most_that_they_can_cost(error: Exception) -> None:
+    agent = Agent(lambda number: error if number % 4 == 3 else None)
+    result = run(agent, max_call_cost="0.01")
+    assert len(agent.asked) > 4
+    [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
+    assert (task.calls, task.cost) == (len(agent.asked), len(agent.asked) * Decimal("0.01"))
+
+
+def test_the_price_of_a_failed_call_is_unknown_without_a_bound() -> None:
+    def answer(query: str, call: AgentCall) -> AgentAnswer:
+        if query.endswith("3"):
+            raise ValueError("no desk")
+        return AgentAnswer(text=query, cost=Decimal("0.01"))
+
+    result = run(answer)
+    assert result.total_cost is None
+    [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
+    assert task.calls == result.total_rollouts + 1
+
+
 def test_an_agent_that_always_fails_ends_the_run_before_anything_is_paid_for() -> None:
     agent = Agent(lambda _: ValueError("no key"))
     with pytest.raises(CallerError) as raised:

@@ -305,21 +305,25 @@ class _Playing:
         if budget is not None:
             budget.reserve(NOTHING)  # raises if the budget is exhausted
         began = time.perf_counter()
+        calls_before = len(call.session.select_all(ModelCalled))
         try:
             with self._noted(query):
                 answer = self.adapter.agent.ask(query, call)
-        except AgentFaultError as error:
-            raise self._refused(error, call) from error
+        except (AgentFaultError, ProviderError) as error:
+            # A call that may not have arrived counts only if its most is known, and none counts
+            # twice whose own calls have charged the session.
+            was_charged = len(call.session.select_all(ModelCalled)) > calls_before
+            has_answered = isinstance(error, AgentFaultError)
+            if not was_charged and (has_answered or self.adapter.max_call_cost is not None):
+                self._pay(AgentAnswer(text=""), time.perf_counter() - began)
+            if isinstance(error, AgentFaultError):
+                raise self._refused(error, call) from error
+            raise
         # Agents may hand on the text of their model as it is.
         answer = attrs.evolve(answer, text=answer_text(answer.text))
         # Its adapters have charged the session already; charging again would double the cost.
-        if answer.counted:
-            return answer
-        cost = self.adapter.max_call_cost if answer.cost is None else answer.cost
-        self._note(answer, cost, time.perf_counter() - began)
-        if budget is not None:
-            spent = answer.usage.input_tokens + answer.usage.output_tokens
-            budget.pay(Charge(cost=cost or NOTHING.cost, tokens=spent))
+        if not answer.counted:
+            self._pay(answer, time.perf_counter() - began)
         return answer
 
     @contextlib.contextmanager
@@ -346,8 +350,9 @@ class _Playing:
         finally:
             session.calls = outer
 
-    def _note(self, answer: AgentAnswer, cost: Decimal | None, seconds: float) -> None:
-        """Dispatch the tool calls and the call itself to the session."""
+    def _pay(self, answer: AgentAnswer, seconds: float) -> None:
+        """Dispatch the tool calls and the call itself to the session, and charge its budget."""
+        cost = self.adapter.max_call_cost if answer.cost is None else answer.cost
         for use in answer.tools or ():
             self.call.session.dispatch(
                 ToolInvoked(name=use.name, params=dict(use.arguments), result=use.result)
@@ -361,6 +366,9 @@ class _Playing:
                 seconds=seconds,
             )
         )
+        if (budget := self.call.session.budget) is not None:
+            spent = answer.usage.input_tokens + answer.usage.output_tokens
+            budget.pay(Charge(cost=cost or NOTHING.cost, tokens=spent))
 
     def _refused(
         self, error: AgentFaultError, call: AgentCall
@@ -407,8 +415,9 @@ class BlackBox:
             ``unscored`` leaves it without a score, ``stop`` ends the run.
         user: the model that plays the user of cases with a ``conversation_scenario``.
         max_turns: limit on the turns of such a conversation.
-        max_call_cost: the most US dollars that one call can cost, for answers that report no cost
-            and for those that are lost when a process is killed; None if that is not known.
+        max_call_cost: the most US dollars that one call can cost, for answers that report no cost,
+            for calls that fail, and for those that are lost when a process is killed; None if that
+            is not known.
         prompt: the prompt, with one section per text.
         adapter: calls the agent.
 
