@@ -215,7 +215,8 @@ def test_a_run_that_has_ended_is_resumed_without_a_call(console: Console, demo: 
     folder = latest(demo)
     journal, events = folder.journal.read_bytes(), folder.events.read_bytes()
     result = json.loads(folder.result.read_text())
-    console("resume", "-q")
+    ended = console("resume", "-q")
+    assert "1 reflection call; nothing was asked now\n" in ended.out
     assert (folder.journal.read_bytes(), folder.events.read_bytes()) == (journal, events)
     assert json.loads(folder.result.read_text()) == result
 

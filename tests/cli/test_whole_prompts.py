@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def test_a_prompt_is_rendered_for_a_case(desk: Path, console: Console) -> None:
     wrong = console("render", "--case", "c33")
     assert (wrong.code, wrong.out) == (2, "")
     assert "--case: the project has no case `c33` (did you mean" in wrong.err
+    assert re.search(r"; cases: (`c\d+`, ){4}`c\d+` and \d+ more$", wrong.err.strip())
 
 
 def test_messages_are_those_that_a_model_is_sent(desk: Path, console: Console) -> None:

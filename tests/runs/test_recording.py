@@ -23,13 +23,19 @@ from promptgraft import (
     ScriptedAdapter,
     Splits,
 )
+from promptgraft.adapters.scripted import Reply
 from promptgraft.cli.main import run
-from promptgraft.errors import JournalLockedError, JournalMismatchError, JournalWriteError
+from promptgraft.errors import (
+    ConfigError,
+    JournalLockedError,
+    JournalMismatchError,
+    JournalWriteError,
+)
 from promptgraft.evals import metrics
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.text import visible
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.runs import RunFolder, State, read_run
+from promptgraft.runs import RunFolder, State, list_runs, read_run
 from promptgraft.runs.folder import write_texts
 from promptgraft.runs.pages import reasons_of, table_row
 from promptgraft.runs.reading import questions_of
@@ -37,6 +43,7 @@ from promptgraft.runs.recorder import recorded
 from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
+from promptgraft.search import RunResult
 from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.place import Phase, Place
 from runs.toy_runs import (
@@ -352,6 +359,28 @@ def test_progress_is_told_once_a_second_and_when_new_work_begins(tmp_path: Path)
     assert seconds / 3 < len(told)
     assert sum(event["done"] > 0 for event in told) <= seconds
     assert told[-1]["rollouts"] > 40
+
+
+def test_a_run_that_fails_is_listed_with_all_that_it_used(tmp_path: Path) -> None:
+    def fail_at(calls: int) -> Reply:
+        left = iter(range(calls))
+
+        def reply(rendered: RenderedPrompt[object]) -> str:
+            if next(left, None) is None:
+                raise ConfigError("the model is gone")
+            return answer(rendered)
+
+        return reply
+
+    job = make_job(fail_at(41))
+    folder = new_folder(tmp_path, job)
+    with pytest.raises(ConfigError) as failed:
+        carry_out(folder, job)
+
+    assert isinstance(failed.value.result, RunResult)
+    [summary] = list_runs(tmp_path)
+    assert summary.state is State.INTERRUPTED
+    assert summary.rollouts == failed.value.result.total_rollouts > 30
 
 
 def test_a_finished_run_that_is_resumed_changes_no_byte_and_makes_no_call(

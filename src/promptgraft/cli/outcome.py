@@ -181,6 +181,7 @@ def print_found(
     job: OptimizationJob,
     more: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
+    is_replay: bool = False,
 ) -> None:
     """Print the means of a run, ``more`` fields, what its winner changes and what it used.
 
@@ -206,6 +207,8 @@ def print_found(
         screen.line(ESTIMATED)
     screen.line()
     time = "" if seconds is None else f" in {duration(seconds)}"
+    # The time is that of a replay, and not that of the calls.
+    time = "; nothing was asked now" if is_replay else time
     calls = f"{result.total_rollouts:,} of {config.budget:,} test calls"
     reflections = counted(result.total_reflections, "reflection call")
     screen.fields(
@@ -314,6 +317,7 @@ def print_outcome(screen: Screen, outcome: RunOutcome, runs: Runs) -> None:
         job=outcome.job,
         more=[("held out", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,
+        is_replay=outcome.is_replay,
     )
     for warning in outcome.warnings:
         screen.line(f"warning: {warning}", color="yellow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ from promptgraft.project.origins import loaded_project
 from promptgraft.project.parts import ForeignSource
 from promptgraft.prompt import RenderedPrompt
 
+_MOST_NAMED = 5
 _BAML_PROVIDERS = {
     "openai": "openai-generic",
     "responses": "openai-responses",
@@ -68,7 +70,11 @@ def render_command(
         named = next(iter(cases)) if case is None else case
         if named not in cases:
             near = did_you_mean(named, list(cases))
-            raise ConfigError(f"--case: the project has no case `{named}`{near}")
+            names = [f"`{name}`" for name in itertools.islice(cases, _MOST_NAMED)]
+            more = f" and {len(cases) - len(names):,} more" if len(cases) > len(names) else ""
+            raise ConfigError(
+                f"--case: the project has no case `{named}`{near}; cases: {', '.join(names)}{more}"
+            )
         (params,) = params_of_cases(tried.prompt, [cases[named]], opened.params).values()
         rendered = tried.prompt.bind(*params).render()
         sent = None if opened.baml is None else _sent(opened.baml, tried, named, protocol)

@@ -504,7 +504,7 @@ class PlainReader:
         strangers = list[str]()
         for key in keys[:_MOST_UNKNOWN]:
             if meant := self._compared(key, self._unknown, self._meant):
-                node.member(key).fault(f"unknown key{meant}")
+                node.member(key).fault(f"unknown key{meant}, or put it into `keep`")
             elif key not in self._reported:
                 strangers.append(key)
         self._reported.update(strangers)
@@ -552,7 +552,9 @@ class PlainReader:
     def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:
         for key in rest:
             if near := self._compared(key, self._similar, self._near):
-                node.member(key).fault(f"unknown key (did you mean `{near}`?)")
+                node.member(key).fault(
+                    f"unknown key (did you mean `{near}`?), or put it into `keep`"
+                )
         if not rest:
             node.fault("expected the key `input`, found none")
         return {key: node.member(key).value for key in rest}

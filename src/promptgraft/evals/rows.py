@@ -475,7 +475,7 @@ def csv_rows(
     columns = [cell.strip() for cell in header]
     for name, count in Counter(columns).items():
         if name and count > 1:
-            faults.add(line, f"{count} columns are called {shown(name)}")
+            faults.add(line, f"{count} columns are called {shown(name)}; rename all but one")
     named = len([name for name in columns if name])
     for line, record in records:
         # Spreadsheets pad rows with empty cells.

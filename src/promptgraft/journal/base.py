@@ -65,8 +65,9 @@ def differences(
         return ()
     ours, theirs = dict(_leaves(asked)), dict(_leaves(recorded))
     return tuple(
-        _phrase(name, theirs.get(name), ours.get(name))
-        + _first_item(recorded_contents.get(name), asked_contents.get(name))
+        f"`{name}` differs{item}"
+        if (item := _first_item(recorded_contents.get(name), asked_contents.get(name)))
+        else _phrase(name, theirs.get(name), ours.get(name))
         for name in sorted(ours.keys() | theirs.keys())
         if _text(theirs.get(name)) != _text(ours.get(name))
     )
@@ -109,6 +110,10 @@ def _text(leaf: tuple[Json] | None) -> str:
 
 def _phrase(name: str, there: tuple[Json] | None, here: tuple[Json] | None) -> str:
     shown_there, shown_here = _short(there), _short(here)
+    if there is not None and here is not None and name.startswith(f"{FUNCTIONS}."):
+        before, after = (str(leaf[0]).rpartition(" ")[0] for leaf in (there, here))
+        if before and before == after:  # only the digests of the code differ
+            return f"`{name}` ({before}) has changed since the run"
     if shown_there == shown_here and there is not None and here is not None:
         # Both are cut to the same text, so show where they differ.
         return f"`{name}` {_parted(there[0], here[0])}"
@@ -218,16 +223,11 @@ class Journal(ABC):
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> None:
         """Raise what :meth:`begin` would raise for another run, and change nothing."""
-        fingerprint_kept = decode_header(encode_header(fingerprint))
+        asked, contents = decode_header(encode_header(fingerprint)), bounded(contents)
         with self._lock:
             self._check_open()
             if self._fingerprint is not None:
-                self._compare(
-                    fingerprint_kept,
-                    bounded(contents),
-                    reuse_scores=reuse_scores,
-                    translated=translated,
-                )
+                self._compare(asked, contents, reuse_scores=reuse_scores, translated=translated)
 
     def _compare(
         self,
@@ -247,10 +247,7 @@ class Journal(ABC):
         if len(functions) < len(differing) or (functions and not reuse_scores):
             mend = "start a new run or restore what differs"
             if len(functions) == len(differing):
-                mend += (
-                    ", or resume with the scores of the recorded answers: `--reuse-scores`, "
-                    "in Python `reuse_scores=True`"
-                )
+                mend += ", or keep the old scores: `--reuse-scores`, in Python `reuse_scores=True`"
             raise JournalMismatchError(
                 f"{self._name} belongs to another run: {'; '.join(differing)}; {mend}"
             )

@@ -263,11 +263,25 @@ ELSEWHERE: Mapping[str, str] = {
 }
 """Settings of a run that other keys of a project file decide, with the messages for them."""
 
+_STOPPERS: Kind[object] = class_of(*get_args(BuiltIn))
+
+
+def _stopper(node: Node) -> object:
+    """Read a stopper; other limits, which may be expected here, are beside the stoppers."""
+    keys = [*node.value] if isinstance(node.value, dict) else []
+    for field in attrs.fields(Limits):
+        if field.name in keys:
+            message = f"is no stopper; write `limits.{field.name}`, beside `stoppers`"
+            node.member(field.name).fault(message)
+            return None
+    return _STOPPERS.read(node)
+
+
 _SETTINGS: Mapping[str, Kind[object]] = {
     "rollout_budget": BUDGET,
     "acceptance": class_of(Strict, MinGain, Paired),
     "limits": record_of(
-        Limits, special={"stoppers": listed(class_of(*get_args(BuiltIn)), "a list of stoppers")}
+        Limits, special={"stoppers": listed(Kind(_stopper, _STOPPERS.schema), "a list of stoppers")}
     ),
     "targets": record_of(
         TargetsConfig,

@@ -60,6 +60,7 @@ class RunOutcome:
         folder: the run directory; None for a dry run.
         failure: why files of the folder are missing; empty if none are.
         seconds: wall time of this process; 0 if it was not measured.
+        is_replay: whether the journal had every answer, so that nothing was asked.
     """
 
     job: OptimizationJob
@@ -69,6 +70,7 @@ class RunOutcome:
     folder: RunFolder | None = None
     failure: str = ""
     seconds: float = 0.0
+    is_replay: bool = False
 
     @property
     def address(self) -> OverrideAddress | None:
@@ -618,8 +620,13 @@ def keep(
             same = {name: there[name] for name in ("id", "tracked_as", "created", "origin")}
             # First for the order of the keys, last so that `config` cannot replace them.
             write_document(folder.config, {**same, **config, **same})
+        journal = recorded_job.context.journal
+        before = 0 if journal is None else len(journal)
         outcome = _run(recorded_job, run)
-    return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)
+        is_replay = journal is not None and 0 < len(journal) == before
+    return attrs.evolve(
+        outcome, job=job, folder=folder, failure=recorder.failure, is_replay=is_replay
+    )
 
 
 def run_dry(job: OptimizationJob, run: Run = run_job) -> RunOutcome:

@@ -101,7 +101,13 @@ class EventLines:
         self._every = every
         self._numbered = self._numbered_at_progress = 0
         self._written = self._begun = clock.monotonic()
+        self._is_behind = False
         self.history = RunHistory()
+
+    def rest(self) -> tuple[Event, ...]:
+        """Return the progress since the last line that told of it, if the run has not ended."""
+        is_left = self._is_behind and self.history.ended is None
+        return (self._timed(self.history.progress()),) if is_left else ()
 
     def of(self, event: object) -> tuple[Event, ...]:
         """Return the lines for an event; none for events that are not written."""
@@ -110,7 +116,8 @@ class EventLines:
                 self.history.in_flight += event.change
             else:
                 self.history.add(event)
-            return (self._timed(self.history.progress()),) if self._is_due(event) else ()
+            self._is_behind = not self._is_due(event)
+            return () if self._is_behind else (self._timed(self.history.progress()),)
         if isinstance(event, CallWaiting):
             seconds, reason = event.seconds, event.reason
             return (self._kept(CallWaits(model=event.model, seconds=seconds, reason=reason)),)

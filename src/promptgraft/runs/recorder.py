@@ -99,6 +99,16 @@ class Recorder:
         """Release the files."""
         self._file.close()
 
+    def write_rest(self) -> None:
+        """Write how far a run came that has failed."""
+        with self._lock:
+            try:
+                for line in () if self.failure else self._lines.rest():
+                    if not self._file.holds(line):
+                        self._file.append(line)
+            except OSError as error:
+                self.failure = self._why(error)
+
     def on_event(self, event: object) -> None:
         """Record an event."""
         with self._lock:
@@ -335,7 +345,11 @@ def recorded(
         context = attrs.evolve(job.context, event_bus=bus, journal=journal)
         limits = job.config.limits
         limits = attrs.evolve(limits, stoppers=(*limits.stoppers, StopFile(folder.stop)))
-        yield job.within(context, limits=limits), recorder
+        try:
+            yield job.within(context, limits=limits), recorder
+        except PromptgraftError:
+            recorder.write_rest()
+            raise
 
 
 def _journal_of(folder: RunFolder) -> FileJournal:
