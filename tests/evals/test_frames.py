@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import promptgraft as pg
+from image_files import png
 from promptgraft import Case, Dataset
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.ground.content import File, Image
 
 COLUMNS: dict[str, list[Any]] = {
     "ticket": [7, 8, 9],
@@ -124,6 +126,29 @@ def test_a_parquet_file_is_a_data_set(tmp_path: Path) -> None:
         Dataset.load(path)
     with pytest.raises(DataFormatError, match=r"missing\.parquet: cannot be read"):
         Dataset.load(tmp_path / "missing.parquet")
+
+
+@pytest.mark.parametrize("images", [(), ("photo",)])
+def test_bytes_in_a_parquet_file_are_images_and_files(tmp_path: Path, images: Any) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "photos.parquet"
+    row = {
+        "id": "1",
+        "photo": {"bytes": png(), "path": "lamp.png"},  # as Hugging Face writes images
+        "more": [{"bytes": png(), "path": None}],
+        "contract": b"%PDF-1.7 ...",
+    }
+    parquet.write_table(arrow.Table.from_pylist([row]), path)
+    names = {"input": ["photo", "more", "contract"]}
+    [case] = Dataset.load(path, fields=names, images=images)
+    value: Any = case.input
+    photo, [more], contract = value["photo"], value["more"], value["contract"]
+    assert isinstance(photo, Image)
+    assert (photo.name, photo.read()) == ("lamp.png", png())
+    assert isinstance(more, Image)
+    assert isinstance(contract, File)
+    assert contract.media_type == "application/pdf"
 
 
 def test_a_column_may_be_named_once_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.rows import CaseFaults, Row
+from promptgraft.ground.content import File
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.frames import rows_of_frame
 from promptgraft.ground.serde import unstructure
@@ -49,9 +51,32 @@ def parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
 
 def _row_of(number: int, row: dict[str, object], faults: CaseFaults) -> Iterator[Row]:
     try:
-        yield Row(number, unstructure(row))
+        yield Row(number, unstructure(_with_parts(row)))
     except DataFormatError as error:
         faults.add(number, str(error))
+
+
+def _with_parts(value: object) -> object:
+    """Return a value with parts of messages in place of bytes, as other formats have files."""
+    match value:
+        case bytes():
+            return _part(value, "")
+        # As tables of Hugging Face have images.
+        case {"bytes": bytes(data), **more}:
+            return _part(data, str(more.get("path") or ""))
+        case dict():
+            return {key: _with_parts(item) for key, item in value.items()}
+        case list():
+            return list(map(_with_parts, value))
+    return value
+
+
+def _part(data: bytes, name: str) -> dict[str, object]:
+    file = File(data=data, name=name)
+    encoded = base64.b64encode(data).decode()
+    return {
+        "inline_data": {"mime_type": file.media_type, "data": encoded, "display_name": file.name}
+    }
 
 
 def _unpacked(array: Any) -> int:

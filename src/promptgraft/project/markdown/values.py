@@ -71,7 +71,9 @@ def _read_type(node: Node) -> str | None:
     if base in _SCALARS or base == _OBJECT:
         return str(node.value)
     types = [*_SCALARS, _OBJECT]
-    node.expected(f"{', '.join(types)}, or `list of` one of them{did_you_mean(base, types)}")
+    node.expected(
+        f"{', '.join(types)}, or a list, such as `list of object`{did_you_mean(base, types)}"
+    )
     return None
 
 
