@@ -6,11 +6,13 @@ import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from cli.console import Console
 from flows.tickets import GRAPH, WANTED, Ticket, context, judge, prompt, settings, template, work
 from promptgraft import (
     Dataset,
@@ -126,6 +128,41 @@ def test_the_reflector_sees_the_place_of_the_node_and_its_own_steps() -> None:
     assert 'Step 2.1.1 was given:\n\n```\n{\n  "text": "Say router. ticket' in about
     assert "It answered:\n\n```\nSay facts.\n```" in about
     assert "Step 2.2.1 was given" not in about
+
+
+ALONE = """
+from typing import Literal
+from promptgraft import MarkdownSection, PromptTemplate
+from promptgraft.graphs import Graph, Node
+
+TEAMS = Literal["roads", "lighting", "waste", "parks", "water", "noise"]
+PROMPT = PromptTemplate(ns="docs", key="team", output_type=TEAMS, sections=[
+    MarkdownSection(title="Task", key="task", template="Name the team.\\n\\n- roads\\n- waste"),
+    MarkdownSection(title="Report", key="report", template="$report", overridable=False),
+])
+GRAPH = Graph(
+    "docs/alone",
+    flow=lambda run, report: str(run.ask("team", {"report": report})),
+    nodes=[Node("team", PROMPT)],
+)
+"""
+
+
+def test_a_project_with_a_graph_of_one_node_is_improved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    assert console("init", str(tmp_path / "mine")).code == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    Path("agent.py").write_text(ALONE, "utf-8")
+    file = Path("promptgraft.yaml")
+    text = file.read_text("utf-8").replace("prompts:", "graphs:")
+    text = text.replace("prompts/triage.md", "agent.py:GRAPH")
+    head = text[: text.index("optimizer:")]
+    file.write_text(f"{head}optimizer: {{rollout_budget: 300, minibatch_size: 4}}\n", "utf-8")
+    result = console("optimize")
+    assert "promptgraft: " not in result.err
+    assert result.code in (0, 1)
+    assert "\nkept in  " in result.out
 
 
 def questions_of(graph: Graph, **changes: Any) -> list[str]:

@@ -118,7 +118,10 @@ def params_of_cases(
 def _check_single(case: Case) -> None:
     """Refuse a case with several turns, which would be lost but for the last."""
     if case.turns:
-        raise ConfigError("a case with several turns needs `params` that say where they go")
+        raise ConfigError(
+            "a case with several turns needs `params` that say where they go, or a graph in place "
+            "of the prompt, whose flow is called with each message"
+        )
     if case.scenario is not None:
         raise ConfigError(
             "a `conversation_scenario` is played with an agent; name one under `agent`"

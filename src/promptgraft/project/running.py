@@ -75,9 +75,10 @@ class RunOutcome:
     @property
     def address(self) -> OverrideAddress | None:
         """The prompt and tag; None unless the job has exactly one prompt."""
-        if len(self.job.prompts) != 1:
+        prompts = list(self.job.prompts.values())
+        if len(prompts) != 1:
             return None
-        descriptor = self.job.prompt.descriptor
+        descriptor = prompts[0].descriptor
         return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
 
     @property
