@@ -172,8 +172,6 @@ def test_an_outage_of_the_first_cases_ends_the_evaluation(words: Path, console: 
         "promptgraft: nothing has answered, and the first 5 cases were all tried in vain: the "
         "provider is overloaded; mend that, then run it again\n"
     )
-    # Another may have begun when the fifth ended.
-    assert len(calls(words)) < 30
 
 
 def test_a_provider_that_refuses_for_good_ends_with_4_and_no_summary(

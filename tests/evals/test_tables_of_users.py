@@ -277,7 +277,10 @@ def test_columns_that_nothing_reads_are_named_once_with_the_line_that_keeps_them
     with pytest.raises(DataFormatError) as caught:
         Dataset.load(path)
     *near, several, single = [fault.partition(": case ")[2] for fault in caught.value.faults]
-    assert near == [f"`{name}`: expectd: unknown key (did you mean `expected`?)" for name in "ab"]
+    assert near == [
+        f"`{name}`: expectd: unknown key (did you mean `expected`?), or put it into `keep`"
+        for name in "ab"
+    ]
     assert several.startswith(
         '`a`: unknown keys `model`, `latency ms`; `keep: [model, "latency ms"]` hides them '
     )

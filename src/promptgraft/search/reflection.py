@@ -65,18 +65,19 @@ def reflection_params(
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
         evidence: what the question shows in short; None for nothing.
-        for_digest: with steps as journals have digested them.
+        for_digest: with steps and expected answers as journals have digested them.
     """
     in_short = evidence or Evidence()
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
+    answers = None if for_digest else description.answers
     return ReflectionParams(
         part=in_one_line(description.name),
         limits=limits_of(description),
         current=fenced(description.text) if description.text else untold,
         schema=fenced_part(description.schema),
         siblings="\n\n".join(map(fenced_part, description.siblings)),
-        output=fenced_part(description.output),
+        output=fenced_part(description.output if answers is None else answers),
         neighbours="\n\n".join(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
@@ -209,7 +210,7 @@ def question_on(
     # also covers what answers and objectives follow from, and all steps: journals that were written
     # before they were shown stay valid.
     content = question_digest(key, plain(description, for_digest=True))
-    params = plain(with_answers(description), objectives=objectives)
+    params = plain(description, objectives=objectives)
     return Question(position=position, prompt=meta_prompts[key].bind(params), digest=content)
 
 
@@ -219,12 +220,6 @@ def question_digest(key: str, params: ReflectionParams) -> HexDigest:
     # Journals hold digests from before questions on one part showed these.
     shown = {name: text for name, text in values.items() if text or name not in _IN_SHORT}
     return digest_json([key, shown])
-
-
-def with_answers(description: ModuleDescription) -> ModuleDescription:
-    """Return a description with what the target knows of its answers as their expected form."""
-    answers = description.answers
-    return description if answers is None else attrs.evolve(description, output=answers)
 
 
 @attrs.frozen

@@ -31,7 +31,6 @@ from promptgraft.search.reflection import (
     examples_of,
     limits_of,
     reflection_params,
-    with_answers,
 )
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import Evidence, TriedChild, in_full, label_of, tried_before
@@ -284,7 +283,7 @@ def question_on_all(
     of_all = {
         "part": "one or several",
         "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
-        "output": _outputs(parts),
+        "output": _outputs(parts, [part.output for part in parts]),
         "limits": "",
         "schema": "",
         "examples": examples_of(records, marks, earlier=earlier, objectives={}, for_digest=True),
@@ -294,7 +293,8 @@ def question_on_all(
     }
     params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
     content = digest([WHOLE.key, params])  # without answers and objectives, as of one part
-    outputs = _outputs(list(map(with_answers, parts)))
+    answers = [part.output if part.answers is None else part.answers for part in parts]
+    outputs = _outputs(parts, answers)
     shown = examples_of(records, marks, earlier=earlier, objectives=objectives)
     params = attrs.evolve(params, output=outputs, examples=shown)
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
@@ -317,9 +317,10 @@ def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]
     ]
 
 
-def _outputs(parts: Sequence[ModuleDescription]) -> str:
-    """Return the expected answers, of each prompt if there are several."""
-    by_prompt = {_prompt_of(part.name): fenced_part(part.output) for part in parts}
+def _outputs(parts: Sequence[ModuleDescription], expected: Sequence[str]) -> str:
+    """Return the expected answers of parts, of each prompt if there are several."""
+    prompts = [_prompt_of(part.name) for part in parts]
+    by_prompt = dict(zip(prompts, map(fenced_part, expected), strict=True))
     if len(by_prompt) == 1:
         return next(iter(by_prompt.values()))
     named = [f"{prompt}:\n\n{output}" for prompt, output in by_prompt.items() if output]
