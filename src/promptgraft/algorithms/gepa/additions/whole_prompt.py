@@ -311,7 +311,7 @@ def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]
     first_of = {_prompt_of(part.name): part for part in reversed(parts)}
     return [
         (name if len(first_of) == 1 else f"{prompt} {name}", text)
-        for prompt, part in sorted(first_of.items())
+        for prompt, part in reversed(first_of.items())
         for name, text in part.neighbours
         if names.isdisjoint((name, named_in(prompt, name)))
     ]
