@@ -229,11 +229,11 @@ def test_an_address_that_its_variables_spoil_ends_the_run_and_is_not_shown(
 
 
 def test_a_refused_connection_is_unscored() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    found = HttpAgent(url=f"http://127.0.0.1:{port}/", json=BODY)
-    with pytest.raises(TransientProviderError, match="cannot be reached: ConnectionRefused"):
-        asked(found)
+    with socket.socket() as taken:  # so that no other test listens there
+        taken.bind(("127.0.0.1", 0))
+        found = HttpAgent(url=f"http://127.0.0.1:{taken.getsockname()[1]}/", json=BODY)
+        with pytest.raises(TransientProviderError, match="cannot be reached: ConnectionRefused"):
+            asked(found)
 
 
 def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() -> None:

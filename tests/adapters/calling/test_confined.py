@@ -132,12 +132,13 @@ def test_a_redirect_is_not_followed_with_the_prompt(adapter: Any, provider: Any)
 
 
 def test_a_server_that_never_listens_is_given_up_soon() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
     session = Session()
-    model = OpenAIAdapter(MODEL, api_key=KEY, base_url=f"http://127.0.0.1:{port}")
-    with pytest.raises(PermanentProviderError, match="check base_url and the network"):
-        model.evaluate(question(), session=session)
+    with socket.socket() as taken:  # so that no other test listens there
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        model = OpenAIAdapter(MODEL, api_key=KEY, base_url=address)
+        with pytest.raises(PermanentProviderError, match="check base_url and the network"):
+            model.evaluate(question(), session=session)
     (call,) = session.select_all(ModelCalled)
     assert 1 < call.requests < RetryPolicy().attempts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import socket
 import tomllib
@@ -296,10 +297,17 @@ def charge_of(called: Sequence[ModelCalled], share: float = 1) -> str:
     return "tokens" if cost else "nothing"
 
 
+@functools.cache
+def taken() -> socket.socket:
+    """Return a socket that does not listen, and keeps others from listening at its address."""
+    unheard = socket.socket()
+    unheard.bind(("127.0.0.1", 0))
+    return unheard
+
+
 def nobody() -> str:
     """Return an address at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+    return f"http://127.0.0.1:{taken().getsockname()[1]}/v1"
 
 
 def pairs(limits: bool) -> list[tuple[str, str]]:
