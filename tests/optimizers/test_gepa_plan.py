@@ -280,7 +280,7 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
         ),
     )
     assert warnings(10, 10, held_out=examples(8, first=20)) == (
-        "8 test cases can prove a gain of 0.75 or more; use more for smaller ones",
+        "8 test cases prove a gain only if 6 of them get better; use more, better 50",
     )
     assert warnings(10, 9) == (f"there are only 9 validation cases; {luck}",)
     assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (

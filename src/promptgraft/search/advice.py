@@ -50,9 +50,7 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
     elif 0 < count < least:
         yield f"{cases} cannot prove a gain; use {least} or more, better 50"
     elif least <= count < _FEW:
-        yield (
-            f"{cases} can prove a gain of {least / count:.2f} or more; use more for smaller ones"
-        )
+        yield f"{cases} prove a gain only if {least} of them get better; use more, better 50"
     if compares_expected(metrics_of(config.feedback_fn)):
         yield from filter(None, [contradictions(config.cases)])
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
