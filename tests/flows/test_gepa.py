@@ -227,6 +227,7 @@ def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_tog
         (mark, node)
         for mark, node in re.findall(r"\*\*(P\d):\*\* support/tickets/(\w+)#instruction", question)
     ] == [(f"P{number}", node) for number, node in enumerate(WANTED, start=1)]
+    assert "one or several; their names begin with the prompt that each belongs to:" in question
     assert "\nsupport/tickets/router section " in question  # what stays as it is
     assert "- step 2.1.1: facts, after 1, made with P2\n" in question
     assert "- step 3: writer, after 2.1.1, 2.2.1, made with P4\n" in question

@@ -150,7 +150,7 @@ def read_question(text: str, prompt: str = "") -> Question:
 
     Args:
         text: the reflection prompt.
-        prompt: of one on several prompts that which is meant, with the cases that it was asked in.
+        prompt: of a question on several prompts the one to read, with the cases that asked it.
 
     Raises:
         ConfigError: it does not show the current text.
@@ -179,12 +179,14 @@ def read_question(text: str, prompt: str = "") -> Question:
     answers = expected.named.get(prompt, "") if prompt else expected.whole
     fields = fields_among(answers) if expected.level else _labels(examples)
     around = titled("rest of the prompt")
-    own = {name: part for name, part in around.named.items() if name.startswith(f"{prompt} ")}
+    rest = around.named
+    if prompt:
+        rest = {name: text for name, text in rest.items() if name.startswith(f"{prompt} ")}
     return Question(
         part=part[1] if part else "",
         current=next(iter(current_block.texts), ""),
-        neighbours="\n\n".join(own.values() if prompt else around.texts),
-        parts=own if prompt else around.named,
+        neighbours="\n\n".join(rest.values() if prompt else around.texts),
+        parts=rest,
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,

@@ -391,8 +391,9 @@ def reflect(key: str, text: str, habits: Habits = _HABITS) -> str:
     if key == ALL_PARTS:
         # The refused reply does not say which edit was at fault: add fewer words everywhere.
         fewer = habits.refused(question.refused is not None)
-        prompts = [list(_parts(text, prompt)) for prompt in prompts_in(text) or [""]]
-        return _edit_all(prompts, fewer)
+        questions = {prompt: read_question(text, prompt) for prompt in prompts_in(text)}
+        of_prompts = questions or {"": question}
+        return _edit_all([[*_parts(text, of_prompts[name], name)] for name in of_prompts], fewer)
     better = REPLIES[key](Better(question, habits))
     why = _why_nothing(question) if better == question.current else ""
     return why + _block(better, "instruction" if key.startswith("reflect-section") else "json")
@@ -432,16 +433,16 @@ def _edits(parts: Sequence[MarkedPart], habits: Habits) -> Iterator[Json]:
             yield {"part": mark, "reason": "failures belong to it", "text": edited}
 
 
-def _parts(text: str, prompt: str = "") -> Iterator[MarkedPart]:
+def _parts(text: str, question: Question, prompt: str = "") -> Iterator[MarkedPart]:
     """Yield the parts that are shown, of a graph those of one prompt."""
-    question, prefix = read_question(text, prompt), prompt and f"{prompt}#"
+    prefix = prompt and f"{prompt}#"
     block = next(block for block in read_blocks(text) if block.title == "current text")
     texts = dict(reversed(block.fenced))
     pieces = {match: piece for piece in _PIECES.split(block.prose) if (match := MARK.match(piece))}
-    own = {match[1]: match for match in pieces if match[2].startswith(prefix)}
-    for mark, match in own.items():
+    matches = {match[1]: match for match in pieces if match[2].startswith(prefix)}
+    for mark, match in matches.items():
         kind, at_most = _KIND.match(match[2]), AT_MOST.search(pieces[match])
-        neighbours = (texts.get(other.lower(), "") for other in own if other != mark)
+        neighbours = (texts.get(label.lower(), "") for label in matches if label != mark)
         part = attrs.evolve(
             question,
             part=match[2][kind.start(1) :] if kind else match[2],

@@ -93,7 +93,7 @@ class LineTrials:
     Attributes:
         position: where in the run.
         parent: the candidate.
-        tried: what is known about training examples, by id; the trials add scores that it lacks.
+        examples: what is known about training examples, by id; trials add scores that it lacks.
         lowest: the lowest score seen.
         chance: the loss up to which chance is assumed.
         room: rollouts that the trials may still use.
@@ -102,7 +102,7 @@ class LineTrials:
 
     position: str
     parent: Candidate
-    tried: Mapping[str, _Tried]
+    examples: Mapping[str, _Tried]
     lowest: float
     chance: float
     room: int
@@ -148,7 +148,7 @@ class LineTrials:
         )
         for name, score in zip(lacking, map(self.scorer.score, whole), strict=True):
             if score is not None:
-                self.tried[name].scores.append((self.parent.digest, score))
+                self.examples[name].scores.append((self.parent.digest, score))
         hurt = []
         for (line, example), (record,) in zip(asked, parts, strict=True):
             before, after = self._score(example), self.scorer.score(record)
@@ -160,7 +160,7 @@ class LineTrials:
         return hurt
 
     def _score(self, example: GepaExample) -> Score:
-        return self.tried[example.id].score_of(self.parent)
+        return self.examples[example.id].score_of(self.parent)
 
 
 @attrs.define(slots=False)
@@ -231,7 +231,7 @@ class Shorten(Addition):
         trials = LineTrials(
             position=f"step/{steps}/shorten/{kit.population.pool.best}",
             parent=parent,
-            tried=self._tried,
+            examples=self._tried,
             lowest=lowest,
             chance=chance,
             room=kit.budget.left - self._room,

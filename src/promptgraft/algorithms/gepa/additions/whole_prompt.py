@@ -47,6 +47,7 @@ _MOST_CHARS = 24_000
 _SUMMARY_CHARS = 1_000
 _PREVIOUS_CHARS = 60_000
 _NAME_CHARS = 200
+_OF_SEVERAL = "; their names begin with the prompt that each belongs to"
 _REMEMBERED = 60
 """Children whose fate is remembered."""
 
@@ -103,8 +104,9 @@ class WholePrompt(Addition):
             for module in reflector.turn(attempt).first
             if not module.is_example and module.question is None
         ]
-        asked = asked_in(failures, instructions)
-        modules = most_shown(asked, lambda module: target.text(module, parent))
+        modules = most_shown(
+            asked_in(failures, instructions), lambda module: target.text(module, parent)
+        )
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
@@ -237,8 +239,8 @@ def asked_in(failures: Records, modules: Sequence[Module]) -> tuple[Module, ...]
     """Return the modules whose prompts were asked in failures: of a graph, not all always are."""
     steps = (step for record in failures for step in record.steps)
     prompts = {_prompt_of(name) for step in steps for name in step.parts}
-    asked = [module for module in modules if _prompt_of(module.name) in prompts]
-    return tuple(asked or modules)
+    modules_of_them = tuple(module for module in modules if _prompt_of(module.name) in prompts)
+    return modules_of_them or tuple(modules)
 
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
@@ -270,6 +272,7 @@ def question_on_all(
     arguments are those of :func:`promptgraft.search.reflection.question_on`, for several parts.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
+    prompts = {_prompt_of(part.name) for part in parts}
     problem, previous = refused
     whole = attrs.evolve(
         parts[0],
@@ -281,7 +284,7 @@ def question_on_all(
     names = [_opening(mark, part.name) for mark, part in _marked(parts)]
     is_long = any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
     of_all = {
-        "part": "one or several",
+        "part": "one or several" + (_OF_SEVERAL if len(prompts) > 1 else ""),
         "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
         "output": _outputs(parts, [part.output for part in parts]),
         "limits": "",
@@ -295,8 +298,8 @@ def question_on_all(
     content = digest([WHOLE.key, params])  # without answers and objectives, as of one part
     answers = [part.output if part.answers is None else part.answers for part in parts]
     outputs = _outputs(parts, answers)
-    shown = examples_of(records, marks, earlier=earlier, objectives=objectives)
-    params = attrs.evolve(params, output=outputs, examples=shown)
+    examples = examples_of(records, marks, earlier=earlier, objectives=objectives)
+    params = attrs.evolve(params, output=outputs, examples=examples)
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
 
 
