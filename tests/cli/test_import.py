@@ -301,7 +301,6 @@ def having(value: object, *path: str | int) -> Callable[[Any], None]:
 ALGORITHM = ("optimize", "algorithm")
 MODEL = (*ALGORITHM, "reflection_lm")
 JUDGE = ("evaluate", "metrics", 1, "criterion", "llm_judge", "judge_model")
-LEAST = {"name": "gepa_reflective", "reflection_lm": {"model_name": "m"}}
 MISTAKES: dict[str, Callable[[Any], None]] = {
     "no section": lacking("optimize"),
     "another section": having({}, "extra"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 Pair = tuple[tuple[str, str], tuple[str, str]]
 _TRIES = 12
@@ -60,9 +60,3 @@ def _gain(
 ) -> int:
     ordered = {factor: combination[factor] for factor in factors if factor in combination}
     return sum(pair in left for pair in pairs_in(ordered) if name in (pair[0][0], pair[1][0]))
-
-
-def everything(factors: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield all combinations."""
-    for values in itertools.product(*factors.values()):
-        yield dict(zip(factors, values, strict=True))

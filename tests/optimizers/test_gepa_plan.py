@@ -130,8 +130,6 @@ strategies = st.sampled_from(
 )
 
 
-STEEP = Racing(first=1, every=1)
-
 ACCEPTED_TOGETHER = {
     "proposals_per_step": 3,
     "rollout_budget": 71,

@@ -30,7 +30,6 @@ def run(task: Any, settings: GepaConfig, **surroundings: Any) -> GepaResult:
 
 
 UNLIMITED = run(PaidAdapter(), config())
-CALLS = sum(entry.calls for entry in UNLIMITED.ledger)
 
 
 @pytest.mark.parametrize("cents", [1, 3, 6, 7, 12, 20])

@@ -19,7 +19,6 @@ from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
-ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
 EVERY = (PROMPT, WRITER, JUDGE, attrs.evolve(PROMPT, key="other"))
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")
 DRIVER = Path(__file__).with_name("crash_driver.py")

@@ -64,7 +64,6 @@ from promptgraft.prompt import (
 )
 
 STALE, UNKNOWN, TAKEN = SkipReason.STALE, SkipReason.UNKNOWN_PART, SkipReason.KEY_TAKEN
-FIXED = SkipReason.NOT_OVERRIDABLE
 
 FINER_REVIEW = fields_class(
     "Review",

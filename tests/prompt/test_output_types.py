@@ -55,7 +55,6 @@ def rendered(kind: Any, store: InMemoryPromptOverridesStore | None = None) -> Re
     return Prompt(template, overrides_store=store).bind({"note": "n"}).render()
 
 
-AUTHOR = Author(fullName="Ann")
 CASES: list[tuple[Any, str, Any]] = [
     (Shelf, '{"name": "top"}', Shelf(name="top")),
     (Shelf, 'See {"Name": "top", "copies": 2, "more": 1}.', Shelf(name="top", copies=2)),
