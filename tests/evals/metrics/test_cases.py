@@ -51,6 +51,8 @@ WHOLE = {"team": "queu", "others": ["desk"], "near": "x", "note": "y"}
         (metrics.number(), True, "needs one number as `expected`, found True"),
         (metrics.number(), "2*3\n#### 6", r"found '2\*3.*; `which: last` takes the last one"),
         (metrics.number(which="last"), "12,50", "found '12,50'; write a point before decimals"),
+        (metrics.number(which="last"), "2 of 3,5,7.", "write a point before decimals"),
+        (metrics.number(which="first"), "1,5 or 2", "write a point before decimals"),
         (metrics.json_match(), "not JSON", "needs JSON as `expected`"),
         (metrics.json_match(paths=("b",)), {"a": 1}, "compares `b`, which `expected` lacks"),
         (metrics.rouge(), "?!", "needs words for rougeL"),
@@ -76,7 +78,7 @@ def test_a_case_without_a_usable_reference_is_refused_and_never_passes(
 
 
 def test_the_solution_of_a_benchmark_is_a_reference_whose_last_number_counts() -> None:
-    solution = "She sold 48/2 = <<48/2=24>>24 clips in May.\n#### 1,024"
+    solution = "48 of ages 3,5,7: she sold 48/2 = <<48/2=24>>24 clips.\n#### 1,024"
     metric = metrics.number(which="last")
     check_cases([metric], [case(solution)])
     verdict = metric.judge(case(solution), Answer(text="24 and 1000 are 1024."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import attrs
 
@@ -22,6 +22,8 @@ _NUMBER = re.compile(
     r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3}){1,20}(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d{1,3})?(?![\d])"
 )
+
+T = TypeVar("T")
 
 _BETWEEN = re.compile(r"[,;\n]")
 # The reason that `Classification.assess` writes, for `labels_in`.
@@ -91,8 +93,11 @@ class Number(ReferenceMetric, Tolerance):
         is_bool = isinstance(value, bool)
         if isinstance(value, (int, float)) and not is_bool and decimal(value).is_finite():
             return decimal(value)
-        numbers = numbers_in(value) if isinstance(value, str) else []
-        has_comma = isinstance(value, str) and _DECIMAL_COMMA.search(value) is not None
+        words = value.split() if isinstance(value, str) else []
+        words = [word for word in words if numbers_in(word)]
+        numbers = [number for word in words for number in numbers_in(word)]
+        # Commas elsewhere, as between the items of a list, do not change the number that counts.
+        has_comma = bool(words) and _DECIMAL_COMMA.search(self._chosen(words)) is not None
         if has_comma or not numbers or (len(numbers) > 1 and self.which == "only"):
             mend = "; `which: last` takes the last one" if len(numbers) > 1 else ""
             mend = "; write a point before decimals" if has_comma else mend
@@ -120,7 +125,7 @@ class Number(ReferenceMetric, Tolerance):
             )
         return self._chosen(numbers)
 
-    def _chosen(self, numbers: Sequence[Decimal]) -> Decimal:
+    def _chosen(self, numbers: Sequence[T]) -> T:
         return numbers[0] if self.which == "first" else numbers[-1]
 
     def _limits(self) -> str:
