@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -136,6 +137,7 @@ def check_cases(
         for metric in metrics
         if isinstance(metric, ChecksCases)
     ]
+    columns_hint = functools.cache(functools.partial(_columns_hint, cases))
     for case in cases:
         for fault in _hint_faults(case, metrics) if metrics else ():
             faults.add_of(case, fault)
@@ -149,7 +151,7 @@ def check_cases(
                     _check_options(metric, needed_texts(case), output_type)
             except ConfigError as error:
                 field = "tools" if judges_tools(metric) else "expected"
-                faults.add_of(case, f"{error}{_columns_hint(cases, field)}")
+                faults.add_of(case, f"{error}{columns_hint(field)}")
     if noted is None:
         faults.refuse()
 
