@@ -217,10 +217,10 @@ class HttpAgent(Templated):
         A service that turns a request away has not begun to answer it, so asking again repeats
         nothing.
         """
-        reply, sent, attempts = send(), 1, self._availability.within(_RETRIES.attempts)
-        while reply.status in _BUSY and sent < attempts:
+        reply, sent, policy = send(), 1, self._availability.bounded(_RETRIES)
+        while reply.status in _BUSY and sent < policy.attempts:
             asked_wait = retry_after(reply.headers, now=ends.clock.now())
-            wait = _RETRIES.backoff(sent) if asked_wait is None else asked_wait
+            wait = policy.backoff(sent) if asked_wait is None else asked_wait
             if wait >= ends.remaining:
                 break
             if wait > ANNOUNCED_WAIT:

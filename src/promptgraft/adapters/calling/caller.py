@@ -275,8 +275,7 @@ class Caller:
                 CallWaiting(model=model, seconds=seconds, reason=self._safe(reason))
             ),
         )
-        attempts = self.availability.within(self.policy.attempts)
-        policy = attrs.evolve(self.policy, attempts=attempts)
+        policy = self.availability.bounded(self.policy)
         fault = "broken off"  # reported if the call ends in any other way than those below
         try:
             trying = self.beginnings.after_the_first(

@@ -79,9 +79,11 @@ class Availability:
         """Note how a call has ended: answered, or given up."""
         self._answers = answered or self._answers is True
 
-    def within(self, attempts: int) -> int:
-        """Return how many of the attempts at a call to make."""
-        return min(_IN_DOUBT, attempts) if self._answers is False else attempts
+    def bounded(self, policy: RetryPolicy) -> RetryPolicy:
+        """Return the policy, with fewer attempts as long as there was no answer."""
+        if self._answers is not False:
+            return policy
+        return attrs.evolve(policy, attempts=min(_IN_DOUBT, policy.attempts))
 
 
 class CallTime:
