@@ -237,11 +237,14 @@ def _required(kind: Any) -> frozenset[str]:
     )
 
 
+_FACTORY: type = type(attrs.Factory(str))  # which attrs types as a function
+
+
 def with_made_defaults(kind: Any) -> tuple[str, ...]:
     """Return the fields whose default a function makes, of an attrs class or dataclass."""
     if attrs.has(kind):
         fields = attrs.fields(kind)
-        return tuple(field.name for field in fields if isinstance(field.default, attrs.Factory))  # type: ignore[arg-type]  # typed as a function
+        return tuple(field.name for field in fields if isinstance(field.default, _FACTORY))
     if dataclasses.is_dataclass(kind):
         members = dataclasses.fields(kind)
         return tuple(m.name for m in members if m.default_factory is not dataclasses.MISSING)
