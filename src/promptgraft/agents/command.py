@@ -215,13 +215,13 @@ class CommandAgent(Templated):
         # `Popen` raises ValueError for them, and OSError for all else that cannot be started.
         if any("\0" in argument for argument in (*arguments, *env.values())):
             raise AgentFaultError("a command cannot be given a text with a NUL character")
-        given = self._input.text(query, call)
-        if not is_unicode(given):
+        stdin = self._input.text(query, call)
+        if not is_unicode(stdin):
             raise AgentFaultError("a command cannot read a lone surrogate")
         ends = sooner(call.deadline, self.timeout)
         folder = call.folder if self.in_copy and call.folder is not None else self.cwd
         env = {**self._inherited(), **env}
-        outcome = _run(arguments, given=given.encode(), cwd=folder, env=env, ends=ends)
+        outcome = _run(arguments, stdin=stdin.encode(), cwd=folder, env=env, ends=ends)
         if outcome.is_late:
             if call.deadline is not None:
                 call.deadline.check()
@@ -267,17 +267,17 @@ class _Ran:
 
 
 def _run(
-    arguments: Sequence[str], *, given: bytes, cwd: Path, env: Mapping[str, str], ends: Deadline
+    arguments: Sequence[str], *, stdin: bytes, cwd: Path, env: Mapping[str, str], ends: Deadline
 ) -> _Ran:
-    """Run a command, which reads ``given``, until it ends or its time is up."""
+    """Run a command, which reads ``stdin``, until it ends or its time is up."""
     ends.check()
     with contextlib.ExitStack() as stack:
         source = os.devnull
         descriptors: tuple[int, ...] = ()
-        if given:
+        if stdin:
             # A file and not a pipe, which a command that does not read it would block.
             file = stack.enter_context(tempfile.TemporaryFile())
-            file.write(given)
+            file.write(stdin)
             file.seek(0)
             # Above the numbers that the guard uses.
             descriptor = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, _FREE_DESCRIPTOR)
