@@ -262,6 +262,8 @@ def test_a_job_that_ends_while_it_is_watched_has_the_forms_of_its_new_state(
     manager.cancel(job.id)
     expect(page.get_by_role("button", name="Fork with these limits")).to_be_visible()
     expect(page.get_by_role("button", name="Change the limits")).to_have_count(0)
+    # The stream ends with the job, which is no loss.
+    expect(page.locator(".lost")).to_be_empty()
 
 
 @pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)

@@ -52,16 +52,17 @@
       due = 0;
       try {
         await update(area);
+        const hasEnded = area.querySelector("[data-ended]");
+        if (hasEnded) events.close(); // nothing more will come
+        if (hasEnded || events.readyState === EventSource.OPEN) tell(area, "");
+        else lost(area);
       } catch (error) {
         lost(area, error);
       }
-      if (area.querySelector("[data-ended]")) events.close(); // nothing more will come
     };
     events.onopen = () => tell(area, "");
-    // A stream does not tell why it failed; a page does.
-    events.onerror = () => {
-      if (!area.querySelector("[data-ended]")) update(area).then(() => lost(area), (error) => lost(area, error));
-    };
+    // A stream does not tell whether it failed or its job has ended; a page does.
+    events.onerror = show;
     events.onmessage = () => { due = due || setTimeout(show, 300); };
   }
 })();
