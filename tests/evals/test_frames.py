@@ -138,9 +138,10 @@ def test_bytes_in_a_parquet_file_are_images_and_files(tmp_path: Path, images: An
         "photo": {"bytes": png(), "path": "lamp.png"},  # as Hugging Face writes images
         "more": [{"bytes": png(), "path": None}],
         "contract": b"%PDF-1.7 ...",
+        "page": {"bytes": png(), "caption": "A lamp."},
     }
     parquet.write_table(arrow.Table.from_pylist([row]), path)
-    names = {"input": ["photo", "more", "contract"]}
+    names = {"input": ["photo", "more", "contract", "page"]}
     [case] = Dataset.load(path, fields=names, images=images)
     value: Any = case.input
     photo, [more], contract = value["photo"], value["more"], value["contract"]
@@ -149,6 +150,7 @@ def test_bytes_in_a_parquet_file_are_images_and_files(tmp_path: Path, images: An
     assert isinstance(more, Image)
     assert isinstance(contract, File)
     assert contract.media_type == "application/pdf"
+    assert value["page"]["caption"] == "A lamp."
 
 
 def test_a_column_may_be_named_once_only() -> None:

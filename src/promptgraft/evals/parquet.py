@@ -62,7 +62,7 @@ def _with_parts(value: object) -> object:
         case bytes():
             return _part(value, "")
         # As tables of Hugging Face have images.
-        case {"bytes": bytes(data), **more}:
+        case {"bytes": bytes(data), **more} if more.keys() <= {"path"}:
             return _part(data, str(more.get("path") or ""))
         case dict():
             return {key: _with_parts(item) for key, item in value.items()}
