@@ -38,6 +38,8 @@ def case(**fields: Any) -> object:
         ),
         (lambda: of(fields={"id": ["a"]}), "fields: expected the name of a column for `id`"),
         (lambda: of(fields={"input": 5}), "fields: expected the name of a column for `input`"),
+        (lambda: of(fields={"input": {}}), "fields: expected the name of a column for `input`"),
+        (lambda: of(fields={"input": {1: "a"}}), "expected the name of a column for `input`"),
         (lambda: of(keep=[["a"]]), r"keep: expected a list of columns, found \[\['a'\]\]"),
         (lambda: of(keep="id"), "keep: expected a list of columns, found 'id'"),
         (lambda: of([{"id": HUGE, "input": "a"}]), "found an integer of 5,001 digits"),

@@ -271,13 +271,6 @@ class PlainReader:
         files: Collection[str] = (),
     ) -> None:
         self._columns, self._parameters = _columns(names, keep)
-        columns_of_input = names.get("input")
-        # The names of parameters that are called otherwise than their columns.
-        self._renamed = (
-            {column: name for name, column in columns_of_input.items()}
-            if isinstance(columns_of_input, Mapping)
-            else {}
-        )
         columns = (name for name in names.values() if isinstance(name, str))
         self._named = {*self._parameters, *columns, *keep, *files}
         self._keep = frozenset(keep)
@@ -529,8 +522,8 @@ class PlainReader:
             if key not in value:
                 self._note_absent(node, key, value)
         names = {
-            key: self._renamed.get(key) or (_leaf(key) if key in self._nested else key)
-            for key in self._parameters
+            key: name or (_leaf(key) if key in self._nested else key)
+            for key, name in self._parameters.items()
             if key in value
         }
         taken = Counter(names.values())
@@ -622,32 +615,34 @@ def _are_texts(names: object) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
-def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the field of each column, and the columns that hold parameters."""
+def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the field of each column, and the parameter of each; empty if called like it."""
     for field in names:
         if field not in FIELDS:
             meant = did_you_mean(field, list(FIELDS))
             raise ConfigError(f"fields: unknown field {shown(field)}{meant}; cases have {FIELDS}")
         columns = names[field]
-        several = tuple(columns.values()) if isinstance(columns, Mapping) else columns
-        if not isinstance(columns, str) and (field != "input" or not _are_texts(several)):
+        several = (*columns, *columns.values()) if isinstance(columns, Mapping) else columns
+        are_several = field == "input" and _are_texts(several) and len(several) > 0
+        if not isinstance(columns, str) and not are_several:
             raise ConfigError(
                 f"fields: expected the name of a column for `{field}`, found {shown(columns)}"
             )
     if not _are_texts(keep):
         raise ConfigError(f"keep: expected a list of columns, found {shown(keep)}")
-    names_of_input = names.get("input", "input")
-    parameters: tuple[str, ...] = ()
-    if isinstance(names_of_input, Mapping):
-        parameters = tuple(names_of_input.values())
-    elif not isinstance(names_of_input, str):
-        parameters = tuple(names_of_input)
+    inputs = names.get("input", "input")
+    parameters: list[tuple[str, str]] = []
+    if isinstance(inputs, Mapping):
+        parameters = [(column, name) for name, column in inputs.items()]
+    elif not isinstance(inputs, str):
+        parameters = [(column, "") for column in inputs]
     singles = {field: names.get(field, field) for field in FIELDS}
     pairs = [(name, field) for field, name in singles.items() if isinstance(name, str)]
-    names_taken = [*(name for name, field in pairs if field in names), *parameters, *keep]
+    names_taken = [name for name, field in pairs if field in names]
+    names_taken += [*(column for column, _ in parameters), *keep]
     for name in names_taken:
         if names_taken.count(name) > 1:
             raise ConfigError(f"fields: the column {shown(name)} has two meanings")
     explicit = set(names_taken)
     fields = {n: f for n, f in pairs if f in names or n not in explicit}
-    return fields, parameters
+    return fields, dict(parameters)
