@@ -257,7 +257,9 @@ def _protected(project: Project) -> Iterator[str]:
 
 
 # As Jinja, f-strings and LangChain write the place of a value; braces of JSON hold other text.
-_VALUE_PLACE = re.compile(r"\{\{-?\s*\w+(?:\.\w+)*\s*-?\}\}|\$?\{\w+\}")
+_VALUE_PLACE = re.compile(
+    r"""\{\{-?\s*\w+(?:\.\w+)*\s*(?:\|[^{}]*)?-?\}\}|\$?\{\w+(?:\.\w+)*(?::[^\s{}"']+)?\}"""
+)
 
 
 def _unguarded(project: Project, prompt: ProjectPrompt) -> Iterator[str]:
@@ -265,9 +267,8 @@ def _unguarded(project: Project, prompt: ProjectPrompt) -> Iterator[str]:
     config = project.config.prompts.get(prompt.name)
     if isinstance(config, TextsConfig) and isinstance(prompt.source, TextsSource):
         for name, text in prompt.source.sources.texts.items():
-            kept = [place for place in config.placeholders if place in text]
-            lost = [found[0] for found in _VALUE_PLACE.finditer(text)]
-            if lost := [place for place in dict.fromkeys(lost) if place not in kept]:
+            places = dict.fromkeys(match[0] for match in _VALUE_PLACE.finditer(text))
+            if lost := [place for place in places if place not in config.placeholders]:
                 yield (
                     f"text `{name}` has {listed(lost)}, which a rewrite may leave out; list in "
                     "`placeholders` what has to stay"
