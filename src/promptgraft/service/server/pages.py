@@ -85,7 +85,7 @@ _TABS: Mapping[str, tuple[str, Sequence[str]]] = {
     "events": ("Events", ()),
 }
 """The tabs of a job by the end of their path: title, and sections of the report."""
-LABELS_OF_SETTINGS: Mapping[str, str] = {
+_LABELS: Mapping[str, str] = {
     "budget": "Test calls",
     "max_cost": "Pause at (US dollars)",
     "max_tokens": "Pause at (tokens)",
@@ -255,7 +255,7 @@ def _overview(call: ApiCall) -> dict[str, object]:
         "cancelled": next((act for act in view.acts if act.asked == "cancel"), None)
         if job.state is JobState.CANCELLED
         else None,
-        "labels": LABELS_OF_SETTINGS,
+        "labels": _LABELS,
         "doing": {str(phase): words for phase, words in DOING.items()}.get(job.status.stage),
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
         "requests": call.manager.waiting_for(job) if job.status.revisions else (),
@@ -505,7 +505,7 @@ def show_new(call: ApiCall) -> ApiReply:
 def _new_page(
     call: ApiCall, given: Mapping[str, str], *, plan: object = None, fault: str = ""
 ) -> ApiReply:
-    values = {"given": given, "plan": plan, "fault": fault, "labels": LABELS_OF_SETTINGS}
+    values = {"given": given, "plan": plan, "fault": fault, "labels": _LABELS}
     return page_of(call, "new.html", 422 if fault else 200, prompts=prompts_of(call), **values)
 
 
@@ -531,7 +531,7 @@ def _labelled(fault: str) -> str:
     """Return a fault with the label of the field that it begins with, as the form has it."""
     name, colon, rest = fault.partition(":")
     # A search has a longer name for the budget.
-    label = LABELS_OF_SETTINGS.get(name.removeprefix("rollout_"))
+    label = _LABELS.get(name.removeprefix("rollout_"))
     return f"{label}{colon}{rest}" if label else fault
 
 
