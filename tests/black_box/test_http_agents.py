@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.evals.types import Message, Speaker
+from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 
 BODY: dict[str, Json] = {"q": "{query}", "prompt": "{texts.system}"}
@@ -131,7 +133,7 @@ def test_tools_are_read_from_their_place(service: Service) -> None:
         (said({"final_text": None, "error": "no model"}), TransientProviderError, "no model"),
         (said({"error": {"code": 502}}), TransientProviderError, 'an error: \'{"code":502}'),
         (
-            (200, b"data: {}\n\n", {"Content_Type": "text/event-stream; charset=utf-8"}),
+            (200, b"data: {}\n\n", {"Content_Type": "Text/Event-Stream; charset=utf-8"}),
             AgentFaultError,
             "found a stream of events: 'data: {}\\n\\n'; turn it off, often with `stream: false`",
         ),
@@ -176,10 +178,21 @@ def test_a_service_that_never_answered_is_soon_given_up(service: Service) -> Non
     assert len(service.asked) == 8 + 2 + 1 + 8
 
 
-def test_a_wait_that_the_time_limit_does_not_allow_is_not_begun(service: Service) -> None:
-    service.brain = lambda *_: said({}, 429, Retry_After="30")
+class Advancing(FakeClock):
+    """A clock that is late once it was asked for the date, as it is after a reply."""
+
+    def now(self) -> datetime:
+        self.advance(19.9)
+        return super().now()
+
+
+@pytest.mark.parametrize("seconds", ["30", "0"])
+def test_a_wait_that_the_time_limit_does_not_allow_is_not_begun(
+    service: Service, seconds: str
+) -> None:
+    service.brain = lambda *_: said({}, 429, Retry_After=seconds)
     with pytest.raises(RateLimitedError):
-        asked(agent(service, timeout=20))
+        asked(agent(service, timeout=20), deadline=Deadline(clock=Advancing()))
     assert len(service.asked) == 1
 
 

@@ -202,7 +202,7 @@ class HttpAgent(Templated):
         if not _OK <= reply.status < _REDIRECT:
             message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
             raise refusal_of(self.name, reply.status, message)
-        if reply.headers.get("content-type", "").startswith(_STREAM):
+        if reply.headers.get("content-type", "").lower().startswith(_STREAM):
             raise AgentFaultError(
                 f"expected a whole reply, found a stream of events: {shown(text)}; turn it off, "
                 "often with `stream: false` in `json`"
@@ -219,8 +219,8 @@ class HttpAgent(Templated):
         """
         reply, sent, policy = send(), 1, self._availability.bounded(_RETRIES)
         while reply.status in _BUSY and sent < policy.attempts:
-            asked_wait = retry_after(reply.headers, now=ends.clock.now())
-            wait = policy.backoff(sent) if asked_wait is None else asked_wait
+            # A service that says 0 seconds may say it to all.
+            wait = retry_after(reply.headers, now=ends.clock.now()) or policy.backoff(sent)
             if wait >= ends.remaining:
                 break
             if wait > ANNOUNCED_WAIT:
