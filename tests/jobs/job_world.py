@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy
 
@@ -97,6 +101,17 @@ def work_off(manager: JobManager, *, most: int = 20) -> int:
             return count
         worker.run_here(claim)
     raise AssertionError("jobs do not end")
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[Any] | None = None) -> bool:
+    """Wait until something holds; False when the process has ended before."""
+    for _ in range(24_000):
+        if condition():
+            return True
+        if process is not None and process.poll() is not None:
+            return condition()
+        threading.Event().wait(0.005)
+    raise AssertionError("it does not happen")
 
 
 def expire(manager: JobManager) -> None:

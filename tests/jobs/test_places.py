@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from jobs.job_world import FILE, work_off, write_project
+from jobs.job_world import FILE, until, work_off, write_project
 from promptgraft import __version__
 from promptgraft.cli.main import run
 from promptgraft.service.jobs import JobClient, JobManager, JobState, Worker
@@ -220,10 +219,7 @@ def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) ->
     sound = write_project(tmp_path / "sound")
     with managed(tmp_path, sound=sound) as manager:
         with running_worker(tmp_path, f"sound={sound}"):
-            for _ in range(6_000):
-                if manager.workers():
-                    break
-                threading.Event().wait(0.01)
+            until(lambda: bool(manager.workers()))
         assert only_row(manager).is_alive
         workers = manager.database.tables.workers
         for seconds, alive in ((60.0, False), (90_000.0, False)):

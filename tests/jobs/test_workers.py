@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from jobs.job_world import (
     STOPS,
     expire,
     outcome,
+    until,
     work_off,
     write_priced,
     write_project,
@@ -83,17 +84,6 @@ def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Pop
     with process.stdin as pipe:
         pipe.write(json.dumps(told).encode())
     return process
-
-
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> bool:
-    """Wait until something holds; False when the process has ended before."""
-    for _ in range(24_000):
-        if condition():
-            return True
-        if process is not None and process.poll() is not None:
-            return condition()
-        threading.Event().wait(0.005)
-    raise AssertionError("it does not happen")
 
 
 @everywhere

@@ -8,8 +8,7 @@ import json
 import os
 import random
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import httpx
 import pytest
 from sqlalchemy import Connection, insert, select
 
+from jobs.job_world import until
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.lines import JobLine, LineKind
@@ -134,16 +134,8 @@ def test_forty_requests_at_once_are_the_most_however_long_a_token_was_silent(
     assert access.caller(headers, {}, Visit()).name == "quick"
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if holds():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it does not come about")
-
-
 def wait_for_streams(client: Client, count: int) -> None:
-    wait_until(lambda: f"promptgraft_streams {count}.0" in client.ask("GET", "/metrics").text)
+    until(lambda: f"promptgraft_streams {count}.0" in client.ask("GET", "/metrics").text)
 
 
 def rest_of(connection: socket.socket) -> Iterator[bytes]:
@@ -212,23 +204,12 @@ def test_who_waits_keeps_nobody_waiting(manager: JobManager, tmp_path: Path) -> 
         job = str(client.post("/jobs", body, Idempotency_Key="k").document["id"])
         found = [threads.submit(client.post, "/jobs", body, **waiting) for _ in range(WAITING)]
         try:
-            for _ in range(12_000):
-                if seen > WAITING:
-                    break
-                threading.Event().wait(0.005)
+            until(lambda: seen > WAITING)
             assert client.get(f"/jobs/{job}").document["state"] == "queued"
             assert not any(one.done() for one in found)
         finally:
             manager.cancel(job)
         assert {one.result().document["state"] for one in found} == {"cancelled"}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(4_000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it does not happen")
 
 
 def test_who_waits_long_counts_as_a_stream_until_it_leaves(
