@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ import attrs
 import pytest
 from playwright.sync_api import Browser, Page
 
-from jobs.job_world import FILE, work_off, write_project
+from jobs.job_world import work_off
 from promptgraft.runs.report.page import render
 from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import ApprovalNeededError, Job, JobManager
@@ -22,6 +21,7 @@ from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings
 from runs.report_pages import hostile_run, small_run
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
+from server.conftest import managing
 from server.oidc_providers import CLIENT, forger
 from server.serving import Client, asking, served
 
@@ -90,12 +90,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("site")
-    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
-    project = write_project(root / "support", file=file)
-    with (
-        closing(JobManager(f"sqlite:///{root}/jobs.db", projects={"support": project})) as manager,
-        served(manager, root / "mirrors") as client,
-    ):
+    with managing(root) as manager, served(manager, root / "mirrors") as client:
         yield filled(client, manager)
 
 

@@ -223,11 +223,6 @@ def test_a_case_has_its_answers_and_its_history_over_jobs(
 def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
     client: Client, manager: JobManager, done: Job, verdict: RunVerdict
 ) -> None:
-    (number, end), *_ = [
-        (number, event)
-        for number, event, _ in manager.events(done.id)
-        if isinstance(event, RunEnded)
-    ]
     ids = tuple(f"u{n}" for n in range(20))
     held_out = HeldOut(
         ids=ids,
@@ -238,7 +233,7 @@ def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
         ),
         signs=("it names <b>cases</b> of the training set",),
     )
-    rewrite_end(manager, done, number, replace(end, held_out=held_out, verdict=verdict))
+    rewrite_end(manager, done, held_out, verdict)
     with closing(client.browser()) as browser:
         page = browser.get(f"/jobs/{done.id}").text
         report = browser.get(f"/jobs/{done.id}/report").text
@@ -254,10 +249,20 @@ def test_only_what_is_proven_is_praised_and_signs_of_gaming_are_named(
         assert (text in page) == (verdict is RunVerdict.GAMED)
 
 
-def rewrite_end(manager: JobManager, job: Job, number: int, end: RunEnded) -> None:
+def end_of(manager: JobManager, job: Job) -> tuple[int, RunEnded]:
+    """Return the end of a run and its number among the events."""
+    return next(
+        (number, event)
+        for number, event, _ in manager.events(job.id)
+        if isinstance(event, RunEnded)
+    )
+
+
+def rewrite_end(manager: JobManager, job: Job, held_out: HeldOut, verdict: RunVerdict) -> None:
     """Give the end of a run other figures."""
-    verdict = str(end.verdict)
-    status = attrs.evolve(job.status, verdict=verdict, gain=1.0, gain_low=0.5, gain_high=1.0)
+    number, end = end_of(manager, job)
+    end = replace(end, held_out=held_out, verdict=verdict)
+    status = attrs.evolve(job.status, verdict=str(verdict), gain=1.0, gain_low=0.5, gain_high=1.0)
     events, jobs = manager.database.tables.events, manager.database.tables.jobs
     for statement in (
         update(events)
@@ -383,35 +388,29 @@ def test_a_failed_job_has_estimates_and_no_result(tmp_path: Path) -> None:
     assert '<th scope="row">verdict</th><td class="n">failed</td>' in compared
 
 
-def test_the_gain_says_what_makes_it_significant(client: Client, manager: JobManager) -> None:
+def test_the_gain_says_what_makes_it_significant(
+    client: Client, manager: JobManager, done: Job
+) -> None:
     """An interval that includes 0 under the word improved would contradict it."""
-    job = ended(manager)
-    held_out = next(
-        event.held_out for _, event, _ in manager.events(job.id) if isinstance(event, RunEnded)
-    )
-    assert held_out is not None
-    assert held_out.gain is not None
-    meaning = held_out.gain.meaning
+    _, end = end_of(manager, done)
+    assert end.held_out is not None
+    assert end.held_out.gain is not None
+    meaning = end.held_out.gain.meaning
     with closing(client.browser()) as browser:
-        page = unescape(browser.get(f"/jobs/{job.id}").text)
+        page = unescape(browser.get(f"/jobs/{done.id}").text)
     assert f"{meaning[0].upper()}{meaning[1:]}." in page
 
 
-def test_a_lost_critical_case_is_named_with_a_link(client: Client, manager: JobManager) -> None:
-    job = ended(manager)
-    number, end = next(
-        (number, event)
-        for number, event, _ in manager.events(job.id)
-        if isinstance(event, RunEnded)
-    )
+def test_a_lost_critical_case_is_named_with_a_link(
+    client: Client, manager: JobManager, done: Job
+) -> None:
     ids = ("u1", "حالة ٢")
     held_out = HeldOut(
         ids=ids, baseline_scores=(1.0, 1.0), winner_scores=(1.0, 0.0), lost=("حالة ٢",)
     )
-    verdict = RunVerdict.LOST_CRITICAL
-    rewrite_end(manager, job, number, replace(end, held_out=held_out, verdict=verdict))
+    rewrite_end(manager, done, held_out, RunVerdict.LOST_CRITICAL)
     with closing(client.browser()) as browser:
-        page = browser.get(f"/jobs/{job.id}").text
+        page = browser.get(f"/jobs/{done.id}").text
         link = re.search(r"Worse on <a href=\"([^\"]+)\">حالة ٢</a>", page)
         assert link
         assert browser.get(link[1]).status_code == 200
@@ -422,7 +421,7 @@ def test_who_cancelled_a_job_is_on_its_page(client: Client, manager: JobManager)
     assert client.post(f"/jobs/{job.id}/cancel").status == 202
     with closing(client.browser()) as browser:
         page = browser.get(f"/jobs/{job.id}").text
-        assert re.search(r"Cancelled by tests-\d+|Cancelled by tests", page)
+        assert "Cancelled by tests" in page
         assert "Change the limits" not in page
 
 
@@ -441,25 +440,23 @@ def test_events_are_shown_in_the_script_of_their_users(client: Client, manager: 
 
 
 def test_the_stage_of_a_job_is_said_in_the_words_of_its_users(
-    client: Client, manager: JobManager
+    client: Client, manager: JobManager, done: Job
 ) -> None:
-    job = ended(manager)
-    status = attrs.evolve(job.status, stage="child", step=4)
+    status = attrs.evolve(done.status, stage="child", step=4)
     going = update(manager.database.tables.jobs).values(
         state="running", ended=None, status=encoded_plain(attrs.asdict(status))
     )
     manager.database.write(partial(Connection.execute, statement=going))
     with closing(client.browser()) as browser:
-        page = browser.get(f"/jobs/{job.id}").text
+        page = browser.get(f"/jobs/{done.id}").text
     assert "<dd>testing the new text, step 4" in page
 
 
 @pytest.mark.parametrize(("state", "words"), [("paused", "is paused"), ("running", "goes on")])
 def test_a_tab_says_whether_its_job_goes_on(
-    client: Client, manager: JobManager, state: str, words: str
+    client: Client, manager: JobManager, done: Job, state: str, words: str
 ) -> None:
-    job = ended(manager)
     going = update(manager.database.tables.jobs).values(state=state, ended=None)
     manager.database.write(partial(Connection.execute, statement=going))
     with closing(client.browser()) as browser:
-        assert f"The job {words}; this is what" in browser.get(f"/jobs/{job.id}/cases").text
+        assert f"The job {words}; this is what" in browser.get(f"/jobs/{done.id}/cases").text
