@@ -252,9 +252,7 @@ def _overview(call: ApiCall) -> dict[str, object]:
     return {
         "by": call.manager.submitters([job])[job.id],
         "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
-        "cancelled": next((act for act in view.acts if act.asked == "cancel"), None)
-        if job.state is JobState.CANCELLED
-        else None,
+        "cancelled": next((act for act in view.acts if act.asked == "cancel"), None),
         "labels": _LABELS,
         "doing": {str(phase): words for phase, words in DOING.items()}.get(job.status.stage),
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
