@@ -725,7 +725,10 @@ def test_reading_runs_loads_nothing_that_makes_them(demo: Path) -> None:
         f"    made = [name for name in sys.modules if name.startswith({makers!r})]\n"
         "    assert not made, (command, made)\n"
     )
-    subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=demo, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=demo, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture
