@@ -31,6 +31,7 @@ from promptgraft import (
     examples_from,
     feedback_from,
 )
+from promptgraft.adapters.base import ModelCalled
 from promptgraft.agents.call import AgentAnswer
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import (
@@ -155,6 +156,27 @@ def test_calls_that_fail_are_on_the_bill_at_the_most_that_they_can_cost(error: E
     assert len(agent.asked) > 4
     [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
     assert (task.calls, task.cost) == (len(agent.asked), len(agent.asked) * Decimal("0.01"))
+
+
+@pytest.mark.parametrize("error", [ValueError("no desk"), TransientProviderError("busy")])
+def test_a_failed_call_is_not_charged_again_if_its_model_was_called(error: Exception) -> None:
+    paid = ModelCalled(
+        model="desk-1", requests=1, usage=Usage(), cost=Decimal("0.002"), seconds=0.0
+    )
+    asked = list[str]()
+
+    def answer(query: str, call: AgentCall) -> AgentAnswer:
+        asked.append(query)
+        call.session.dispatch(paid)
+        if query.endswith("3"):
+            raise error
+        return AgentAnswer(text=query, counted=True)
+
+    result = run(answer, max_call_cost="0.01")
+    assert any(query.endswith("3") for query in asked)
+    [task] = [entry for entry in result.ledger if entry.role is Role.TASK]
+    assert (task.model, task.calls) == ("desk-1", len(asked))
+    assert task.cost == len(asked) * Decimal("0.002")
 
 
 def test_the_price_of_a_failed_call_is_unknown_without_a_bound() -> None:
