@@ -105,15 +105,17 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.get_by_role("link", name="Overview")).to_have_attribute("aria-current", "page")
 
 
-def test_a_mistake_is_one_line_on_the_page(client: Client) -> None:
+def test_a_mistake_is_one_line_on_the_page(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage", {})
     with closing(client.browser()) as browser:
-        form = {"prompt": "support/triage", "budget": "many", "what": "submit"}
-        answer = browser.post("/new", data=form)
-    assert answer.status_code == 422
-    (alert,) = re.findall(r'role="alert">(.*?)</p>', answer.text)
-    assert unescape(alert) == (
-        "Test calls: expected an integer from 1 to 1,000,000,000, found 'many'"
-    )
+        for path, what in (("/new", "submit"), (f"/jobs/{job.id}", "change")):
+            form = {"prompt": "support/triage", "budget": "many", "what": what}
+            answer = browser.post(path, data=form, headers={"Accept": "text/html"})
+            assert answer.status_code == 422
+            (alert,) = re.findall(r'(?:role="alert"|class="lead")>(.*?)</p>', answer.text)
+            assert unescape(alert) == (
+                "Test calls: expected an integer from 1 to 1,000,000,000, found 'many'"
+            )
 
 
 @pytest.mark.parametrize("watched", [NARROW], indirect=True)

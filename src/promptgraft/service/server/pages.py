@@ -112,9 +112,18 @@ def _environment() -> Environment:
     environment.filters["verdict"] = Headline.of
     environment.filters["duration"] = duration
     environment.filters["elapsed"] = _elapsed
+    environment.filters["labelled"] = _labelled
     environment.filters["money"] = lambda cost: dollars(None if cost is None else Decimal(cost))
     environment.filters["known"] = lambda value: "–" if value is None else score(value)
     return environment
+
+
+def _labelled(fault: str) -> str:
+    """Return a fault with the label of the field that it begins with, as forms have it."""
+    name, colon, rest = fault.partition(":")
+    # A search has a longer name for the budget.
+    label = _LABELS.get(name.removeprefix("rollout_"))
+    return f"{label}{colon}{rest}" if label else fault
 
 
 def _elapsed(job: Job) -> str:
@@ -521,16 +530,8 @@ def submit(call: ApiCall) -> ApiReply:
         if project in prompts:
             plan = call.manager.plan(project, prompt, changes)
     except PromptgraftError as error:
-        fault = _labelled(problem_of(error).detail)
+        fault = problem_of(error).detail
     return _new_page(call, form, plan=plan, fault=fault)
-
-
-def _labelled(fault: str) -> str:
-    """Return a fault with the label of the field that it begins with, as the form has it."""
-    name, colon, rest = fault.partition(":")
-    # A search has a longer name for the budget.
-    label = _LABELS.get(name.removeprefix("rollout_"))
-    return f"{label}{colon}{rest}" if label else fault
 
 
 def form_of(call: ApiCall) -> dict[str, str]:
