@@ -49,8 +49,9 @@ OPEN_ALL = "() => document.querySelectorAll('details').forEach(found => { found.
 UNREACHED = """() => [...document.querySelectorAll('a[href], button, input, select, summary')]
     .filter(found => found.getClientRects().length && !found.disabled && found.tabIndex < 0)
     .map(found => found.outerHTML.slice(0, 90))"""
-NARROW_SCROLLERS = """() => [...document.querySelectorAll('.scroll')]
-    .filter(found => found.scrollWidth > found.clientWidth + 1 && found.tabIndex < 0)
+SCROLLERS = """() => [...document.querySelectorAll('.scroll')]
+    .filter(found => found.tabIndex < 0 && (
+        found.scrollWidth > found.clientWidth + 1 || found.scrollHeight > found.clientHeight + 1))
     .map(found => found.outerHTML.slice(0, 90))"""
 
 GREEN = """() => {
@@ -103,7 +104,7 @@ def filled(client: Client, manager: JobManager) -> Site:
         prompt = project.prompt("triage").prompt
         project.store().set_section_override(prompt, tag="prod", path=("rules",), body=body)
     manager.comment(job.id, "Ship it.")
-    for count in (8, 9):
+    for count in (30, 31):
         rows = [{"id": f"n{n}", "input": "lost " * 9, "expected": "login"} for n in range(count)]
         manager.save_dataset("support", "hard", "".join(f"{json.dumps(row)}\n" for row in rows))
     ana, ben = (manager.acting_for(name) for name in ("ana", "ben"))
@@ -152,7 +153,7 @@ def faults_of_layout(page: Page) -> list[str]:
         *([f"{sideways} pixels beyond the screen"] if sideways > 1 else []),
         *(f"clipped: {node}" for node in page.evaluate(CLIPPED)),
         *(f"out of the keyboard's reach: {node}" for node in page.evaluate(UNREACHED)),
-        *(f"does not scroll by key: {node}" for node in page.evaluate(NARROW_SCROLLERS)),
+        *(f"does not scroll by key: {node}" for node in page.evaluate(SCROLLERS)),
     ]
 
 
