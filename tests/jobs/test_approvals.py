@@ -89,6 +89,7 @@ def test_a_winner_reaches_a_protected_tag_when_two_people_approve(manager: JobMa
     before, after = manager.moved_texts(request)
     assert before.keys() == after.keys()
     assert before != after
+    assert [waiting.number for waiting in manager.requests("support")] == [number]
     # The same again is the same request, and no second approval.
     assert asked(lambda: ana.apply(job.id)) == number
     with pytest.raises(JobConflictError, match="somebody else has to"):
