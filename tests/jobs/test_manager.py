@@ -32,6 +32,7 @@ from promptgraft.service.jobs import (
     JobState,
     Worker,
 )
+from promptgraft.service.jobs.presence import Presence
 from promptgraft.service.jobs.rows import Claim, JobRows
 from promptgraft.service.jobs.types import Status
 from promptgraft.testing.prompts import bodies
@@ -457,6 +458,16 @@ def test_a_job_never_goes_back(manager: JobManager) -> None:
             lambda connection: rows.advance(connection, job.number, progress, Status())  # noqa: B023
         )
     assert manager.get(job.id).progress == 40.0
+
+
+def test_a_worker_is_listed_from_its_first_sign_of_life_to_its_end(manager: JobManager) -> None:
+    presence = Presence(manager.database, name="w", processes=2)
+    for avoids in ({}, {"support": "no key"}):
+        presence.show(["support"], avoids)
+        (row,) = manager.workers()
+        assert (row.name, row.processes, row.avoids, row.is_alive) == ("w", 2, avoids, True)
+    presence.end()
+    assert manager.workers() == []
 
 
 def test_what_was_spent_yesterday_is_not_spent_today(manager: JobManager) -> None:
