@@ -146,6 +146,7 @@ def test_each_reply_that_is_no_answer_has_its_consequence(
     with pytest.raises(kind) as raised:
         asked(agent(service))
     assert line in str(raised.value)
+    assert len(service.asked) == 1
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -176,6 +177,17 @@ def test_a_service_that_never_answered_is_soon_given_up(service: Service) -> Non
     with pytest.raises(TransientProviderError):
         asked(patient)
     assert len(service.asked) == 8 + 2 + 1 + 8
+
+
+def test_a_service_that_limits_requests_is_there_and_is_not_given_up_sooner(
+    service: Service,
+) -> None:
+    service.brain = lambda *_: said({}, 429, Retry_After="0.01")
+    patient = agent(service)
+    for requests in (8, 8 + 8):
+        with pytest.raises(RateLimitedError):
+            asked(patient)
+        assert len(service.asked) == requests
 
 
 class Advancing(FakeClock):

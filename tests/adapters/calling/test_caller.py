@@ -149,6 +149,15 @@ def test_a_service_that_never_answered_is_not_asked_as_often_by_later_calls() ->
     assert ledger.called.requests == 3
 
 
+def test_a_service_that_limits_calls_is_asked_as_often_by_later_calls() -> None:
+    caller = caller_of(Scripted([LIMITED] * 6))
+    for _ in range(2):
+        ledger = Ledger()
+        with pytest.raises(RateLimitedError):
+            call(caller, ledger.session)
+        assert ledger.called.requests == 3
+
+
 UNREADABLE = received(200, {"choices": []})
 
 
