@@ -7,7 +7,7 @@ there is a single instruction, the question is about that one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -104,16 +104,14 @@ class WholePrompt(Addition):
             for module in reflector.turn(attempt).first
             if not module.is_example and module.question is None
         ]
-        modules = most_shown(
-            asked_in(failures, instructions), lambda module: target.text(module, parent)
-        )
+        texts = {module.name: target.text(module, parent) for module in target.modules}
+        modules = most_shown(asked_in(failures, instructions), texts)
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
         if not parts:
             return None
         attempt.notes[self.name], attempt.modules = len(parts), modules
-        texts = {module.name: target.text(module, parent) for module in target.modules}
         history = tried_before(tried, failures, parent, texts)
         kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
         records = in_full(attempt.records, failures) if len(parts) == 1 else failures
@@ -243,12 +241,12 @@ def asked_in(failures: Records, modules: Sequence[Module]) -> tuple[Module, ...]
     return modules_of_them or tuple(modules)
 
 
-def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
-    """Return as many of the first modules as fit into one question."""
+def most_shown(modules: Sequence[Module], texts: Mapping[str, str]) -> tuple[Module, ...]:
+    """Return as many of the first modules as fit into one question; the texts are by name."""
     remaining = _MOST_CHARS
     chosen: list[Module] = []
     for module in modules:
-        remaining -= len(text(module))
+        remaining -= len(texts[module.name])
         if remaining < 0 and chosen:
             break
         chosen.append(module)
@@ -326,8 +324,7 @@ def _outputs(parts: Sequence[ModuleDescription], expected: Sequence[str]) -> str
     by_prompt = dict(zip(prompts, map(fenced_part, expected), strict=True))
     if len(by_prompt) == 1:
         return next(iter(by_prompt.values()))
-    named = [f"{prompt}:\n\n{output}" for prompt, output in by_prompt.items() if output]
-    return "\n\n".join(named)
+    return "\n\n".join(f"{prompt}:\n\n{output}" for prompt, output in by_prompt.items() if output)
 
 
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
