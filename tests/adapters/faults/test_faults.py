@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import re
@@ -302,6 +303,7 @@ def taken() -> socket.socket:
     """Return a socket that does not listen, and keeps others from listening at its address."""
     unheard = socket.socket()
     unheard.bind(("127.0.0.1", 0))
+    atexit.register(unheard.close)
     return unheard
 
 
