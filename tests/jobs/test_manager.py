@@ -357,6 +357,41 @@ def test_the_money_of_a_day_is_that_of_all_jobs_of_a_project(
     assert today(richer) == pytest.approx(2 * cost - before)
 
 
+def test_a_fork_begins_anew_once_a_metric_was_mended(database: Database, tmp_path: Path) -> None:
+    path = write_priced(tmp_path / "mended")
+    path.write_text(path.read_text().replace("name: exact", "name: python, function: score.py:m"))
+    score = path.with_name("score.py")
+    score.write_text("def m(case, answer):\n    return 0.5\n")
+    manager = JobManager(database, projects={"support": path})
+    job = manager.create("support", "triage", {"budget": 75, "max_cost": "0.02", "store": False})
+    Worker(manager).run(until_idle=True)
+    paused = manager.get(job.id)
+    assert (paused.state, today(manager)) == (JobState.PAUSED, float(paused.status.cost or 0))
+    score.write_text("def m(case, answer):\n    return float(case.expected == answer)\n")
+    manager.change(job.id, {"max_cost": "1"})
+    manager.resume(job.id)
+    Worker(manager).run(until_idle=True)
+    refused = manager.get(job.id)
+    assert refused.state is JobState.FAILED
+    assert "`functions.metric python` (score.m) has changed since the run" in refused.reason
+    assert refused.reason.endswith("or fork the job: a fork begins without these answers")
+    before = today(manager)
+
+    fork = manager.fork(job.id)
+    Worker(manager).run(until_idle=True)
+    ended = manager.get(fork.id)
+    assert ended.state is JobState.COMPLETED
+    assert today(manager) == pytest.approx(before + float(ended.status.cost or 0))
+    reasons = [
+        json.loads(line)["reason"]
+        for _, _, line in manager.events(fork.id)
+        if b"job_began_anew" in line
+    ]
+    assert len(reasons) == 1
+    assert reasons[0].startswith(f"begins without the answers of job {job.id[:8]}: ")
+    assert reasons[0].endswith("`functions.metric python` (score.m) has changed since the run")
+
+
 def today(manager: JobManager) -> float:
     with manager.database.reading() as connection:
         return float(JobRows(manager.database).spent_today(connection, "support"))

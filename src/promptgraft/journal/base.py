@@ -167,6 +167,8 @@ class Journal(ABC):
 
     is_slow = False
     """Whether an append takes milliseconds, as in a database."""
+    _mend = "start a new run or restore what differs"
+    _reuse = ", or keep the old scores: `--reuse-scores`, in Python `reuse_scores=True`"
 
     def __init__(self, name: str, header: bytes | None = None) -> None:
         self._name = name
@@ -245,9 +247,7 @@ class Journal(ABC):
         )
         functions = [name for name in differing if name.startswith(f"`{FUNCTIONS}.")]
         if len(functions) < len(differing) or (functions and not reuse_scores):
-            mend = "start a new run or restore what differs"
-            if len(functions) == len(differing):
-                mend += ", or keep the old scores: `--reuse-scores`, in Python `reuse_scores=True`"
+            mend = self._mend + self._reuse * (len(functions) == len(differing))
             raise JournalMismatchError(
                 f"{self._name} belongs to another run: {'; '.join(differing)}; {mend}"
             )

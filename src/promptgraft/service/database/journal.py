@@ -41,6 +41,7 @@ class SqlJournal(Journal):
     """
 
     is_slow = True
+    _mend, _reuse = "restore what differs, or fork the job: a fork begins without these answers", ""
 
     def __init__(self, database: Database, job: int, *, fence: int) -> None:
         self._database, self._job, self._fence = database, job, fence

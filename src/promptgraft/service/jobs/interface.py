@@ -140,6 +140,9 @@ class Jobs(ABC):
     def fork(self, job: str, changes: Changes = None) -> Job:
         """Submit a job that starts with the answers of one that has ended or is paused.
 
+        If these are of another run, since prompt, cases, models or metrics have changed, it
+        begins without them.
+
         Raises:
             JobConflictError: it is queued or running.
             ConfigError, DataFormatError: a change is invalid.

@@ -244,6 +244,12 @@ class JobLines:
         # The source paid for them on the day it ran; the copy must not be charged again.
         self.put(connection, to, spent=self.columns(connection, source, "spent").spent)
 
+    def drop_answers(self, connection: Connection, number: int) -> None:
+        """Delete the journal of a job that has paid for none of it."""
+        answers = self._database.tables.answers
+        connection.execute(delete(answers).where(answers.c.job == number))
+        self.put(connection, number, spent=0)
+
     def answers(self, connection: Connection, number: int) -> int:
         """Return the length of a job's journal in lines, without counting them."""
         answers = self._database.tables.answers

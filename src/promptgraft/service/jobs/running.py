@@ -197,7 +197,7 @@ class _Attempt:
                 raise
             except ConfigError as error:  # the job itself is not at fault: pause, do not fail
                 return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
-            journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
+            journal = self._journal(job)
             stack.callback(_close, journal)
             result = run_job(
                 job.within(attrs.evolve(job.context, event_bus=bus)),
@@ -211,6 +211,34 @@ class _Attempt:
         if end.result is None or not result.persisted:
             return end
         return attrs.evolve(end, revisions=winners.revisions, replaces=winners.replaces)
+
+    def _journal(self, job: OptimizationJob) -> SqlJournal:
+        """Open the journal of the job, without answers of its origin that count no more."""
+        number, rows = self.claim.job.number, JobRows(self.database)
+        journal = SqlJournal(self.database, number, fence=self.claim.fence)
+        if self.claim.job.origin is None or job.checked is None:
+            return journal
+        try:
+            job.checked.check_journal(journal)
+        except JournalMismatchError as error:
+            with self.database.reading() as connection:
+                attempts = rows.attempts(connection, number)
+            if attempts[0].answers != attempts[-1].answers:
+                return journal  # some of them are of this job; the run refuses them
+            _close(journal)
+            cause = str(error).rpartition("; ")[0]  # the mend is to begin anew
+            why = f"begins without the answers of job {self.claim.job.origin[:8]}: {cause}"
+        else:
+            return journal
+
+        def drop(connection: Connection) -> None:
+            rows.check(connection, self.claim)
+            rows.drop_answers(connection, number)
+            rows.put(connection, number, reason=why.encode())
+            rows.publish(connection, number, "job_began_anew", reason=why)
+
+        self.database.write(drop)
+        return SqlJournal(self.database, number, fence=self.claim.fence)
 
     def give_back(self, why: str) -> None:
         """Put the job back after a write that failed, although its lease may not be over."""

@@ -32,6 +32,7 @@ _WHAT = {
     "job_resumed": "taken up again",
     "job_paused": "paused",
     "job_recovered": "put back",
+    "job_began_anew": "began anew",
     "job_completed": "completed",
     "job_failed": "failed",
     "job_cancelled": "cancelled",
@@ -112,7 +113,7 @@ _STATES: Mapping[JobState, tuple[str, str]] = {
 
 _NEXT_STEPS: Mapping[str, str] = {
     JobState.PAUSED: "If a limit stopped it, raise that below; then resume it.",
-    JobState.FAILED: "Mend the cause, and submit a new job.",
+    JobState.FAILED: "Mend the cause, and fork it below, or submit a new job.",
     JobState.CANCELLED: "To go on from the answers that it has, fork it below.",
     RunVerdict.IMPROVED: "Read what changed before it is used.",
     RunVerdict.GAMED: "Read what changed, and compare answers under Cases, before anybody uses it.",
