@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, insert, update
 
 from jobs.job_world import write_project
 from promptgraft.errors import ConfigError
@@ -46,10 +46,22 @@ def jobs(manager: JobManager) -> list[Job]:
     table = manager.database.tables.jobs
     for at, (job, status) in enumerate(zip(jobs, STATUSES, strict=True)):
         values = {"status": encoded_plain(attrs.asdict(status)), "spent": 10 - at}
-        values |= {"started": 1.0, "ended": None if at == 2 else 5.0 + at}
         change = update(table).where(table.c.number == job.number).values(values)
         manager.database.write(partial(Connection.execute, statement=change))
+        if at != 2:  # the longer at work, the shorter the pause
+            work_at(manager, job, (1.0, 2.0), (900.0 - at, 905.0))
     return jobs
+
+
+def work_at(manager: JobManager, job: Job, *times: tuple[float, float | None]) -> None:
+    """Let a job have had attempts at these times; the last may be under way."""
+    table = manager.database.tables.attempts
+    same = {"job": job.number, "worker": "w", "answers": 0, "error": b""}
+    rows = [
+        {**same, "number": number, "started": started, "ended": ended}
+        for number, (started, ended) in enumerate(times, 1)
+    ]
+    manager.database.write(partial(Connection.execute, statement=insert(table).values(rows)))
 
 
 ORDERS = {
@@ -73,6 +85,18 @@ def test_jobs_are_ordered_alike_in_every_database(manager: JobManager, jobs: lis
         return [ids.index(job.id) for page in pages for job in page]
 
     assert {sort: ordered(sort) for sort in ORDERS} == ORDERS
+
+
+def test_the_time_of_a_job_is_that_at_work(manager: JobManager, jobs: list[Job]) -> None:
+    paused, waiting, running = (manager.get(jobs[at].id) for at in (5, 2, 2))
+    assert (paused.seconds, paused.resumed, paused.seconds_until(2_000.0)) == (11.0, None, 11.0)
+    assert (waiting.seconds, waiting.resumed) == (0.0, None)
+    work_at(manager, running, (10.0, 12.5), (900.0, None))
+    running = manager.get(running.id)
+    assert (running.seconds, running.resumed) == (2.5, 900.0)
+    assert running.seconds_until(1_000.0) == 102.5
+    # One under way has taken longest, since it began long ago.
+    assert manager.list(order=Order.of("time"))[0].id == running.id
 
 
 def test_an_unknown_column_is_refused_with_the_nearest() -> None:

@@ -12,7 +12,7 @@ import attrs
 import httpx
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, insert, update
 
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft.runs.event_file import encoded
@@ -139,8 +139,8 @@ def test_a_job_shows_how_long_it_has_been_under_way(client: Client, manager: Job
     with closing(client.browser()) as browser:
         assert time_shown(browser) == ["–", "–"]
         assert Worker(manager, name="w").claim() is not None
-        jobs = manager.database.tables.jobs
-        early = update(jobs).values(started=jobs.c.started - 7_500)
+        attempts = manager.database.tables.attempts
+        early = update(attempts).values(started=attempts.c.started - 7_500)
         manager.database.write(partial(Connection.execute, statement=early))
         assert time_shown(browser) == ["2 h 5 min", "2 h 5 min"]
 
@@ -164,9 +164,11 @@ def test_jobs_are_ordered_by_each_column(client: Client, manager: JobManager) ->
     gains = {jobs[0].id: b"-0.25", jobs[1].id: b"0.5", jobs[2].id: b"null"}
     for at, job in enumerate(jobs):
         status = b'{"verdict": "", "gain": %s}' % gains[job.id]
-        values = {"status": status, "spent": 10 - at, "started": 1.0, "ended": 5.0 + at}
-        change = update(table).where(table.c.id == job.id).values(values)
+        change = update(table).where(table.c.id == job.id).values(status=status, spent=10 - at)
         manager.database.write(partial(Connection.execute, statement=change))
+        times = {"worker": "w", "answers": 0, "error": b"", "started": 1.0, "ended": 5.0 + at}
+        attempt = insert(manager.database.tables.attempts).values(job=job.number, number=1, **times)
+        manager.database.write(partial(Connection.execute, statement=attempt))
 
     def order(sort: str, **more: int) -> list[int]:
         query = "&".join(f"{name}={value}" for name, value in {"sort": sort, **more}.items())

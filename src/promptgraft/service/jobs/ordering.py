@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from sqlalchemy import CHAR, JSON, ColumnElement, Double, Table, Text, cast, func
+from sqlalchemy import CHAR, JSON, ColumnElement, Double, Table, Text, cast, func, select
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
+from promptgraft.service.database import Database
 
 COLUMNS = ("created", "prompt", "verdict", "gain", "cost", "time")
 """What jobs can be ordered by."""
@@ -44,16 +45,17 @@ class Order:
             )
         return cls(by=by, is_rising=sort != by, offset=offset)
 
-    def clauses(self, jobs: Table, dialect: str) -> Sequence[ColumnElement[Any]]:
+    def clauses(self, database: Database, dialect: str) -> Sequence[ColumnElement[Any]]:
         """Return what a statement is ordered by."""
-        value = self._value(jobs, dialect)
+        jobs, value = database.tables.jobs, self._value(database, dialect)
         return [
             value.is_(None),
             value.asc() if self.is_rising else value.desc(),
             jobs.c.number.desc(),
         ]
 
-    def _value(self, jobs: Table, dialect: str) -> ColumnElement[object]:
+    def _value(self, database: Database, dialect: str) -> ColumnElement[object]:
+        jobs, attempts = database.tables.jobs, database.tables.attempts
         match self.by:
             case "created":
                 return jobs.c.number
@@ -62,7 +64,9 @@ class Order:
             case "cost":
                 return jobs.c.spent
             case "time":
-                return jobs.c.ended - jobs.c.started
+                ended = func.coalesce(attempts.c.ended, database.seconds)
+                took = select(func.sum(ended - attempts.c.started))
+                return took.where(attempts.c.job == jobs.c.number).scalar_subquery()
             case "verdict":
                 return func.nullif(_of_status(jobs, "verdict", dialect), "")
         gain = _of_status(jobs, "gain", dialect)

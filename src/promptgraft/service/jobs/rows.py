@@ -108,7 +108,15 @@ class JobRows(JobLines):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._light = [column for column in self._jobs.c if column.name not in _DOCUMENTS]
+        attempts = database.tables.attempts
+        of_job, took = attempts.c.job == self._jobs.c.number, attempts.c.ended - attempts.c.started
+        seconds = select(func.coalesce(func.sum(took), 0.0)).where(of_job)
+        resumed = select(func.max(attempts.c.started)).where(of_job, attempts.c.ended.is_(None))
+        self._light = [
+            *(column for column in self._jobs.c if column.name not in _DOCUMENTS),
+            seconds.correlate(self._jobs).scalar_subquery().label("seconds"),
+            resumed.correlate(self._jobs).scalar_subquery().label("resumed"),
+        ]
 
     # Reading
 
@@ -199,7 +207,7 @@ class JobRows(JobLines):
         if order is None:
             query = query.order_by(jobs.c.number.desc())
         else:
-            clauses = order.clauses(jobs, connection.dialect.name)
+            clauses = order.clauses(self._database, connection.dialect.name)
             query = query.order_by(*clauses).offset(order.offset)
         return [_job(row) for row in connection.execute(query)]
 

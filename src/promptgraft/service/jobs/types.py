@@ -323,6 +323,8 @@ class Job:
         created: when it was submitted.
         started: when it first started; None before.
         ended: when it ended; None before.
+        seconds: how long its attempts that have ended took, without waits and pauses.
+        resumed: when the attempt under way began; None if none is.
         progress: 0 to 100; never falls.
         status: its status.
     """
@@ -343,8 +345,14 @@ class Job:
     created: float
     started: float | None
     ended: float | None
+    seconds: float = 0.0
+    resumed: float | None = None
     progress: float
     status: Status
+
+    def seconds_until(self, now: float) -> float:
+        """Return how long workers have been at it until ``now``, in seconds since 1970."""
+        return self.seconds + (0.0 if self.resumed is None else max(0.0, now - self.resumed))
 
     @property
     def candidate_tag(self) -> str:

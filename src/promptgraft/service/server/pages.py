@@ -127,11 +127,10 @@ def _labelled(fault: str) -> str:
 
 
 def _elapsed(job: Job) -> str:
-    """Return how long a job took, or has been under way; a dash if it has not started."""
+    """Return how long workers have been at a job; a dash if it has not started."""
     if job.started is None:
         return "–"
-    until = datetime.now(UTC).timestamp() if job.ended is None else job.ended
-    return duration(until - job.started)
+    return duration(job.seconds_until(datetime.now(UTC).timestamp()))
 
 
 def prepare() -> None:
