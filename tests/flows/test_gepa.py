@@ -26,10 +26,11 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
     Splits,
+    Strategy,
     optimize,
 )
 from promptgraft.adapters.base import PromptAsked, answered
-from promptgraft.algorithms.gepa.additions.whole_prompt import WholePrompt
+from promptgraft.algorithms.gepa import Restart, WholePrompt
 from promptgraft.errors import (
     ConfigError,
     FlowError,
@@ -41,6 +42,7 @@ from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer, Case
 from promptgraft.graphs import Graph, Node, Run, Step
 from promptgraft.journal import MemoryJournal
+from promptgraft.prompt import TaskExamplesSection
 from promptgraft.runtime import EventBus
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search.answers import record_from_json
@@ -48,6 +50,7 @@ from promptgraft.search.events import RolloutCompleted
 from promptgraft.search.notices import Working
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.judging import feedback_from
+from promptgraft.targets.part_kinds import GenerationModule
 from promptgraft.targets.types import RolloutRecord
 
 
@@ -187,7 +190,7 @@ def test_the_reflector_sees_which_node_took_the_only_step_of_an_answer(additions
     made_with = "this part" if not additions else "P1"
     assert f"**Steps:**\n\n- step 1: facts, made with {made_with}\n\n" in question
     assert 'Step 1 was given:\n\n```\n{\n  "text": "Ticket: ticket ' in question
-    assert "**Steps:**\n\n- step 1: tone" in question
+    assert ("**Steps:**\n\n- step 1: tone" in question) == bool(additions)  # it is about both
 
 
 def test_the_reflector_sees_texts_of_the_only_step_once() -> None:
@@ -263,6 +266,116 @@ def test_nodes_that_no_failure_passed_are_left_out_of_the_question() -> None:
     for question in questions:
         assert "The part is: support/tickets/facts#instruction" in question
         assert "tone#instruction" not in question
+
+
+ONE_PART: list[dict[str, Any]] = [
+    {"additions": ()},
+    {"additions": ("blame",)},
+    {"additions": (Restart(after=1),)},
+    {"additions": (), "strategy": Strategy(preset="paper")},
+    {"additions": (), "strategy": Strategy(module_choice="all")},
+    {"additions": (), "strategy": Strategy(module_choice="random")},
+]
+"""Searches that ask about one part at a time."""
+
+
+def questions_on_branches(judge_by: Any, **changes: Any) -> list[str]:
+    """Return the questions on a graph whose cases take one of two ways, facts or tone."""
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return f"```instruction\nSay nothing {len(questions)}.\n```"
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
+    config = settings(feedback_fn=judge_by, rollout_budget=120, **changes)
+    GepaOptimizer(surroundings, config).optimize(branching())
+    return questions
+
+
+@pytest.mark.parametrize("changes", ONE_PART)
+def test_a_question_on_one_node_shows_only_cases_that_asked_it(changes: Any) -> None:
+    def judge_none(example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        del example, response, session
+        return RolloutFeedback(0.0, "facts or tone is wrong")
+
+    nodes = set()
+    for question in questions_on_branches(judge_none, **changes):
+        shown = question.split("### Example ")[1:]
+        assert shown
+        for example in shown:
+            [(number, node)] = re.findall(r"^t(\d)\n[^#]*?\n- step 1: (\w+)", example)
+            assert node == ("facts" if number in "02468" else "tone")
+            assert f"- step 1: {node}, made with this part" in example
+            nodes.add(node)
+    assert nodes == {"facts", "tone"}
+
+
+@pytest.mark.parametrize("changes", ONE_PART)
+def test_a_node_that_no_failure_passed_waits_for_its_turn(changes: Any) -> None:
+    def judge_odd(example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        del response, session
+        is_right = example.id[-1] in "02468"  # it asked facts, whose turn is first
+        return RolloutFeedback(float(is_right), "facts is right" if is_right else "tone")
+
+    questions = questions_on_branches(judge_odd, **changes)
+    assert questions
+    assert not [question for question in questions if "step 1: facts" in question]
+
+
+def test_the_question_on_the_only_node_that_failed_shows_no_case_of_another_in_short() -> None:
+    def judge_odd(example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        del response, session
+        return RolloutFeedback(float(example.id[-1] in "02468"), "as it is")
+
+    changes = {"additions": [WholePrompt(share=1)], "minibatch_size": 6}
+    questions = questions_on_branches(judge_odd, **changes)
+    assert questions
+    for question in questions:
+        assert "The part is: support/tickets/tone#instruction" in question
+        assert set(re.findall(r'"text": "ticket (\d)"', question)) <= set("13579")
+
+
+def test_an_example_that_may_be_added_to_a_node_has_its_turn() -> None:
+    examples = TaskExamplesSection(title="Examples", key="examples")
+    tone = template("tone")
+    tone = attrs.evolve(tone, sections=(*tone.sections, examples))
+    nodes = [
+        Node("facts", template("facts")),
+        Node("tone", tone, parts=[GenerationModule(("examples",))]),
+    ]
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "no block"
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
+    config = settings(additions=(), example_mutation_rate=1, rollout_budget=40)
+    GepaOptimizer(surroundings, config).optimize(attrs.evolve(branching(), nodes=nodes))
+    assert questions
+    assert all("tickets/tone#new task example in examples" in question for question in questions)
+
+
+@pytest.mark.parametrize("changes", ONE_PART)
+def test_a_search_on_branches_is_resumed_as_it_was(changes: Any) -> None:
+    def judge_words(example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        del example, session
+        lacking = [WANTED[name] for name in ("facts", "tone") if WANTED[name] not in response.text]
+        return RolloutFeedback(1 - len(lacking) / 2, f"say {', '.join(lacking)}")
+
+    def mend(rendered: Any) -> str:
+        word = random.Random(rendered.text).choice(list(WANTED.values()))
+        return f"```instruction\nSay {word}.\n```"
+
+    def found(budget: int, journal: MemoryJournal) -> GepaResult:
+        surroundings = context(journal=journal, reflection_adapter=ScriptedAdapter(mend))
+        config = settings(feedback_fn=judge_words, rollout_budget=budget, **changes)
+        return GepaOptimizer(surroundings, config).optimize(branching())
+
+    journal = MemoryJournal()
+    found(60, journal)
+    assert found(120, journal) == found(120, MemoryJournal())
 
 
 def test_what_was_kept_of_a_node_that_is_not_shown_is_said_to_be_kept() -> None:

@@ -304,6 +304,27 @@ def test_which_runs_of_the_former_question_decided_as_today(
         assert config.translated(recorded)["targets"] == names
 
 
+@pytest.mark.parametrize(
+    ("prompts", "is_refused"),
+    [(["toy/a", "toy/b"], True), (["toy/a", "toy/a"], False), ([], False)],
+)
+def test_which_runs_on_graphs_showed_a_part_only_cases_that_asked_its_prompt(
+    prompts: list[str], is_refused: bool
+) -> None:
+    header, *_ = (JOURNALS / "two-parts.jsonl").read_text("utf-8").splitlines()
+    recorded = json.loads(header)["fingerprint"]
+    nodes = {f"node{number}": prompt for number, prompt in enumerate(prompts)}
+    before = {**recorded, "nodes": nodes} if nodes else recorded
+    config = GepaConfig(**SETTINGS)
+    if is_refused:
+        with pytest.raises(JournalMismatchError, match="graph: in the journal, questions on one"):
+            config.translated(before)
+    else:
+        assert config.translated(before)["reflection_version"] == 2
+    today = {**before, "reflection_version": 2}
+    assert config.translated(today)["reflection_version"] == 2
+
+
 def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     shutil.copy(JOURNALS / "paper.jsonl", file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -38,7 +38,7 @@ from promptgraft.prompt.schema import (
 )
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
-from promptgraft.targets.types import Module, ModuleDescription
+from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -397,3 +397,20 @@ class PartOf(Module):
 def named_in(address: str, part: str) -> str:
     """Return the name of a part of one of several prompts: ``support/router#section rules``."""
     return f"{address}#{part}"
+
+
+def prompt_of(name: str) -> str:
+    """Return ``namespace/key`` of the prompt of a part; empty if there is a single prompt."""
+    return name.rpartition("#")[0]
+
+
+def passing(records: Iterable[RolloutRecord], parts: Iterable[Module]) -> tuple[RolloutRecord, ...]:
+    """Return the rollouts that asked a prompt of the parts; all if it is the only prompt."""
+    prompts = {prompt_of(part.name) for part in parts}
+    return tuple(
+        record
+        for record in records
+        if "" in prompts
+        or not record.steps  # of a target that tells none
+        or any(prompt_of(name) in prompts for step in record.steps for name in step.parts)
+    )

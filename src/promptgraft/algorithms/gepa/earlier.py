@@ -31,6 +31,9 @@ _FORMER_QUESTIONS = (
 )
 """The digests of the questions of `whole_prompt` 1 and 2, unless a user changed one."""
 
+REFLECTION: Mapping[str, Json] = MappingProxyType({"reflection_version": 2})
+"""The version of the question on one part, as a fingerprint has it."""
+
 _EXAMPLES = ("task example ", "new task example ", "tool example ")
 _ABOUT_ONE, _ABOUT_PROMPTS = 3, 4
 """The versions of `whole_prompt` that also ask about a single part, and about several prompts."""
@@ -81,11 +84,19 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return a fingerprint without a setting that is gone, and with the growth of minibatches.
+    """Return a fingerprint without a setting that is gone, and with what was not recorded.
 
     Raises:
-        JournalMismatchError: the recorded run divided the failures of a minibatch.
+        JournalMismatchError: the recorded run divided the failures of a minibatch, or showed a part
+            of a graph cases that did not ask its prompt.
     """
+    nodes = recorded.get("nodes")
+    has_several_prompts = isinstance(nodes, dict) and len(set(map(str, nodes.values()))) > 1
+    if has_several_prompts and not REFLECTION.keys() <= recorded.keys():
+        raise JournalMismatchError(
+            "graph: in the journal, questions on one part show cases that did not ask its prompt; "
+            "start a new run, or continue this one with the promptgraft that began it"
+        )
     reflections = recorded.get(f"strategy.{_DIVIDED}", 1)
     if reflections != 1:
         raise JournalMismatchError(
@@ -94,7 +105,7 @@ def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
             "that began it"
         )
     present = {name: value for name, value in recorded.items() if name != f"strategy.{_DIVIDED}"}
-    return {"strategy.minibatch_growth": 1, **present}
+    return {"strategy.minibatch_growth": 1, **REFLECTION, **present}
 
 
 def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -103,10 +114,8 @@ def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
     Earlier ones asked about one prompt, and at first not about the only part of one.
     """
     versions, names = recorded.get(VERSIONS), recorded.get("targets")
-    if not isinstance(versions, dict):
-        return recorded
-    version = versions.get("whole_prompt")
-    if version not in (_ABOUT_ONE - 1, _ABOUT_ONE):
+    version = versions.get("whole_prompt") if isinstance(versions, dict) else None
+    if not isinstance(versions, dict) or version not in (_ABOUT_ONE - 1, _ABOUT_ONE):
         return recorded
     parts = [str(name).rpartition("#") for name in (names if isinstance(names, list) else ())]
     prompts = [address for address, _, part in parts if not part.startswith(_EXAMPLES)]

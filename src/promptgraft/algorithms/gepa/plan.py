@@ -12,6 +12,7 @@ import attrs
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_class
 from promptgraft.algorithms.gepa.earlier import (
+    REFLECTION,
     VERSIONS,
     check_versions,
     in_additions,
@@ -336,6 +337,7 @@ class GepaSettings(RunConfig):
             "guards.max_copied_words": self.copied_words,
             "additions": additions,
             **({VERSIONS: versions} if versions else {}),
+            **REFLECTION,
         }
 
     @classmethod

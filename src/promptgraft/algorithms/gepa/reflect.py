@@ -24,6 +24,7 @@ from promptgraft.search.reflection import NOT_REFUSED, MetaPrompts, Refusal, que
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import Evidence
+from promptgraft.targets.part import passing
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.text_lines import SEARCH, edited
 from promptgraft.targets.types import (
@@ -89,6 +90,8 @@ class Draft:
 
     def __attrs_post_init__(self) -> None:
         scorer = self.reflector.kit.scorer
+        # Steps do not name a part that is still to be added.
+        self.records = passing(self.records, [part for part, _ in self.parts]) or self.records
         if self.attempt.earlier:
             self.earlier = better_answers(self.attempt.earlier, self.records, scorer)
         if scorer.is_weighted:
@@ -182,25 +185,26 @@ class Reflector:
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Reflect on the module whose turn it is, as published, or on those of another choice."""
         turn = self.turn(attempt)
-        match self.module_choice:
-            case "all":
-                modules = turn.all[: self.most_together]
-            case "random":
-                modules = turn.drawn
-            case _:
-                modules = turn.all[:1]
+        others = {"all": turn.all[: self.most_together], "random": turn.drawn}
+        modules = others.get(self.module_choice, turn.all[:1])
         return (yield from self.reflect_on(attempt, modules))
 
     def turn(self, attempt: Attempt) -> Turn:
         """Return the turn of the modules that have room for more.
 
-        Those that the model was not shown in any of the parent's rollouts are left out.
+        Those that the model was not shown in any of the parent's rollouts are left out, and in a
+        graph those whose prompts no failure passed.
         """
-        hidden = [set(record.hidden) for record in attempt.records]
-        unseen = set.intersection(*hidden) if hidden else set()
+        unseen = set.intersection(*[set(record.hidden) for record in attempt.records] or [set()])
         turn, target = attempt.turn, self.kit.target
-        visible = [module for module in turn.all if module.owner not in unseen]
-        may_grow = [module for module in visible if target.has_room(module, attempt.candidate)]
+        failures = self.kit.scorer.parted(attempt.records)[0] or attempt.records
+        may_grow = [
+            module
+            for module in turn.all
+            if module.owner not in unseen
+            and (module.is_new or passing(failures, [module]))
+            and target.has_room(module, attempt.candidate)
+        ]
         first = tuple(module for module in turn.first if module in may_grow)
         return Turn(first, tuple(module for module in turn.second if module in may_grow), turn.draw)
 
@@ -221,7 +225,7 @@ class Reflector:
         drafts = []
         for number, module in enumerate(modules):
             part = module, self.kit.target.describe(module, attempt.candidate)
-            blamed = () if module.is_example else failures.get(module.name, ())
+            blamed = () if module.is_example else passing(failures.get(module.name, ()), [module])
             records = blamed or attempt.records
             draft = Draft(
                 reflector=self, attempt=attempt, parts=(part,), records=records, number=number

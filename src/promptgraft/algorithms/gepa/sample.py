@@ -114,13 +114,11 @@ class Minibatches:
 
         The last example of a minibatch is always evaluated anew.
         """
-        match self._choice:
-            case "random":
-                names = self._random.sample(list(self._examples), size)
-            case "epochs":
-                names = self._from_epoch(size)
-            case _:
-                names = self._from_epoch(size, again=self._failed(candidate, size))
+        if self._choice == "random":
+            names = self._random.sample(list(self._examples), size)
+        else:
+            again = self._failed(candidate, size) if self._choice == "teaching" else ()
+            names = self._from_epoch(size, again)
         minibatch = tuple(self._examples[name] for name in names)
         if self._choice == "teaching":
             self._training_rollouts.choose(candidate, minibatch)

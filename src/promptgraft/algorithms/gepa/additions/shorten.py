@@ -429,13 +429,10 @@ class Shorten(Addition):
         self.tools.seen.add(child.digest)
         population, order = self.tools.kit.population, self._entry.order
         position = f"step/{step}/shorten/{len(population.pool)}/{_number(child)}/race"
+        examples = [self.tools.kit.validation[place] for place in order]
         before, after = yield from Together(
             [
-                Rollouts(
-                    position=f"{position}/{leg}",
-                    candidate=candidate,
-                    examples=[self.tools.kit.validation[place] for place in order],
-                )
+                Rollouts(position=f"{position}/{leg}", candidate=candidate, examples=examples)
                 for leg, candidate in (("best", parent), ("first", child))
             ]
         )

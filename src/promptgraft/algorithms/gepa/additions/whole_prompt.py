@@ -35,7 +35,7 @@ from promptgraft.search.reflection import (
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import Evidence, TriedChild, in_full, label_of, tried_before
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.part import named_in
+from promptgraft.targets.part import named_in, passing, prompt_of
 from promptgraft.targets.replies import edits_in, no_edit
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
@@ -105,7 +105,7 @@ class WholePrompt(Addition):
             if not module.is_example and module.question is None
         ]
         texts = {module.name: target.text(module, parent) for module in target.modules}
-        modules = most_shown(asked_in(failures, instructions), texts)
+        modules = most_shown(instructions, texts)
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
@@ -114,8 +114,11 @@ class WholePrompt(Addition):
         attempt.notes[self.name], attempt.modules = len(parts), modules
         history = tried_before(tried, failures, parent, texts)
         kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
-        records = in_full(attempt.records, failures) if len(parts) == 1 else failures
-        evidence = self._evidence(records, (*attempt.records, *rollouts), history)
+        records = passing(failures, modules)
+        if len(parts) == 1:
+            records = in_full(passing(attempt.records, modules), records)
+        known = passing((*attempt.records, *rollouts), modules)
+        evidence = self._evidence(records, known, history)
         draft = kind(
             reflector=reflector, attempt=attempt, parts=parts, records=records, evidence=evidence
         )
@@ -233,14 +236,6 @@ class WholeDraft(Draft):
             self.refusals.append((refusal, reply.text))
 
 
-def asked_in(failures: Records, modules: Sequence[Module]) -> tuple[Module, ...]:
-    """Return the modules whose prompts were asked in failures: of a graph, not all always are."""
-    steps = (step for record in failures for step in record.steps)
-    prompts = {_prompt_of(name) for step in steps for name in step.parts}
-    modules_of_them = tuple(module for module in modules if _prompt_of(module.name) in prompts)
-    return modules_of_them or tuple(modules)
-
-
 def most_shown(modules: Sequence[Module], texts: Mapping[str, str]) -> tuple[Module, ...]:
     """Return as many of the first modules as fit into one question; the texts are by name."""
     remaining = _MOST_CHARS
@@ -270,7 +265,7 @@ def question_on_all(
     arguments are those of :func:`promptgraft.search.reflection.question_on`, for several parts.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
-    prompts = {_prompt_of(part.name) for part in parts}
+    prompts = {prompt_of(part.name) for part in parts}
     problem, previous = refused
     whole = attrs.evolve(
         parts[0],
@@ -301,15 +296,10 @@ def question_on_all(
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
 
 
-def _prompt_of(name: str) -> str:
-    """Return ``namespace/key`` of the prompt of a part; empty if there is a single prompt."""
-    return name.rpartition("#")[0]
-
-
 def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]:
     """Return names and texts beside some parts; the names with the prompt if there are several."""
     names = {part.name for part in parts}
-    first_of = {_prompt_of(part.name): part for part in reversed(parts)}
+    first_of = {prompt_of(part.name): part for part in reversed(parts)}
     return [
         (name if len(first_of) == 1 else f"{prompt} {name}", text)
         for prompt, part in reversed(first_of.items())
@@ -320,7 +310,7 @@ def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]
 
 def _outputs(parts: Sequence[ModuleDescription], expected: Sequence[str]) -> str:
     """Return the expected answers of parts, of each prompt if there are several."""
-    prompts = [_prompt_of(part.name) for part in parts]
+    prompts = [prompt_of(part.name) for part in parts]
     by_prompt = dict(zip(prompts, map(fenced_part, expected), strict=True))
     if len(by_prompt) == 1:
         return next(iter(by_prompt.values()))

@@ -20,6 +20,7 @@ from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts, Together
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.part import passing
 from promptgraft.targets.text_lines import lines_of, without
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
 
@@ -106,6 +107,7 @@ class MisplacedRules:
             if neighbour.kind == module.kind
             and neighbour != module
             and neighbour.owner not in record.hidden
+            and passing([record], [neighbour])
         )
 
 
@@ -152,11 +154,7 @@ class Relocation:
     def run(
         self, rules: Sequence[MisplacedRule]
     ) -> Asking[tuple[tuple[Change, ...], tuple[GepaExample, ...]]]:
-        """Return the changes that move lines to where they help, and the examples of these lines.
-
-        Args:
-            rules: the lines to be moved.
-        """
+        """Return the changes that move lines to where they help, and these lines' examples."""
         parent = self.attempt.candidate
         before = {record.example_id: record for record in self.attempt.records}
         scores = {name: self.kit.scorer.score(record) for name, record in before.items()}
