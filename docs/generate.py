@@ -72,17 +72,17 @@ PAGES = (
         "What may replace parts of a prompt, and where it is kept.",
         homes=("promptgraft.overrides",),
     ),
-    Page("models.md", "Models", "Who answers a prompt.", homes=("promptgraft.adapters",)),
+    Page("models.md", "Models", "Adapters that call models.", homes=("promptgraft.adapters",)),
     Page(
         "evaluation.md",
         "Data sets and evaluation",
-        "Cases, splits, and what many answers come to.",
+        "Cases, splits, and the scores of many answers.",
         homes=("promptgraft.evals",),
     ),
     Page(
         "metrics.md",
         "Metrics",
-        "What is asked of an answer.",
+        "How answers are scored.",
         modules=("promptgraft.evals.metrics",),
     ),
     Page("judges.md", "Judges", "Models that judge.", modules=("promptgraft.evals.judges",)),
@@ -110,7 +110,9 @@ PAGES = (
         "Agents that can only be called, and their texts.",
         modules=("promptgraft.agents",),
     ),
-    Page("errors.md", "Errors", "Whose fault it is.", modules=("promptgraft.errors",)),
+    Page(
+        "errors.md", "Errors", "Exceptions, by whose fault it is.", modules=("promptgraft.errors",)
+    ),
     Page(
         "project.md", "Projects", "The project file as objects.", modules=("promptgraft.project",)
     ),
