@@ -219,7 +219,7 @@ def test_the_gate_fails_for_a_prompt_as_it_comes_and_passes_after_apply(
     assert run(["init", str(tmp_path / "agent"), "--template", "agent"]) == 0
     places = [used / "tests", tmp_path / "agent" / "tests"]
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib", *map(str, places)],
+        [sys.executable, "-B", "-m", "pytest", "-q", "--import-mode=importlib", *map(str, places)],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         capture_output=True,
