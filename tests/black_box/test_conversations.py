@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from black_box.asking import TEXTS, asked
@@ -104,6 +105,15 @@ def test_each_turn_is_judged_and_the_case_has_their_mean() -> None:
     assert lines[0] == "1 of 2 turns pass"
     assert lines[1].startswith("turn 1 passed 1: ")
     assert lines[2].startswith('turn 2 failed 0: expected "Booked for Friday.", found "For when?"')
+
+
+def test_what_the_case_itself_expects_is_expected_of_the_last_turn() -> None:
+    first, last = TURNS[0], Turn(user="Friday")
+    several: list[Json] = ["Friday it is.", "Booked for Friday."]
+    for expected in ("Booked for Friday.", several):
+        case = attrs.evolve(BOOKING, turns=(first, last), expected=expected)
+        assert judged(desk, case).score == 1.0
+        assert judged(lambda query, call: "For when?", case).score == 0.5
 
 
 def test_turns_that_all_pass_pass_together() -> None:

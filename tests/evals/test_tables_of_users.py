@@ -287,3 +287,14 @@ def test_columns_that_nothing_reads_are_named_once_with_the_line_that_keeps_them
     assert single.startswith("`b`: true: unknown key; name it in `keep`, ")
     kept = ["model", "latency ms", "true"]
     assert len(Dataset.load(path, fields={"expected": "expectd"}, keep=kept)) == 11
+
+
+def test_a_table_may_have_questions_and_conversations(tmp_path: Path) -> None:
+    turns = '"[{""user"": ""Hello""}, {""user"": ""Why?""}]"'
+    path = written(tmp_path, f"question,turns\nWhere?,\n,{turns}\n")
+    asked, talked = Dataset.load(path, fields={"input": ["question"]})
+    assert (asked.input, asked.turns) == ({"question": "Where?"}, ())
+    assert (talked.input, len(talked.turns)) == ("Why?", 2)
+    path = written(tmp_path, f"question,turns\nWhere?,{turns}\n")
+    (fault,) = faults_of(path, fields={"input": ["question"]})
+    assert fault.endswith("question: expected either this or `turns`, found both")

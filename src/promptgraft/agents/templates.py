@@ -20,8 +20,8 @@ from promptgraft.errors import (
     DataFormatError,
     PromptEvaluationError,
 )
+from promptgraft.evals.field_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
-from promptgraft.evals.plain import TOOL_USES
 from promptgraft.evals.types import ToolUse
 from promptgraft.ground.content import File, in_words
 from promptgraft.ground.environment import Secret

@@ -31,8 +31,8 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
+from promptgraft.evals.field_kinds import MESSAGES
 from promptgraft.evals.metrics.judging import judge_case
-from promptgraft.evals.plain import MESSAGES
 from promptgraft.evals.rows import CaseFaults, in_one_line
 from promptgraft.evals.types import (
     Answer,

@@ -10,7 +10,8 @@ from typing import Any, cast
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.plain import PlainReader, listed_keys
+from promptgraft.evals.plain import PlainReader
+from promptgraft.evals.row_paths import listed_keys
 from promptgraft.evals.rows import CaseFaults, Row
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import File, Image, from_base64, from_data_url
@@ -298,10 +299,12 @@ class CaseReader:
 
     def _settled(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows once it is clear which columns are fields and which are parameters."""
-        row_iterator, later_rows = iter(rows), list[Row]()
-        first = next((row for row in row_iterator if _is_object(row, later_rows)), None)
-        yield from later_rows
-        if first is None or not isinstance(first.value, dict):
+        row_iterator = iter(rows)
+        for first in row_iterator:
+            if isinstance(first.value, dict):
+                break
+            yield first
+        else:
             return
         if self._is_table:
             node = Node(first.value, (), self._noted)
@@ -349,11 +352,14 @@ class CaseReader:
             return None
         node = Node(value, (), self._noted)
         origin = f"{self._source}:{line}"
-        if in_eval_set or (self._finds and is_eval_case(value)):
+        looks_like_one = {"evalId", "eval_id"} & value.keys() or isinstance(
+            value.get("conversation"), list
+        )
+        if in_eval_set or (self._finds and looks_like_one):
             # Most files hold no EvalSet.
             from promptgraft.evals.evalset import read_eval_case
 
-            case_id = self._id(eval_case_id(value), node, line)
+            case_id = self._id(value.get("evalId", value.get("eval_id")), node, line)
             case = read_eval_case(node, case_id=case_id, origin=origin)
         else:
             row_value = value if self._is_table else self._plain.flattened(value)
@@ -379,22 +385,3 @@ class CaseReader:
                 mend = "; give one of both another id"
             node.fault(f"{what} as in line {first}{mend}")
         return case_id
-
-
-def _is_object(row: Row, others: list[Row]) -> bool:
-    """Return whether a row is an object; add it to ``others`` if not."""
-    if not isinstance(row.value, dict):
-        others.append(row)
-    return isinstance(row.value, dict)
-
-
-def is_eval_case(value: Json) -> bool:
-    """Return whether plain data looks like a case of an EvalSet."""
-    if not isinstance(value, dict):
-        return False
-    return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
-
-
-def eval_case_id(value: Mapping[str, Json]) -> Json:
-    """Return the id of a case, if it has one."""
-    return value.get("evalId", value.get("eval_id"))

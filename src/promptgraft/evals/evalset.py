@@ -8,15 +8,16 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.plain import (
-    ANSWER_TEXT,
+from promptgraft.evals.field_kinds import (
+    CONTENT,
     FLAG,
     HINTS,
     MESSAGES,
     TOOL_USES,
     USE_ALIASES,
     USE_KEYS,
-    content_by,
+    content_of,
+    said_keys,
 )
 from promptgraft.evals.types import (
     SCENARIO,
@@ -31,7 +32,7 @@ from promptgraft.evals.types import (
 from promptgraft.ground.content import Content, in_words
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
-from promptgraft.ground.strict.kinds import Key, keys_of, listed, record, record_of
+from promptgraft.ground.strict.kinds import Key, either, keys_of, listed, record, record_of
 from promptgraft.ground.strict.nodes import Node
 
 
@@ -88,6 +89,23 @@ class _Found:
     hints: Mapping[str, str] = attrs.field(factory=dict)
 
 
+def _content_by(*roles: str) -> Kind[str | Content]:
+    """Return the kind of values that are a text, content, or a message of one of these roles."""
+    kind = record(content_of, said_keys(roles, required=False), aliases={})
+    return either("a text or a message", ((str, list), CONTENT), (dict, kind))
+
+
+def _read_text(node: Node) -> str | None:
+    content = _content_by("assistant", "model").read(node)
+    if content is None or isinstance(content, str):
+        return content
+    node.fault("expected a text, found an image or a file; an answer is a text")
+    return None
+
+
+_ANSWER_TEXT: Kind[str] = Kind(_read_text)
+
+
 def _use(*, id: Json = None, **said: Any) -> tuple[Json, ToolUse]:  # noqa: A002
     return id, ToolUse(**said)
 
@@ -105,8 +123,8 @@ _USE_KEYS = {**USE_KEYS, "id": Key(ANYTHING)}
 _SAID = keys_of(
     _Invocation,
     special={
-        "user_content": content_by("user"),
-        "final_response": ANSWER_TEXT,
+        "user_content": _content_by("user"),
+        "final_response": _ANSWER_TEXT,
         "tools": TOOL_USES,
         "intermediate_data": record_of(
             _Intermediate,
@@ -122,7 +140,7 @@ _SAID = keys_of(
 
 
 def _invocations(*, asked: bool) -> Kind[tuple[_Invocation, ...]]:
-    keys = {**_SAID, "user_content": Key(content_by("user"), required=asked)}
+    keys = {**_SAID, "user_content": Key(_content_by("user"), required=asked)}
     # Known keys that have no bearing on a case; any other unknown key is a fault.
     left_out = (
         "app_details",

@@ -1,206 +1,34 @@
-"""Cases of plain files: the meaning of columns and keys, and the kinds of their values.
+"""Cases of plain files: which column or key is which field, and what is in none of them.
 
 Keys may be in snake_case or camelCase; a key whose value is null counts as absent.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
-from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.chat_logs import is_chat_log, read_chat_log
-from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
-from promptgraft.ground.content import Content, File, Input, is_content
+from promptgraft.evals.field_kinds import (
+    ANSWER,
+    CONTENT,
+    FLAG,
+    HINTS,
+    MESSAGES,
+    TOOL_USES,
+    TURNS,
+    are_parts,
+)
+from promptgraft.evals.row_paths import RowPaths, listed_keys, root_of
+from promptgraft.evals.types import Case, Speaker, Turn
+from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
-from promptgraft.ground.strict.checks import (
-    ANYTHING,
-    OBJECT,
-    STRING,
-    Check,
-    Kind,
-    check,
-    money,
-    number,
-    one_of,
-)
-from promptgraft.ground.strict.kinds import (
-    Key,
-    Keys,
-    either,
-    keys_of,
-    listed,
-    named,
-    record,
-    record_of,
-)
+from promptgraft.ground.strict.checks import ANYTHING, OBJECT, Check, Kind, check
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted
 from promptgraft.ground.yaml_text import plain_scalar
-
-_SPEAKERS = {
-    "assistant": Speaker.ASSISTANT,
-    "model": Speaker.ASSISTANT,
-    "system": Speaker.SYSTEM,
-    "user": Speaker.USER,
-}
-_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
-
-
-def _flag(value: object) -> bool | None:
-    return _FLAGS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
-
-
-def _read_hints(node: Node) -> Mapping[str, str] | None:
-    if isinstance(node.value, str):
-        return {"": node.value} if node.value else {}
-    return named(STRING).read(node)
-
-
-FLAG: Check[bool] = check("true or false", _flag)
-"""A boolean, also written as ``yes``, ``no``, ``1`` or ``0``."""
-HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
-"""Hints by metric; a bare text applies to all metrics."""
-
-
-def _text_of_part(text: str | None = None, thought: object = None) -> str:
-    if text is None and not thought:
-        raise ConfigError("expected the key `text`, found none")
-    # Recordings also hold what a model thought, which is no part of what it said.
-    return "" if thought else text or ""
-
-
-def _read_content(node: Node) -> str | Content | None:
-    """Read a text, or a list of texts, images and files, of which parts of messages are made."""
-    if not isinstance(node.value, list):
-        return STRING.read(node)
-    pieces = [_PIECE.read(item) for item in node.items()]
-    return _joined([piece for piece in pieces if piece is not None])
-
-
-def _read_piece(node: Node) -> str | File | None:
-    value: object = node.value
-    if isinstance(value, (str, File)):
-        return value
-    match value:
-        case {"type": "text" | "input_text", "text": str(text)}:
-            return text
-        case {"type": str(kind)}:
-            node.fault(f"expected a text, an image or a file, found {kind}")
-        case _:
-            node.expected("a text, an image or a file")
-    return None
-
-
-def _joined(pieces: Sequence[str | File]) -> str | Content:
-    filled = tuple(piece for piece in pieces if piece != "")
-    return filled if is_content(filled) else "\n".join(map(str, filled))
-
-
-def are_parts(value: Json) -> TypeGuard[list[Json]]:
-    """Return whether a list holds parts of one message, rather than messages."""
-    return isinstance(value, list) and any(map(_is_part, value))
-
-
-def _is_part(value: object) -> bool:
-    if isinstance(value, dict):
-        return "type" in value and "role" not in value
-    return isinstance(value, (str, File))
-
-
-_PIECE: Kind[str | File] = Kind(_read_piece)
-CONTENT: Kind[str | Content] = Kind(_read_content)
-"""A text, or a list of texts, images and files."""
-
-
-def _content_of(
-    content: str | Content | None = None,
-    parts: tuple[str | File, ...] | None = None,
-    role: str = "",  # noqa: ARG001 - its kind has checked it, and it is not kept
-) -> str | Content:
-    if (content is None) == (parts is None):
-        raise ConfigError("expected either `content` or `parts`")
-    return _joined(parts or ()) if content is None else content
-
-
-def _message(*, role: str, **said: Any) -> Message:
-    return Message(_SPEAKERS[role], _content_of(**said))
-
-
-def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
-    part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
-    return {
-        "role": Key(one_of(*roles), required=required),
-        "content": Key(CONTENT),
-        "parts": Key(listed(either("a part", (File, _PIECE), (dict, part)))),
-    }
-
-
-def content_by(*roles: str) -> Kind[str | Content]:
-    """Return the kind of values that are a text, content, or a message of one of these roles."""
-    kind = record(_content_of, _said(roles, required=False), aliases={})
-    return either("a text or a message", ((str, list), CONTENT), (dict, kind))
-
-
-def _read_text(node: Node) -> str | None:
-    content = content_by("assistant", "model").read(node)
-    if content is None or isinstance(content, str):
-        return content
-    node.fault("expected a text, found an image or a file; an answer is a text")
-    return None
-
-
-ANSWER_TEXT: Kind[str] = Kind(_read_text)
-"""The text of an answer, or a message that holds it."""
-
-MESSAGES: Kind[tuple[Message, ...]] = listed(
-    record(_message, _said(tuple(_SPEAKERS), required=True), aliases={})
-)
-USE_KEYS = keys_of(ToolUse, special={"arguments": OBJECT, "result": ANYTHING})
-USE_ALIASES = {"args": "arguments"}
-
-
-TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
-    record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
-)
-_OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
-    record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
-)
-
-
-def _read_turns(node: Node) -> tuple[Turn, ...] | None:
-    if is_chat_log(node.value):
-        return read_chat_log(node, CONTENT)
-    return _OWN_TURNS.read(node)
-
-
-TURNS: Kind[tuple[Turn, ...]] = Kind(_read_turns, _OWN_TURNS.schema)
-"""Turns, or the messages of a chat log."""
-ANSWER: Kind[Answer] = either(
-    "a text or an object with `text`",
-    (str, Kind(lambda node: Answer(text=str(node.value)))),
-    (
-        dict,
-        record_of(
-            Answer,
-            special={
-                "output": ANYTHING,
-                "tools": TOOL_USES,
-                "usage": record_of(Usage),
-                "cost": money(0, texts=True),
-                "seconds": number(0, what="seconds"),
-            },
-            skip=("steps", "turns"),
-            aliases={},
-        ),
-    ),
-)
-"""A recorded answer: a text, or an object with the fields of an answer."""
-
 
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,
@@ -238,8 +66,6 @@ _COMMON = (*_SHAPES, "hints", "critical")
 _TYPING_MISTAKE = 0.87
 _MOST_COMPARED = 1_000
 """Different keys that are compared with the names of fields, which is slow."""
-_MOST_KEYS = 10
-"""Keys of one case that are listed."""
 # An export has that many columns beside those that a case needs.
 _MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
@@ -283,11 +109,7 @@ class PlainReader:
         self._input_may_be_value = bool("input" in self._read and may_be_value)
         self._cells = cells
         self._whole = "input" in names
-        self._dotted = tuple(sorted(name for name in self._named if "." in name))
-        # The paths that no row has had so far, and those that rows have.
-        self._absent = set(self._dotted)
-        self._nested: set[str] = set()
-        self._paths: dict[str, None] = {}
+        self._paths = RowPaths(self._named)
         # What is said of keys that are no field, by key: as faults, and as parameters.
         self._unknown: dict[str, str] = {}
         self._similar: dict[str, str] = {}
@@ -305,35 +127,18 @@ class PlainReader:
         """The columns in which no part of a message stands for a file."""
         fields = {"input", "turns", "context"}
         data = self._keep | {name for name, field in self._columns.items() if field not in fields}
-        talk = {_root(name) for name, field in self._columns.items() if field in fields}
-        return data | ({_root(name) for name in data} - talk - {*map(_root, self._parameters)})
+        talk = {root_of(name) for name, field in self._columns.items() if field in fields}
+        return data | ({root_of(name) for name in data} - talk - {*map(root_of, self._parameters)})
 
-    def flattened(self, value: dict[str, Json]) -> dict[str, Json]:
-        """Return a row with a column for each path, such as ``inputs.question``, that it has.
-
-        A column of that very name comes first. An object that is read by paths is no column any
-        more, unless it is named itself.
-        """
-        if not self._dotted:
-            return value
-        paths = {
-            name: member
-            for name in self._dotted
-            if name not in value and (member := _member_at(value, name)) is not None
-        }
-        self._absent -= {*paths, *value}
-        self._nested.update(paths)
-        if self._absent and len(self._paths) < _MOST_COMPARED:
-            self._paths |= dict.fromkeys(_paths_in(value))
-        roots = {_root(name) for name in self._dotted if name not in value}
-        hidden = roots - self._named - self._read
-        return {key: value[key] for key in value if key not in hidden} | paths
+    def flattened(self, row: dict[str, Json]) -> dict[str, Json]:
+        """Return a row with a column for each path, such as ``inputs.question``, that it has."""
+        return self._paths.flattened(row, self._named | self._read)
 
     def absent_paths(self) -> Iterator[str]:
         """Yield a fault for each path that no row has; a row without its input has one already."""
         inputs = {self._input_column, *self._parameters}
-        for name in sorted(self._absent - inputs):
-            yield f"no case has the path {_with_paths(name, self._paths)}"
+        for name in sorted(self._paths.absent - inputs):
+            yield f"no case has the path {self._paths.described(name)}"
 
     def settle_input(self, value: Mapping[str, Json]) -> None:
         """Read ``input`` as a parameter where the prompt does, unless it holds all of them."""
@@ -386,14 +191,16 @@ class PlainReader:
             if name in nodes and name != "turns":
                 conversation[name] = kind.read(nodes[name])
         input_value = nodes["input"].value if "input" in nodes else None
-        value_given: Input
-        if are_parts(input_value):
+        value_given: Input = last.user
+        if turns:
+            self._refuse_beside_turns(node, rest)
+        elif are_parts(input_value):
             value_given = CONTENT.read(nodes["input"])
         elif isinstance(input_value, list):
             value_given = self._last_message(nodes["input"], conversation)
-        else:
-            value_given = self._input(node, nodes, rest) if turns == () else last.user
-            if turns == () and not self._whole and (value_given or "input" in nodes):
+        elif turns == ():
+            value_given = self._input(node, nodes, rest)
+            if not self._whole and (value_given or "input" in nodes):
                 self._forms["input" in nodes].append((line, case_id))
         kept_fields = {key: value[key] for key in value if key in self._keep}
         kept_fields |= conversation.pop("fields", None) or {}
@@ -492,6 +299,14 @@ class PlainReader:
             return None
         return _INPUT.read(found["input"])
 
+    def _refuse_beside_turns(self, node: Node, rest: list[str]) -> None:
+        """Note what a case with turns has of an input, and what nothing reads."""
+        for key in self._parameters or (self._input_column,):
+            # In a table of both forms, the cells of the other form are empty.
+            if node.member(key).value not in (None, ""):
+                node.member(key).fault("expected either this or `turns`, found both")
+        self._refuse_unknown(node, [key for key in rest if key not in self._parameters])
+
     def _refuse_unknown(self, node: Node, keys: Sequence[str]) -> None:
         """Note keys that nothing reads; one line has all whose mend is the same."""
         strangers = list[str]()
@@ -522,7 +337,7 @@ class PlainReader:
             if key not in value:
                 self._note_absent(node, key, value)
         names = {
-            key: name or (_leaf(key) if key in self._nested else key)
+            key: name or (key.rpartition(".")[2] if key in self._paths.nested else key)
             for key, name in self._parameters.items()
             if key in value
         }
@@ -536,10 +351,10 @@ class PlainReader:
         """Note that a row has no value in a column of its input."""
         if column in value:
             node.member(column).fault("expected a text, found nothing")
-        elif column in self._absent:
-            node.fault(f"expected the path {_with_paths(column, self._paths)}")
+        elif column in self._paths.absent:
+            node.fault(f"expected the path {self._paths.described(column)}")
         elif not self._cells:
-            near = did_you_mean(column, list(value)[:_MOST_KEYS]) if self._parameters else ""
+            near = did_you_mean(column, list(value)[:_MOST_UNKNOWN]) if self._parameters else ""
             node.fault(f"expected the key `{column}`{near}, found {listed_keys(value)}")
 
     def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:
@@ -559,54 +374,10 @@ class PlainReader:
         return "" if key in self._read or key == near else near
 
 
-def listed_keys(value: Collection[str]) -> str:
-    """Return the first ten keys for messages, and how many more there are."""
-    names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
-    more = len(value) - len(names)
-    return ", ".join(names) + (f" and {more:,} more" if more else "") or "none"
-
-
 def _in_list(key: str) -> str:
     """Return a key as it is written in a list of YAML, which is valid in JSON's quotation marks."""
     is_plain = key.isidentifier() and plain_scalar(key) == key
     return key if is_plain else json.dumps(key, ensure_ascii=False)
-
-
-def _root(path: str) -> str:
-    return path.partition(".")[0]
-
-
-def _leaf(path: str) -> str:
-    return path.rpartition(".")[2]
-
-
-def _member_at(value: Json, path: str) -> Json:
-    """Return what lies at a path of keys, and numbers of items from 0; None for nothing."""
-    for key in path.split("."):
-        if isinstance(value, list):
-            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
-        else:
-            value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _paths_in(value: Mapping[str, Json], before: str = "") -> Iterator[str]:
-    """Yield the paths to the members of an object that are no objects themselves.
-
-    Of a list of objects or lists, which may be long, only the first item has paths.
-    """
-    for key, member in value.items():
-        if isinstance(member, list) and member and isinstance(member[0], (dict, list)):
-            yield from _paths_in({"0": member[0]}, f"{before}{key}.")
-        elif isinstance(member, dict) and member:
-            yield from _paths_in(member, f"{before}{key}.")
-        else:
-            yield f"{before}{key}"
-
-
-def _with_paths(path: str, paths: Collection[str]) -> str:
-    """Return a path for messages, with the nearest and all of those that exist."""
-    return f"`{path}`{did_you_mean(path, paths)}; paths: {listed_keys(paths)}"
 
 
 def _are_texts(names: object) -> bool:

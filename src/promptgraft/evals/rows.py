@@ -45,10 +45,6 @@ _VALUES = re.compile(
 )
 
 
-def _without_values(text: str) -> str:
-    return _VALUES.sub(lambda value: value["name"] or "", text)
-
-
 @attrs.frozen
 class _Fault:
     """A fault of a case: its text, the place and case before it, and its name in a list."""
@@ -79,7 +75,8 @@ class CaseFaults:
     def add_of(self, case: Case, text: str) -> None:
         """Add a fault of a case; ``text`` may already begin with its origin and id."""
         text = text.removeprefix(f"{case.origin}: ").removeprefix(f"case `{case.id}`: ")
-        self._add(case.origin, text, case.id, _without_values(text))
+        without_values = _VALUES.sub(lambda value: value["name"] or "", text)
+        self._add(case.origin, text, case.id, without_values)
 
     def _add(self, place: str, text: str, case_id: str, kind: str) -> None:
         cut = "…" if len(case_id) > _LONGEST_ID else ""

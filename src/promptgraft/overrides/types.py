@@ -84,7 +84,12 @@ def entries_in(document: object, *, where: str) -> list[Entry]:
         for entry in getattr(document, kind.listed)
     ]
     for entry in entries:
-        _check_entry(entry, where)
+        try:
+            entry.check_address()
+            entry.check_texts()
+            entry.check_stored(f"{where}: {entry.part}")
+        except (InvalidOverrideError, InvalidIdentifierError) as error:
+            raise DataFormatError(f"{where}: {error}") from None
     return entries
 
 
@@ -102,15 +107,6 @@ def document_class(base: type[T]) -> type[T]:
         )
     document_type: type[T] = _DOCUMENTS[key]
     return document_type
-
-
-def _check_entry(entry: Entry, where: str) -> None:
-    try:
-        entry.check_address()
-        entry.check_texts()
-        entry.check_stored(f"{where}: {entry.part}")
-    except (InvalidOverrideError, InvalidIdentifierError) as error:
-        raise DataFormatError(f"{where}: {error}") from None
 
 
 def check_version(plain: Json, where: str) -> None:

@@ -239,7 +239,7 @@ def _sources(begun: BegunRun, working: Working | None) -> AnswerSources:
     if runs > 1:
         thresholds = PassRules.of(config.feedback_fn).thresholds
         rollout = Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
-    reflection = checked.context.proposing_adapter
+    reflection, aims = checked.context.proposing_adapter, config.objectives
     return AnswerSources(
         rollout=rollout,
         example_digests=checked.digests,
@@ -247,7 +247,7 @@ def _sources(begun: BegunRun, working: Working | None) -> AnswerSources:
         watch=begun.watch,
         deadline=checked.deadline,
         working=working,
-        scorer=config.objectives.new_scorer(),
+        scorer=Scorer(aims.weights, also=aims.pick, perfect_score=aims.perfect_score),
         in_batches=checked.is_in_batches,
         max_example_chars=config.max_example_chars,
         max_trace_chars=config.max_trace_chars,

@@ -36,7 +36,7 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.run_phases import BegunRun
 from promptgraft.search.settings import Limits, PersistenceScope
 from promptgraft.search.stopping import RunStoppedError, StopFile, is_early
-from promptgraft.search.wear import Wear, wear_from_json, wear_to_json
+from promptgraft.search.wear import Wear, wear_from_json
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
@@ -95,7 +95,8 @@ def _looked(begun: BegunRun, look: Look, wear: Wear | None) -> Wear | None:
     except (JournalError, RunStoppedError):
         return None  # the replay of a run that has kept none
     record.remember_look(look)
-    journal.append(_key(look.cases), digest(look.cases), _WEAR, wear_to_json(wear))
+    worn = None if wear is None else attrs.asdict(wear)
+    journal.append(_key(look.cases), digest(look.cases), _WEAR, {"wear": worn})
     journal.sync()
     return wear
 

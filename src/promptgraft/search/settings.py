@@ -35,7 +35,7 @@ from promptgraft.ground.strict.checks import (
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
-from promptgraft.search.scores import Scorer, weights_of
+from promptgraft.search.scores import weights_of
 from promptgraft.search.stopping import StopFile, Stopper
 from promptgraft.targets.prompt_rollout import OnError
 from promptgraft.targets.types import GepaExample, named_numbers_fault
@@ -314,10 +314,6 @@ class Objectives(Settings):
     perfect_score: float = attrs.field(default=1.0, validator=FINITE)
     num_runs: int = attrs.field(default=1, validator=COUNT)
     on_error: OnError = attrs.field(default="unscored", validator=one_of(*get_args(OnError)))
-
-    def new_scorer(self) -> Scorer:
-        """Return a scorer for these objectives, which has not learned from a baseline yet."""
-        return Scorer(self.weights, also=self.pick, perfect_score=self.perfect_score)
 
 
 @attrs.frozen(kw_only=True)

@@ -514,8 +514,3 @@ BuiltIn = (
     | MaxCandidates
     | StopFile
 )
-
-
-def reason_for(stopper: Stopper) -> StopReason:
-    """Return the stop reason of a run that ``stopper`` ended."""
-    return stopper.reason if isinstance(stopper, BuiltIn) else StopReason.STOPPER

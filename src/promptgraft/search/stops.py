@@ -15,6 +15,7 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.stopping import (
+    BuiltIn,
     Leader,
     RequiredObjectives,
     RunState,
@@ -22,7 +23,6 @@ from promptgraft.search.stopping import (
     Stopper,
     StopReason,
     TargetScore,
-    reason_for,
 )
 from promptgraft.targets.base import RejectionReason
 
@@ -79,8 +79,11 @@ class Stops:
         if self._stoppers:
             state = self._state(standing)
             for position, stopper in enumerate(self._stoppers):
-                if reason := _ask(position, stopper, state):
-                    return Outlook(RunStoppedError(reason_for(stopper), reason))
+                if why := _ask(position, stopper, state):
+                    reason = StopReason.STOPPER
+                    if isinstance(stopper, BuiltIn):
+                        reason = stopper.reason
+                    return Outlook(RunStoppedError(reason, why))
             targets = (
                 stopper
                 for stopper in self._stoppers

@@ -91,11 +91,6 @@ def wear_of(cases: Sequence[str], looks: Iterable[Look], *, run: str) -> Wear | 
     )
 
 
-def wear_to_json(wear: Wear | None) -> dict[str, Json]:
-    """Return wear as a journal keeps it; cases that are new have none."""
-    return {"wear": None if wear is None else attrs.asdict(wear)}
-
-
 def wear_from_json(recorded: Json) -> Wear | None:
     """Return the wear that a journal keeps.
 

@@ -259,8 +259,8 @@ def _over_all(
 def turn_cases(case: Case) -> Iterator[Case]:
     """Yield each turn as a case; its context holds the expected answers of earlier turns."""
     context = case.context
-    for turn in case.turns:
-        yield _as_case(case, turn, context)
+    for number, turn in enumerate(case.turns, 1):
+        yield _as_case(case, turn, context, is_last=number == len(case.turns))
         context = (*context, *_exchange(turn.user, turn.expected or ""))
 
 
@@ -275,7 +275,8 @@ def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
     for number, played in enumerate(answer.turns, 1):
         turn = case.turns[number - 1] if number <= len(case.turns) else Turn(user=played.query)
         if case.turns or number == len(answer.turns):
-            judged.append((number, _as_case(case, turn, context), played.answer))
+            is_last = number == len(case.turns)
+            judged.append((number, _as_case(case, turn, context, is_last=is_last), played.answer))
         # What was really said, not what was expected: later turns answer to it.
         context = (*context, *_exchange(played.query, played.answer.text))
     return judged
@@ -307,12 +308,14 @@ def _line(number: int, verdict: Verdict) -> str:
     return f"turn {number} {word}{score}: {why}"
 
 
-def _as_case(case: Case, turn: Turn, context: tuple[Message, ...]) -> Case:
+def _as_case(case: Case, turn: Turn, context: tuple[Message, ...], *, is_last: bool) -> Case:
+    # The case itself may expect more of the last turn than a text, or something from a teacher.
+    of_case = case if is_last else turn
     return attrs.evolve(
         case,
         input=turn.user,
-        expected=turn.expected,
-        tools=turn.tools,
+        expected=turn.expected if of_case.expected is None else of_case.expected,
+        tools=turn.tools if of_case.tools is None else of_case.tools,
         turns=(),
         context=context,
     )

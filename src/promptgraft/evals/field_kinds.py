@@ -1,0 +1,179 @@
+"""The kinds of values that fields of cases have, in plain files and in EvalSets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from promptgraft.adapters.base import Usage
+from promptgraft.errors import ConfigError
+from promptgraft.evals.chat_logs import is_chat_log, read_chat_log
+from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
+from promptgraft.ground.content import Content, File, is_content
+from promptgraft.ground.serde import Json
+from promptgraft.ground.strict.checks import (
+    ANYTHING,
+    OBJECT,
+    STRING,
+    Check,
+    Kind,
+    check,
+    money,
+    number,
+    one_of,
+)
+from promptgraft.ground.strict.kinds import (
+    Key,
+    Keys,
+    either,
+    keys_of,
+    listed,
+    named,
+    record,
+    record_of,
+)
+from promptgraft.ground.strict.nodes import Node
+
+_SPEAKERS = {
+    "assistant": Speaker.ASSISTANT,
+    "model": Speaker.ASSISTANT,
+    "system": Speaker.SYSTEM,
+    "user": Speaker.USER,
+}
+_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
+
+
+def _flag(value: object) -> bool | None:
+    return _FLAGS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
+
+
+def _read_hints(node: Node) -> Mapping[str, str] | None:
+    if isinstance(node.value, str):
+        return {"": node.value} if node.value else {}
+    return named(STRING).read(node)
+
+
+FLAG: Check[bool] = check("true or false", _flag)
+"""A boolean, also written as ``yes``, ``no``, ``1`` or ``0``."""
+HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
+"""Hints by metric; a bare text applies to all metrics."""
+
+
+def _text_of_part(text: str | None = None, thought: object = None) -> str:
+    if text is None and not thought:
+        raise ConfigError("expected the key `text`, found none")
+    # Recordings also hold what a model thought, which is no part of what it said.
+    return "" if thought else text or ""
+
+
+def _read_content(node: Node) -> str | Content | None:
+    """Read a text, or a list of texts, images and files, of which parts of messages are made."""
+    if not isinstance(node.value, list):
+        return STRING.read(node)
+    pieces = [_PIECE.read(item) for item in node.items()]
+    return _joined([piece for piece in pieces if piece is not None])
+
+
+def _read_piece(node: Node) -> str | File | None:
+    value: object = node.value
+    if isinstance(value, (str, File)):
+        return value
+    match value:
+        case {"type": "text" | "input_text", "text": str(text)}:
+            return text
+        case {"type": str(kind)}:
+            node.fault(f"expected a text, an image or a file, found {kind}")
+        case _:
+            node.expected("a text, an image or a file")
+    return None
+
+
+def _joined(pieces: Sequence[str | File]) -> str | Content:
+    filled = tuple(piece for piece in pieces if piece != "")
+    return filled if is_content(filled) else "\n".join(map(str, filled))
+
+
+def are_parts(value: Json) -> TypeGuard[list[Json]]:
+    """Return whether a list holds parts of one message, rather than messages."""
+    return isinstance(value, list) and any(map(_is_part, value))
+
+
+def _is_part(value: object) -> bool:
+    if isinstance(value, dict):
+        return "type" in value and "role" not in value
+    return isinstance(value, (str, File))
+
+
+_PIECE: Kind[str | File] = Kind(_read_piece)
+CONTENT: Kind[str | Content] = Kind(_read_content)
+"""A text, or a list of texts, images and files."""
+
+
+def content_of(
+    content: str | Content | None = None,
+    parts: tuple[str | File, ...] | None = None,
+    role: str = "",  # noqa: ARG001 - its kind has checked it, and it is not kept
+) -> str | Content:
+    """Return the content of a message, of which exactly one key has it."""
+    if (content is None) == (parts is None):
+        raise ConfigError("expected either `content` or `parts`")
+    return _joined(parts or ()) if content is None else content
+
+
+def _message(*, role: str, **said: Any) -> Message:
+    return Message(_SPEAKERS[role], content_of(**said))
+
+
+def said_keys(roles: tuple[str, ...], *, required: bool) -> Keys:
+    """Return the keys of a message by one of these roles."""
+    part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
+    return {
+        "role": Key(one_of(*roles), required=required),
+        "content": Key(CONTENT),
+        "parts": Key(listed(either("a part", (File, _PIECE), (dict, part)))),
+    }
+
+
+MESSAGES: Kind[tuple[Message, ...]] = listed(
+    record(_message, said_keys(tuple(_SPEAKERS), required=True), aliases={})
+)
+USE_KEYS = keys_of(ToolUse, special={"arguments": OBJECT, "result": ANYTHING})
+USE_ALIASES = {"args": "arguments"}
+
+
+TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
+    record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
+)
+_OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
+    record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
+)
+
+
+def _read_turns(node: Node) -> tuple[Turn, ...] | None:
+    if is_chat_log(node.value):
+        return read_chat_log(node, CONTENT)
+    return _OWN_TURNS.read(node)
+
+
+TURNS: Kind[tuple[Turn, ...]] = Kind(_read_turns, _OWN_TURNS.schema)
+"""Turns, or the messages of a chat log."""
+ANSWER: Kind[Answer] = either(
+    "a text or an object with `text`",
+    (str, Kind(lambda node: Answer(text=str(node.value)))),
+    (
+        dict,
+        record_of(
+            Answer,
+            special={
+                "output": ANYTHING,
+                "tools": TOOL_USES,
+                "usage": record_of(Usage),
+                "cost": money(0, texts=True),
+                "seconds": number(0, what="seconds"),
+            },
+            skip=("steps", "turns"),
+            aliases={},
+        ),
+    ),
+)
+"""A recorded answer: a text, or an object with the fields of an answer."""

@@ -1,0 +1,88 @@
+"""Paths to members of rows, such as ``inputs.question``, which are read like columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+
+from promptgraft.ground.serde import Json, did_you_mean
+
+_MOST_PATHS = 1_000
+"""Different paths of rows that a missing one is compared with, which is slow."""
+_MOST_KEYS = 10
+"""Keys that a message lists."""
+
+
+class RowPaths:
+    """The paths among the ``names`` of columns, and which of them rows have.
+
+    Attributes:
+        nested: the paths that some row has.
+        absent: the paths that no row has had so far.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._paths = tuple(sorted(name for name in names if "." in name))
+        self.absent = set(self._paths)
+        self.nested: set[str] = set()
+        self._there: dict[str, None] = {}
+
+    def flattened(self, row: dict[str, Json], visible: Collection[str]) -> dict[str, Json]:
+        """Return a row with a column for each path that it has.
+
+        A column of that very name comes first. An object that is read by paths is no column any
+        more, unless it is among the ``visible`` ones.
+        """
+        if not self._paths:
+            return row
+        paths = {
+            name: member
+            for name in self._paths
+            if name not in row and (member := _member_at(row, name)) is not None
+        }
+        self.absent -= {*paths, *row}
+        self.nested.update(paths)
+        if self.absent and len(self._there) < _MOST_PATHS:
+            self._there |= dict.fromkeys(_paths_in(row))
+        hidden = {root_of(name) for name in self._paths if name not in row}.difference(visible)
+        return {key: row[key] for key in row if key not in hidden} | paths
+
+    def described(self, path: str) -> str:
+        """Return a path for messages, with the nearest and all of those that rows have."""
+        return f"`{path}`{did_you_mean(path, self._there)}; paths: {listed_keys(self._there)}"
+
+
+def listed_keys(value: Collection[str]) -> str:
+    """Return the first ten keys for messages, and how many more there are."""
+    names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
+    more = len(value) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "") or "none"
+
+
+def root_of(path: str) -> str:
+    """Return the first key of a path."""
+    return path.partition(".")[0]
+
+
+def _member_at(value: Json, path: str) -> Json:
+    """Return what lies at a path of keys, and numbers of items from 0; None for nothing."""
+    for key in path.split("."):
+        if isinstance(value, list):
+            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _paths_in(value: Mapping[str, Json], before: str = "") -> Iterator[str]:
+    """Yield the paths to the members of an object that are no objects themselves.
+
+    Of a list of objects or lists, which may be long, only the first item has paths.
+    """
+    for key, member in value.items():
+        if isinstance(member, list) and member and isinstance(member[0], (dict, list)):
+            yield from _paths_in({"0": member[0]}, f"{before}{key}.")
+        elif isinstance(member, dict) and member:
+            yield from _paths_in(member, f"{before}{key}.")
+        else:
+            yield f"{before}{key}"
