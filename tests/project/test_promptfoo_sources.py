@@ -174,6 +174,15 @@ FORMS: Mapping[str, Form] = {
         config=HEAD + SHELF + "tests: file://t.csv\n",
         files={"t.csv": "note,__expected\nmaps,icontains:travel\nodes,icontains:poetry\n"},
     ),
+    "functions in a table": Form(
+        config=HEAD + SHELF + "tests: file://t.csv\n",
+        files={
+            "t.csv": "note,__expected\nmaps,file://shelf.py:right\nodes,file://shelf.py:right\n"
+        },
+        metrics=("python",),
+        unwritten=("metrics.py:right",),
+        note="the `python` code is not run here: write `metrics.py:right` in its place",
+    ),
     "tests in JSONL": Form(
         config=HEAD + SHELF + "tests: file://t.jsonl\n",
         files={
@@ -425,6 +434,9 @@ def test_simple_conditions_are_metrics(
         ("javascript", "context.vars.a === output.b"),
         ("javascript", "output.length < 0"),
         ("javascript", "process.exit()"),
+        ("javascript", "output === context.vars.v.toLowerCase()"),
+        ("javascript", "output.includes('A'.toLowerCase())"),
+        ("javascript", "output.a === vars.v.toLowerCase()"),
         ("javascript", "`${output}` === 'a'"),
         ("python", "__import__('os').system('true')"),
         ("python", "import os"),

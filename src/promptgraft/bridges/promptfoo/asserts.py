@@ -78,7 +78,7 @@ _STRING = r"""(?:"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'
 _VARIABLE = r"""(?:context\.)?vars(?:\.(?P<name>[A-Za-z_]\w*)|\[['"](?P<key>\w+)['"]\])"""
 _OUTPUT = r"(?:String\(output\)|output)(?:\.trim\(\))?"
 _LOWER = r"(?P<lower>\.toLowerCase\(\))?(?:\.trim\(\))?"
-_OTHER = rf"(?:{_STRING}|{_VARIABLE})(?:\.toLowerCase\(\))?"
+_OTHER = rf"(?:{_STRING}|{_VARIABLE})(?P<lowered>\.toLowerCase\(\))?"
 _NUMBER = r"(?P<number>-?\d+(?:\.\d+)?|true|false)"
 _KEYS = r"""(?P<keys>(?:\??\.[A-Za-z_]\w*|\[['"]\w+['"]\])+)"""
 _LENGTH = re.compile(rf"{_OUTPUT}\.length\s*(?P<sign><=?|>=?|===?)\s*(?P<size>\d+)")
@@ -106,10 +106,10 @@ def _conjuncts(code: str) -> list[str]:
 def _of_javascript(code: str) -> Condition | None:
     if match := _LENGTH.fullmatch(code):
         return _length(match["sign"].replace("===", "=="), int(match["size"]))
-    if match := _SAME.fullmatch(code):
+    if (match := _SAME.fullmatch(code)) and _is_folded_alike(match):
         folded: dict[str, Json] = {"ignore_case": True} if match["lower"] else {}
         return _comparison(match, "exact", folded, inverted=match["sign"].startswith("!"))
-    if match := _HELD.fullmatch(code):
+    if (match := _HELD.fullmatch(code)) and _is_folded_alike(match):
         folded = {"ignore_case": True} if match["lower"] else {}
         if match["call"] == "includes":
             return _comparison(match, "contains", folded, inverted=bool(match["sign"]))
@@ -122,9 +122,14 @@ def _of_javascript(code: str) -> Condition | None:
         flags = f"(?{match['flags']})" if match["flags"] else ""
         pattern = flags + match["pattern"].replace(r"\/", "/")
         return Condition(kind="regex", value=pattern, inverted=bool(match["sign"]))
-    if match := _MEMBER.fullmatch(code):
+    if (match := _MEMBER.fullmatch(code)) and not match["lowered"]:
         return _member(match)
     return None
+
+
+def _is_folded_alike(found: re.Match[str]) -> bool:
+    """Return whether a metric can ignore case, as the condition does: on both sides or on none."""
+    return bool(found["lower"]) or not found["lowered"]
 
 
 def _comparison(
@@ -319,6 +324,9 @@ def row_as_test(row: Node) -> Node:
 
 def _of_text(text: str) -> dict[str, Json]:
     """Convert a cell, such as ``contains: a``, to an assertion."""
+    if text.strip().startswith("file://") and (code := code_reference(text)):
+        kind = "python" if code[0].endswith(".py") else "javascript"
+        return {"type": kind, "value": text.strip()}
     match = _SHORT.fullmatch(text.strip())
     kind = "" if match is None else _LEGACY.get(match[2], match[2])
     if match is None or kind not in _KNOWN:
