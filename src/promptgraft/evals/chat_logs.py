@@ -19,13 +19,6 @@ _ROLES = ("user", "assistant", "model", *_LEFT_OUT)
 _TEXT_PARTS = ("text", "output_text")  # the second one of OpenAI's Responses API
 
 
-def is_chat_log(value: Json) -> bool:
-    """Return whether a list holds messages with roles, and not turns."""
-    return isinstance(value, list) and any(
-        isinstance(item, dict) and "role" in item for item in value
-    )
-
-
 def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] | None:
     """Return a turn for each message of the user, or report faults and return None.
 

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError
-from promptgraft.evals.chat_logs import is_chat_log, read_chat_log
+from promptgraft.evals.chat_logs import read_chat_log
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
 from promptgraft.ground.content import Content, File, is_content
 from promptgraft.ground.serde import Json
@@ -150,7 +150,8 @@ _OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
 
 
 def _read_turns(node: Node) -> tuple[Turn, ...] | None:
-    if is_chat_log(node.value):
+    # Turns of our own have no roles.
+    if any(isinstance(item.value, dict) and "role" in item.value for item in node.items()):
         return read_chat_log(node, CONTENT)
     return _OWN_TURNS.read(node)
 

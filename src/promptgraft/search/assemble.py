@@ -137,17 +137,13 @@ def search(begun: BegunRun) -> RunResult:
     driver = _driver(begun, answers, sources, remarks)
     search = _search(begun, answers.ledger, sources.scorer, driver.emit)
     phases = RunPhases(search=search, begun=begun, remarks=remarks)
-    return _driven(driver, phases, begun.answers)
-
-
-def _driven(driver: Driver, phases: RunPhases, answers: Answers) -> RunResult:
     try:
         try:
             stop = driver.run(phases.run())
         finally:
             # Answers that the search has left behind are paid for.
-            if answers.calls is not None:
-                answers.ledger.count(answers.calls.close())
+            if begun.answers.calls is not None:
+                begun.answers.ledger.count(begun.answers.calls.close())
         return phases.result(stop)
     except PromptgraftError as error:
         # A result needs the baseline; before that there is none to save.

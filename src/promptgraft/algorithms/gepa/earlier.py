@@ -39,11 +39,6 @@ _ABOUT_ONE, _ABOUT_PROMPTS = 3, 4
 """The versions of `whole_prompt` that also ask about a single part, and about several prompts."""
 
 
-def is_former(name: str, value: Json) -> bool:
-    """Return whether a setting of the strategy is one that is an addition today."""
-    return name in FORMER and (name != "module_choice" or value == "blamed")
-
-
 def additions_of(strategy: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     """Return the additions that a former strategy stands for, with their settings, by name.
 
@@ -171,7 +166,11 @@ def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Seq
         return modern, [f"strategy.{_DIVIDED}: is gone, it gained nothing; leave it out", *notes]
     if written.get("additions") is not None:
         return written, ()
-    former = [name for name, value in strategy.items() if is_former(name, value)]
+    former = [
+        name
+        for name, value in strategy.items()
+        if name in FORMER and (name != "module_choice" or value == "blamed")
+    ]
     if not former:
         return written, ()
     additions = additions_of({name: value for name, value in strategy.items() if value is not None})

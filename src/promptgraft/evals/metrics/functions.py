@@ -56,10 +56,6 @@ def _function(value: Judge | str) -> Judge:
     return member
 
 
-def _name_of_function(metric: Python) -> str:
-    return str(getattr(metric.function, "__name__", metric.kind))
-
-
 @attrs.frozen(kw_only=True)
 class Python(BaseMetric):
     """The score that a Python function returns for a case and an answer.
@@ -72,7 +68,11 @@ class Python(BaseMetric):
     kind: ClassVar[str] = "python"
 
     function: Judge = attrs.field(converter=_function, metadata={"plain": True})
-    name: str = attrs.field(default=attrs.Factory(_name_of_function, takes_self=True))
+    name: str = attrs.field(
+        default=attrs.Factory(
+            lambda metric: str(getattr(metric.function, "__name__", metric.kind)), takes_self=True
+        )
+    )
 
     @property
     def wording(self) -> tuple[str, ...]:

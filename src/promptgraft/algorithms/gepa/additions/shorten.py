@@ -58,10 +58,6 @@ class _Tried:
     words: set[str] = attrs.field(factory=set)
     scores: list[tuple[str, float]] = attrs.field(factory=list)
 
-    def score_of(self, candidate: Candidate) -> Score:
-        """Return the latest score of a candidate; None without one."""
-        return next((score for by, score in reversed(self.scores) if by == candidate.digest), None)
-
 
 @attrs.define(eq=False)
 class RemovableLine:
@@ -160,7 +156,8 @@ class LineTrials:
         return hurt
 
     def _score(self, example: GepaExample) -> Score:
-        return self.examples[example.id].score_of(self.parent)
+        latest = reversed(self.examples[example.id].scores)
+        return next((score for by, score in latest if by == self.parent.digest), None)
 
 
 @attrs.define(slots=False)
