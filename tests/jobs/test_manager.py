@@ -346,6 +346,9 @@ def test_the_money_of_a_day_is_that_of_all_jobs_of_a_project(
     assert ended.state is JobState.COMPLETED
     assert today(manager) == pytest.approx(cost - before)
     assert manager.get(second.id).reason == queued.reason
+    # What was spent today counts, so that a job that has spent it cannot go before tomorrow.
+    with pytest.raises(JobConflictError, match="max_cost_per_day of its project; delete it tom"):
+        manager.delete(ended.id)
     # A project that may spend more is the same project, and a fork pays for no answer again.
     path.write_text(path.read_text().replace("max_cost_per_day: 0.01", "max_cost_per_day: 5"))
     richer = JobManager(database, projects={"support": path})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from jobs.job_world import FILE, until, work_off, write_project
+from jobs.job_world import FILE, until, work_off, write_priced, write_project
 from promptgraft import __version__
 from promptgraft.cli.main import run
 from promptgraft.service.jobs import JobClient, JobManager, JobState, Worker
@@ -89,6 +89,26 @@ def test_what_the_place_lacks_puts_the_job_back_and_keeps_other_projects_going(
         assert message in tried.reason
         assert {(job.state, job.attempts) for job in others} == {(JobState.QUEUED, 0)}
         assert manager.get(sound.id).state is JobState.COMPLETED
+
+
+def test_a_place_that_lacks_something_leaves_what_the_job_has_reached(tmp_path: Path) -> None:
+    path = write_priced(tmp_path / "lame", more="max_cost_per_day: 0.01\n")
+    own, words = path.with_name("own.py"), path.with_name("words.txt")
+    own.write_text(LACKING["a file"][1] + own.read_text())
+    words.touch()
+    with managed(tmp_path, lame=path) as manager:
+        job = manager.create("lame", "triage", {"store": False})
+        assert work_off(manager) == 1
+        paused = manager.get(job.id)
+        assert paused.status.rollouts > 0
+        path.write_text(path.read_text().replace("max_cost_per_day: 0.01", ""))
+        words.unlink()
+        manager.resume(job.id)
+        with managed(tmp_path, lame=path) as place:
+            assert work_off(place) == 1
+        lacking = manager.get(job.id)
+        assert (lacking.state, lacking.attempts) == (JobState.QUEUED, 2)
+        assert lacking.status == paused.status
 
 
 def test_any_number_of_places_that_lack_something_fail_no_job(tmp_path: Path) -> None:

@@ -291,13 +291,16 @@ class JobLines:
             .ordered_values(("spent", spent), ("day", day))
         )
 
-    def spent_today(self, connection: Connection, project: str) -> Decimal:
-        """Return the US dollars that the jobs of a project have used since midnight (UTC)."""
+    def spent_today(
+        self, connection: Connection, project: str, number: int | None = None
+    ) -> Decimal:
+        """Return the US dollars that a project, or one job of it, has used since midnight (UTC)."""
         jobs, attempts = self._jobs, self._database.tables.attempts
+        of_job = () if number is None else (jobs.c.number == number,)
         total = connection.scalar(
             select(func.sum(attempts.c.spent))
             .join(jobs, jobs.c.number == attempts.c.job)
-            .where(attempts.c.day == self._day(connection), jobs.c.project == project)
+            .where(attempts.c.day == self._day(connection), jobs.c.project == project, *of_job)
         )
         return Decimal(int(total or 0)) / MILLION
 

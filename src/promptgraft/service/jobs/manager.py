@@ -379,6 +379,14 @@ class JobManager(TagMover):
         def delete(connection: Connection) -> None:
             row = self._rows.find(connection, job, locked=True)
             check_allowed(row, "delete")
+            project = self.projects.get(row.project)
+            is_limited = project is not None and project.config.max_cost_per_day is not None
+            # With its attempts, what it has spent today would be forgotten, and spent again.
+            if is_limited and self._rows.spent_today(connection, row.project, row.number):
+                raise JobConflictError(
+                    f"job {row.id} has spent money today (UTC), which counts towards "
+                    "max_cost_per_day of its project; delete it tomorrow"
+                )
             self._rows.delete(connection, row.number)
 
         job_now = self.get(job)

@@ -197,6 +197,11 @@ class JobEvents:
         )
 
     @property
+    def repeats(self) -> bool:
+        """Whether the run has only repeated what is recorded, so that its status may be behind."""
+        return self._is_replay
+
+    @property
     def progress(self) -> float:
         """The share of the budget of rollouts that is used, 0 to 99."""
         budget = self._lines.history.budget

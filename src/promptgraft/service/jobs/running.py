@@ -251,7 +251,9 @@ class _Attempt:
         document = None
         if job is not None and end.result is not None:
             document = json.dumps(RunOutcome(job=job, result=end.result).document()).encode()
-        status = _final_status(end, claim.job.changes, self.events.status)
+        # An attempt that ends before it has caught up knows less than the one before it.
+        status = claim.job.status if self.events.repeats else self.events.status
+        status = _final_status(end, claim.job.changes, status)
 
         def settle(connection: Connection) -> None:
             rows.check(connection, claim)
