@@ -16,7 +16,7 @@ from promptgraft.cli.outcome import print_outcome
 from promptgraft.cli.output import Screen
 from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.project.running import RunOutcome
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.runs import RunFolder
 from promptgraft.search import OptimizationContext, OptimizationJob, StopReason
 

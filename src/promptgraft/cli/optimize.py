@@ -21,8 +21,9 @@ from promptgraft.cli.outcome import MODEL, Runner, conclude_run
 from promptgraft.cli.progress import Progress
 from promptgraft.project.adding import cluster, executor_named
 from promptgraft.project.files import ProjectFile
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.parts import DEFAULT_REFLECTION, FORMATS, FormatOptions, named_options
-from promptgraft.project.running import Changes, Runnable, RunOutcome, loaded, loaded_again, run_dry
+from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.runs import RunFolder
 from promptgraft.search.settings import Size
 

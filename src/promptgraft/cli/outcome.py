@@ -31,7 +31,8 @@ from promptgraft.ground.text import (
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.adding import Tracker, traced, tracking
-from promptgraft.project.running import RunOutcome, keep, run_job
+from promptgraft.project.outcome import RunOutcome
+from promptgraft.project.running import keep, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus

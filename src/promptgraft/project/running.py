@@ -1,14 +1,12 @@
-"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers; outcomes."""
+"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,132 +15,32 @@ from attrs.converters import optional
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError, PromptgraftError
-from promptgraft.evals.spending import Role
-from promptgraft.evals.types import Step
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict import structure
 from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
-from promptgraft.overrides import OverrideAddress, PartDiff, Revision, RevisionedStore
 from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
+from promptgraft.project.earlier_runs import seen_answers, seen_in
 from promptgraft.project.exporting import keep_sources
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.other_cases import on_kept_cases
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.runs import RunFolder, RunSummary, State, list_runs, transcripts
+from promptgraft.runs import RunFolder
 from promptgraft.runs.configuration import described_job, run_config
-from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.reading import summarize
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunPlan, RunResult
 from promptgraft.search.notices import Working
-from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
-from promptgraft.targets.prompts import PromptSet
-
-
-@attrs.frozen(kw_only=True)
-class RunOutcome:
-    """A job that was run.
-
-    Attributes:
-        job: the job.
-        dry: whether it ran on the embedded offline model, unrecorded.
-        error: the error that ended the run or prevented storing its winner, if any.
-        folder: the run directory; None for a dry run.
-        failure: why files of the folder are missing; empty if none are.
-        seconds: wall time of this process; 0 if it was not measured.
-        is_replay: whether the journal had every answer, so that nothing was asked.
-    """
-
-    job: OptimizationJob
-    dry: bool = False
-    result: RunResult
-    error: PromptgraftError | None = None
-    folder: RunFolder | None = None
-    failure: str = ""
-    seconds: float = 0.0
-    is_replay: bool = False
-
-    @property
-    def address(self) -> OverrideAddress | None:
-        """The prompt and tag; None unless the job has exactly one prompt."""
-        prompts = list(self.job.prompts.values())
-        if len(prompts) != 1:
-            return None
-        descriptor = prompts[0].descriptor
-        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
-
-    @property
-    def parts(self) -> tuple[PartDiff, ...]:
-        """The differences between the winner and the source."""
-        result = self.result
-        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Doubts about the run and its winner, one line each."""
-        return warnings_of(self.result.remarks, self.job.prompts, self.parts)
-
-    @property
-    def store(self) -> RevisionedStore | None:
-        """The store that holds the winner, if there is one and it keeps revisions."""
-        store = self.job.context.overrides_store
-        if isinstance(store, RevisionedStore) and self.result.persisted:
-            return store
-        return None
-
-    @property
-    def revision(self) -> Revision | None:
-        """The stored revision of the winner; None unless there is exactly one."""
-        store, address = self.store, self.address
-        return None if store is None or address is None else store.current_at(address)
-
-    @property
-    def unstored(self) -> str:
-        """Why no winner was stored; empty if one was."""
-        if self.result.persisted:
-            return ""
-        if not self.result.found_better:
-            return "nothing beat the baseline"
-        if self.dry:
-            return "a dry run stores nothing"
-        if not (self.result.improved or self.job.config.keep_anyway):
-            return f"it is {self.result.verdict}; with `keep_anyway` it is stored anyway"
-        if self.error is not None:
-            return str(self.error)
-        if not self.job.config.persist:
-            return "the job has `persist=False`"
-        return "the job has no `overrides_store`"
-
-    def document(self) -> dict[str, Json]:
-        """Return the contents of ``result.json``, without whole prompts."""
-        result = self.result
-        return result_document(
-            result.ended,
-            self.job.name,
-            result.best.changes,
-            self.parts,
-            warnings=self.warnings,
-            seed=self.job.config.seed,
-            budget=self.job.config.budget,
-            kept_rewrites=self.result.kept_rewrites,
-            examples=len(result.pareto_ids),
-        )
-
-
-_MOST_LOOKED_AT = 500
-"""The most rollouts of an earlier run that a plan counts steps in."""
-_MOST_RUNS = 3
-"""The most earlier runs whose answers a plan reads."""
 
 
 def _is_given(_: object, value: object) -> bool:
@@ -344,7 +242,7 @@ class Runnable:
 
     def plan(self) -> RunPlan:
         """Estimate what a run may use, without a call, from the answers of earlier runs."""
-        plan = self.job.plan(seen=_seen(self.runs, self.job))
+        plan = self.job.plan(seen=seen_in(self.runs, self.job))
         return attrs.evolve(plan, warnings=(*plan.warnings, *self.lacking))
 
     def probed(self, rollouts: int, runs: Path) -> Probe:
@@ -376,7 +274,7 @@ class Runnable:
         outcome = keep(folder, job, partial(run_job, listeners=(stop,), cancellation=cancellation))
         result = outcome.result
         where = f"as in the probe {folder.id}"
-        usage_seen = _seen_answers(summarize(folder), job, where, is_probe=True)
+        usage_seen = seen_answers(summarize(folder), job, where, is_probe=True)
         return Probe(
             folder=folder,
             rollouts=result.total_rollouts,
@@ -399,77 +297,6 @@ class Runnable:
         """Keep the present files of the project in the folder of a run, if there is a project."""
         if self.project is not None:
             keep_sources(self.project, folder.sources)
-
-
-def _seen(runs: Path, job: OptimizationJob) -> SeenAnswers | None:
-    """Return what answers used in the newest of the last completed runs of a job that tells."""
-    ended = (run for run in list_runs(runs) if run.state is State.ENDED and run.prompt == job.name)
-    # Runs on the embedded model tell nothing, however many there are.
-    for run in islice(ended, _MOST_RUNS):
-        if usage_seen := _seen_answers(run, job, f"as in run {run.id}"):
-            return usage_seen
-    return None
-
-
-def _seen_answers(
-    run: RunSummary, job: OptimizationJob, where: str, *, is_probe: bool = False
-) -> SeenAnswers | None:
-    """Return what the answers of a run used; None if it has none whose tokens are known.
-
-    Args:
-        run: the run, which has ended.
-        job: what it was made of.
-        where: the run, in words.
-        is_probe: whether it is a probe of the present prompt.
-    """
-    if (ended := run.ended) is None:
-        return None
-    nodes: dict[str, SeenUse] = {}
-    # Only answers of graphs have steps.
-    if isinstance(job.subject, PromptSet):
-        rollouts = islice(transcripts(run.folder), _MOST_LOOKED_AT)
-        traces = [transcript.record.steps for transcript in rollouts]
-        nodes = _nodes_seen(traces) if any(traces) else {}
-    uses = tuple(
-        SeenUse(
-            role=row.role,
-            model=row.model,
-            calls=row.calls / max(1, ended.rollouts),
-            input_tokens=row.usage.input_tokens / row.calls,
-            output_tokens=row.usage.output_tokens / row.calls,
-            # The first call of a probe finds nothing in the cache, unlike most calls of a run.
-            cached_tokens=row.usage.cached_tokens / max(1, row.calls - is_probe),
-            thinking=row.usage.reasoning_tokens / row.calls,
-            cost=None if row.unpriced_calls else row.cost / row.calls,
-        )
-        for row in ended.ledger
-        if row.usage.output_tokens
-    )
-    if not (nodes or any(use.role is Role.TASK for use in uses)):
-        return None
-    return SeenAnswers(where=where, uses=uses, nodes=nodes, is_probe=is_probe)
-
-
-def _nodes_seen(traces: Iterable[Iterable[Step]]) -> dict[str, SeenUse]:
-    """Return the average calls per answer, and tokens per call, of each node of a graph."""
-    count, calls_asked, calls = 0, Counter[str](), Counter[str]()
-    sent, received = Counter[str](), Counter[str]()
-    for steps in traces:
-        count += 1
-        for step in steps:
-            for spending in step.spent:
-                calls_asked[step.node] += spending.calls
-                calls[step.node] += spending.calls
-                sent[step.node] += spending.input_tokens
-                received[step.node] += spending.output_tokens
-    return {
-        name: SeenUse(
-            calls=calls_asked[name] / count,
-            input_tokens=sent[name] / calls[name],
-            output_tokens=received[name] / calls[name],
-        )
-        for name in calls_asked
-    }
 
 
 @contextlib.contextmanager

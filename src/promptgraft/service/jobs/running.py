@@ -27,8 +27,9 @@ from promptgraft.errors import (
 from promptgraft.ground.clock import SystemClock
 from promptgraft.project import Project
 from promptgraft.project.adding import cluster, tracking
+from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.python_source import beside
-from promptgraft.project.running import Runnable, RunOutcome, run_job
+from promptgraft.project.running import Runnable, run_job
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
