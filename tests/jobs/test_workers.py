@@ -239,6 +239,31 @@ def test_a_child_that_dies_puts_its_job_back_at_once(manager: JobManager, projec
     assert errors in (["its process was ended by SIGKILL", ""], [""])
 
 
+@everywhere
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_the_last_worker_awaits_jobs_whose_workers_may_be_lost(
+    manager: JobManager, caplog: pytest.LogCaptureFixture, is_lost: bool
+) -> None:
+    caplog.set_level("INFO", logger="promptgraft.service.jobs")
+    job = submit(manager, budget=60)
+    claim = Worker(manager, name="other").claim()
+    assert claim is not None
+    thread = threading.Thread(target=lambda: Worker(manager).run(until_idle=True))
+    thread.start()
+    until(lambda: "worker other may be lost" in caplog.text)
+    assert thread.is_alive()
+    if is_lost:
+        expire(manager)
+    else:
+        manager.database.write(
+            lambda connection: JobRows(manager.database).renew(connection, claim)
+        )
+    thread.join(60)
+    assert not thread.is_alive()
+    state, attempts = manager.get(job.id).state, manager.get(job.id).attempts
+    assert (state, attempts) == ((JobState.COMPLETED, 2) if is_lost else (JobState.RUNNING, 1))
+
+
 def _children_of(pid: int) -> list[int]:
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():

@@ -413,6 +413,17 @@ class JobRows(JobLines):
         )
         return [_job(row) for row in connection.execute(query)]
 
+    def leases(
+        self, connection: Connection, projects: Collection[tuple[str, str]]
+    ) -> list[tuple[Job, float]]:
+        """Return the running jobs of some projects with their digests, and when each lease ends."""
+        jobs = self._jobs
+        query = select(*self._light).where(
+            jobs.c.state == JobState.RUNNING,
+            tuple_(jobs.c.project, jobs.c.digest).in_(sorted(projects)),
+        )
+        return [(_job(row), row.lease) for row in connection.execute(query)]
+
     def advance(self, connection: Connection, number: int, progress: float, status: Status) -> None:
         """Store the progress of a job, and book its cost."""
         jobs = self._jobs

@@ -26,7 +26,7 @@ from promptgraft.service.jobs.logs import form_of_logs, told
 from promptgraft.service.jobs.manager import JobManager
 from promptgraft.service.jobs.preparing import submitted_digest
 from promptgraft.service.jobs.presence import Presence
-from promptgraft.service.jobs.rows import Claim, JobRows
+from promptgraft.service.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
 from promptgraft.service.jobs.types import Job, JobNotFoundError, JobState
 
@@ -130,6 +130,7 @@ class Worker:
         self._processes = processes
         self._name = name or f"{socket.gethostname()[:100]}-{os.getpid()}"
         self._children: list[_Child] = []
+        self._leases: dict[int, float] = {}
         self._is_claim_open = False
         self._ending = threading.Event()
         self._digests = _digests(self._projects)
@@ -139,6 +140,7 @@ class Worker:
     def run(self, *, until_idle: bool = False) -> None:
         """Claim and run jobs until :meth:`stop`, or until there is nothing to do.
 
+        A job of a worker that may be lost is waited for until its lease is renewed or runs out.
         Faults of the database that pass are waited for, and those that may pass for a minute.
 
         Raises:
@@ -154,7 +156,7 @@ class Worker:
                     is_idle = False
                 else:
                     outage.end()
-                if until_idle and is_idle:
+                if until_idle and is_idle and not self._awaits_leases():
                     return
                 self._ending.wait(self._seconds)
         finally:
@@ -233,6 +235,20 @@ class Worker:
                 break
             self._children.append(_Child(slot, claim, process))
         return not self._children
+
+    def _awaits_leases(self) -> bool:
+        """Return whether jobs seem to run elsewhere whose workers may be lost.
+
+        A worker that lives renews the lease of its job; that of a lost one soon runs out.
+        """
+        with self._database.reading() as connection:
+            running = self._rows.leases(connection, self._digests)
+        for job, lease in running:
+            if job.number not in self._leases:
+                self._leases[job.number] = lease
+                words = f"its worker {job.worker} may be lost; it shows within {LEASE_SECONDS:.0f}"
+                told(_logger, logging.INFO, "job_awaited", f"{words} seconds", job=job.id)
+        return any(self._leases[job.number] == lease for job, lease in running)
 
     def _share(self, slot: int) -> int | None:
         """Return the calls of the process in a slot; the first slots get the remainder."""
