@@ -97,6 +97,20 @@ def test_a_data_set_is_made_edited_compared_and_chosen_in_the_page(
     assert record["changes"] == {"budget": 90, "dataset": f"hard@{digest}"}
 
 
+def test_the_form_of_a_job_offers_the_data_sets(browser: httpx.Client, manager: JobManager) -> None:
+    def offered() -> tuple[list[str], list[tuple[str, str]]]:
+        page = browser.get("/new").text
+        lists = re.findall(r'name="dataset"[^>]* list="(\w+)"', page)
+        return lists, re.findall('<option value="(.*?)">(.*?)</option>', page)
+
+    assert offered() == ([], [])
+    for name in ("hard", "easy"):
+        manager.save_dataset("support", name, cases(30))
+    options = [("easy", "support, 30 cases"), ("hard", "support, 30 cases")]
+    assert offered() == (["sets"], options)
+    assert '<datalist id="sets">' in browser.get("/new").text
+
+
 def test_hostile_texts_stay_texts(browser: httpx.Client, manager: JobManager) -> None:
     texts = [text for text in HOSTILE if text.isprintable()]
     rows = [{"id": text, "input": text, "expected": "login"} for text in HOSTILE]

@@ -511,8 +511,11 @@ def show_new(call: ApiCall) -> ApiReply:
 def _new_page(
     call: ApiCall, given: Mapping[str, str], *, plan: object = None, fault: str = ""
 ) -> ApiReply:
-    values = {"given": given, "plan": plan, "fault": fault, "labels": _LABELS}
-    return page_of(call, "new.html", 422 if fault else 200, prompts=prompts_of(call), **values)
+    prompts, sets = prompts_of(call), dict[str, list[str]]()
+    for row in (row for project in prompts for row in call.manager.datasets(project)):
+        sets.setdefault(row.name, []).append(f"{row.project}, {counted(row.cases, 'case')}")
+    values = {"given": given, "plan": plan, "fault": fault, "labels": _LABELS, "sets": sets}
+    return page_of(call, "new.html", 422 if fault else 200, prompts=prompts, **values)
 
 
 def submit(call: ApiCall) -> ApiReply:
