@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.cli.output import spell_for_encoding
+from promptgraft.cli.output import Screen, spell_for_encoding
 from promptgraft.ground.text import (
     aligned,
     counted,
@@ -119,3 +119,21 @@ def test_a_curve_is_drawn_from_its_lowest_to_its_highest_value(
         assert len(drawn) == width
         ends = sparkline([values[0], values[-1], min(values), max(values)], 4)
         assert (drawn[0], drawn[-1]) == (ends[0], ends[1])
+
+
+def test_tables_on_screens_have_texts_on_the_left_and_figures_on_the_right(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        ("part", "type", "calls", "model"),
+        ("a", "tool", "9/10", "m"),
+        ("b", "text", "none", "n"),
+    ]
+    Screen().table(rows)
+    Screen().table([("only", "a", "head")])
+    assert capsys.readouterr().out.splitlines() == [
+        "part  type  calls  model",
+        "a     tool   9/10  m",
+        "b     text   none  n",
+        "only  a  head",
+    ]

@@ -20,7 +20,7 @@ import click
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.files import named_in_errors
-from promptgraft.ground.text import shell_word, spelled, visible, visible_line
+from promptgraft.ground.text import figure_columns, shell_word, spelled, visible, visible_line
 
 if TYPE_CHECKING:
     from promptgraft.overrides import PartDiff
@@ -151,7 +151,7 @@ class Screen:
                 self._print(f"{'':{width}}  {line}")
 
     def table(self, rows: Sequence[Sequence[str]], *, optional: Collection[str] = ()) -> None:
-        """Print a table; all columns but the first and the last are aligned to the right.
+        """Print a table; columns of figures but the first are aligned to the right.
 
         On a terminal that is too narrow, the columns whose headings are in ``optional`` are left
         out, then the last column is printed on lines of its own, and at last every cell is. No
@@ -169,10 +169,12 @@ class Screen:
                 self._records(all_rows[0], all_rows[1:])
                 return
             narrow = sum(widths) > room
+        are_figures = [False, *figure_columns(rows[1:])[1:]] if rows[1:] else [False] * len(widths)
         for row in rows:
             *cells, last = row
             padded = [
-                f"{cell:{'>' if at else '<'}{widths[at] - 2}}" for at, cell in enumerate(cells)
+                f"{cell:{'>' if is_figure else '<'}{width - 2}}"
+                for cell, is_figure, width in zip(cells, are_figures, widths, strict=False)
             ]
             self._print("  ".join([*padded, *([] if narrow else [last])]).rstrip())
             if narrow and last:

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-_FIGURE = re.compile(r"[-+$~]*[\d.,:]+( %|%| s)?|none|unknown( price)?|")
+_FIGURE = re.compile(r"[-+$~]*[\d.,:/]+( %|%| s)?|none|unknown( price)?|")
 _UNSAFE_OR_BREAK = re.compile(f"[\t\n]|{_UNSAFE.pattern}")
 _MARKS = ("Mn", "Mc", "Me", "Cf")
 _SPACELESS = (

@@ -257,3 +257,10 @@ def test_faults_stand_at_their_place(entry: Json, fault: str) -> None:
     with pytest.raises(DataFormatError) as caught:
         loaded(entry)
     assert fault in str(caught.value)
+
+
+def test_nobody_loads_judges_where_they_are_known() -> None:
+    with pytest.raises(
+        DataFormatError, match=r"unknown metric `llm_rubric` \(did you mean `llm_rubric_\w+`"
+    ):
+        load_metrics([{"name": "kind", "kind": "llm_rubric"}], registry=REGISTRY)

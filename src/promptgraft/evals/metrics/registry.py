@@ -43,6 +43,7 @@ _CLASSES = {
 """Module and class of each kind; a module is imported when a file names one of its kinds."""
 
 _JSON_SCHEMA = "json_schema"
+_JUDGES = "llm_"
 _DIALECTS = ("final_response_avg_score", "response_match_score", "tool_trajectory_avg_score")
 
 _NAMES = ("name", "metric_name", "metricName")
@@ -86,8 +87,9 @@ class Registry:
             return MetricKind(name=name, build=record_of(ByCase, special={"metrics": metrics}).read)
         if name in _CLASSES:
             return _of_class(name, _class(name))
-        if name.startswith("llm_") and name not in installed(ENTRY_POINTS):
-            raise ConfigError(  # it needs an adapter, which no file can provide
+        has_judges = any(added.startswith(_JUDGES) for added in self.added)
+        if name.startswith(_JUDGES) and not has_judges and name not in installed(ENTRY_POINTS):
+            raise ConfigError(  # it needs an adapter, which a file of metrics alone cannot provide
                 f"metric `{name}` asks a judge; load it with "
                 "`registry=METRICS.plus(*judge_kinds(...))`"
             )
