@@ -67,6 +67,38 @@ def test_the_figures_of_the_benchmark_are_in_its_specification() -> None:
         assert figures == (columns[:3] if label == "800 calls" else columns[3:])
 
 
+SHARED_FIGURES = {
+    "calls by which gepa exceeds its limit": {
+        "README.md": r"exceeded by up to (\d+) of|and the (\d+) calls",
+        "docs/compared.md": r"exceeded by up to (\d+) of",
+        "specs/search.md": r"gepa up to (\d+)",
+    },
+    "reflections, times those of gepa": {
+        "docs/compared.md": r"reflection model more often: up to ([\d.]+) times",
+        "specs/search.md": r"asks up to ([\d.]+) times",
+    },
+    "share of gepa's calls, and in how many families": {
+        "README.md": r"(a \w+) of gepa's, in (\d+ of \d+)",
+        "docs/compared.md": r"(a \w+) of the calls in (\d+ of \d+)",
+        "specs/search.md": r"(a \w+) of the calls in (\d+ of \d+)",
+    },
+}
+"""By figure: the pages that have it, and where; specs/search.md has what was measured."""
+
+
+@pytest.mark.parametrize("figure", SHARED_FIGURES)
+def test_pages_agree_on_a_measured_figure(figure: str) -> None:
+    found = {
+        page: {
+            "".join(match.groups(""))
+            for match in re.finditer(pattern, " ".join((ROOT / page).read_text("utf-8").split()))
+        }
+        for page, pattern in SHARED_FIGURES[figure].items()
+    }
+    assert all(found.values()), f"a page no longer has the {figure}: {found}"
+    assert len(set().union(*found.values())) == 1, found
+
+
 def linked_from(page: Path) -> set[Path]:
     """Return the files that a page links to; a folder stands for its README."""
     prose = re.sub(r"(?ms)^ *(`{3,}|~{3,}).*?^ *\1", "", page.read_text("utf-8"))
