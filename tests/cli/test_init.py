@@ -112,6 +112,13 @@ def test_what_cannot_be_written_whole_leaves_nothing(console: Console) -> None:
     assert [path.name for path in Path("demo").iterdir()] == ["prompts"]
 
 
+def test_the_service_of_a_new_project_is_started_before_the_search(console: Console) -> None:
+    lines = [line.strip() for line in console("init", "demo", "--agent", "http").out.splitlines()]
+    start = lines.index("python3 service.py &")
+    assert (lines[start - 1], lines[start + 1]) == ("cd demo", "promptgraft optimize")
+    assert "python3" not in console("init", "other").out
+
+
 @pytest.mark.parametrize("other", [("--template", "classify"), ("--graph",)])
 def test_two_templates_are_refused(console: Console, other: tuple[str, ...]) -> None:
     ended = console("init", "--agent", "http", *other, "demo")

@@ -112,7 +112,8 @@ def init_command(
     screen.line()
     screen.line("next:")
     enter = [] if folder == "." else [f"cd {shell_word(folder)}"]
-    screen.body("\n".join([*enter, "promptgraft optimize", "promptgraft apply"]))
+    start = ["python3 service.py &"] if "service.py" in names else []
+    screen.body("\n".join([*enter, *start, "promptgraft optimize", "promptgraft apply"]))
 
 
 def _stored(name: str, template: str) -> Path:
