@@ -10,13 +10,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 import attrs
+import jsonschema
 import pytest
+import yaml
 
 import doc_project
 import promptgraft
 from promptgraft.errors import DataFormatError
+from promptgraft.project import project_schema
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "specs/**/*.md", "docs/**/*.md", "examples/**/README.md")
@@ -292,6 +296,22 @@ def has_file(name: str) -> bool:
 
 OF_USERS = {"tests/test_prompt.py"}
 """Files that pages tell their readers to write."""
+
+
+def test_settings_of_the_search_in_prose_are_those_of_today() -> None:
+    schema: Any = project_schema()
+    settings = schema["properties"]["optimizer"]["properties"]
+    known = {name: {**rules, "$defs": schema.get("$defs", {})} for name, rules in settings.items()}
+    checked, refused = 0, []
+    for page in sorted(path for pattern in PAGES for path in ROOT.glob(pattern)):
+        for text in re.findall(r"`(\w+: (?!\.)[^`A-Z….]*)`", prose_of(read(page))):
+            [(name, value)] = yaml.safe_load(text).items()
+            if name in known:
+                checked += 1
+                if not jsonschema.Draft202012Validator(known[name]).is_valid(value):
+                    refused.append(f"{page.relative_to(ROOT)}: {text}")
+    assert checked >= 10
+    assert refused == []
 
 
 def test_names_of_modules_and_files_are_found_in_backticks() -> None:
