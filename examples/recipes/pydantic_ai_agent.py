@@ -25,6 +25,6 @@ def agent() -> Agent[AgentCall, str]:
 async def answer(query: str, call: AgentCall) -> AgentAnswer:
     """Run the agent with the texts of one candidate."""
     result = await agent().run(query, deps=call)
-    used = result.usage()
+    used = result.usage
     usage = Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens)
     return AgentAnswer(text=result.output, usage=usage)

@@ -11,6 +11,9 @@ import pytest
 
 from cli.console import Console, Ended
 from promptgraft.cli.exits import ExitCode
+from promptgraft.evals import metrics
+from promptgraft.evals.types import Case, Turn
+from promptgraft.project.checking import tried_metrics
 
 PROMPT = "# Job\n\nName the shelf: travel or cooking.\n\n# Note {#note .frozen}\n\n$note\n"
 # Nothing listens there: a request would be a fault of the provider.
@@ -135,6 +138,18 @@ def test_what_cannot_be_tried_is_named(shelf: Shelf) -> None:
     assert checked.code == ExitCode.OK, checked.out
     assert "not checked: metric `llm_final_response` asks a model" in checked.out
     assert "metric `exact`" not in checked.out
+
+
+def test_metrics_of_conversations_are_named_with_the_reason() -> None:
+    turns = (Turn(user="Hi", expected="Hello"), Turn(user="And?", expected="Bye"))
+    talks = [Case(id=f"c{n}", input="Hi", expected="Bye", turns=turns) for n in range(2)]
+    [why] = tried_metrics([metrics.exact()], talks).unchecked
+    assert why == (
+        "metric `exact`: all cases have several turns, and it is tried on single questions only"
+    )
+    single = Case(id="c2", input="Hi")
+    [why] = tried_metrics([metrics.exact()], [*talks, single]).unchecked
+    assert why == "metric `exact`: no case shows its expected answer"
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,7 @@ def test_the_answer_of_a_graph_of_one_node_is_that_of_its_prompt() -> None:
     assert response == Writer().evaluate(prompt, session=Session())
 
 
+SCORED = "; if the texts are at fault, `candidate_errors=({},)` of the graph scores such cases 0"
 LINES = [
     (
         lambda run, game: run.ask("titel", game),
@@ -297,21 +298,21 @@ LINES = [
         lambda run, game: run.ask("title", game)[99],
         (
             "graph `candidate`, case `c1`, step 1 (`title`): the flow raised IndexError: string "
-            "index out of range"
+            "index out of range" + SCORED.format("IndexError")
         ),
     ),
     (
         lambda run, game: game["text"],
         (
             "graph `candidate`, case `c1`: the flow raised TypeError: 'Draft' object is not "
-            "subscriptable"
+            "subscriptable" + SCORED.format("TypeError")
         ),
     ),
     (
         lambda run, game: run.do("merge", int, "x"),
         (
             "graph `candidate`, case `c1`, step 1 (`merge`): the flow raised ValueError: invalid "
-            "literal for int() with base 10: 'x'"
+            "literal for int() with base 10: 'x'" + SCORED.format("ValueError")
         ),
     ),
     (
@@ -322,6 +323,7 @@ LINES = [
         (
             "graph `candidate`, case `c1`, step 1.2.1 (`highlight`): the flow raised "
             "AttributeError: 'str' object has no attribute 'nothing'"
+            + SCORED.format("AttributeError")
         ),
     ),
     (

@@ -123,7 +123,8 @@ def test_a_node_that_fails_is_named() -> None:
     with pytest.raises(FlowError) as caught:
         bridged(builder.compile()).answer("Why?")
     assert str(caught.value) == (
-        "graph `support/lang`, step 2 (`reply`): the flow raised KeyError: 'desk'"
+        "graph `support/lang`, step 2 (`reply`): the flow raised KeyError: 'desk'; if the "
+        "texts are at fault, `candidate_errors=(KeyError,)` of the graph scores such cases 0"
     )
 
 

@@ -10,9 +10,12 @@ import attrs
 import pytest
 
 from cli.console import Console
+from jobs.job_world import FILE, write_project
 from optimizers.worlds import about, failing, judge, twins
 from promptgraft.errors import TransientProviderError
-from promptgraft.runs import RunFolder, read_run
+from promptgraft.project import load_project
+from promptgraft.project.python_source import beside
+from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.runs.comparing import Incomparable, cases_frame, gain_between, incomparable
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
 from settings_leaves import evolved
@@ -56,10 +59,26 @@ def test_other_metrics_make_no_score_comparable(first: RunFolder, tmp_path: Path
     said = found(first, tmp_path, feedback_fn=Strict())
     assert said.pareto == said.held_out == said.reasons
     [reason] = said.reasons
-    assert re.fullmatch(
-        r"the functions of `feedback_fn` differ: 'worlds\.judge [0-9a-f]{12}' in A, 'strict' in B",
-        reason,
-    )
+    assert reason == "the functions of `feedback_fn` differ: 'worlds.judge' in A, 'strict' in B"
+
+
+def test_metrics_that_differ_are_named_without_their_digests(tmp_path: Path) -> None:
+    def run(name: str, body: str, option: str = "") -> RunRecord:
+        folder = tmp_path / name
+        metrics = f"[{{name: python, function: own.py:m}}, {{name: exact{option}}}]"
+        file = FILE.replace("[{name: exact}]", metrics)
+        path = write_project(folder, file=file)
+        path.with_name("own.py").write_text(f"def m(case, answer):\n    return {body}\n")
+        with beside(folder):
+            return read_run(kept_run(folder, load_project(path).job("triage")))
+
+    first = run("a", "0.5")
+    for other, reason in (
+        (run("b", "0.25"), "the functions of `metric python` differ: 'own.m' was edited"),
+        (run("c", "0.5", ", ignore_case: true"), "the metrics differ: metric `exact`"),
+    ):
+        [found_reason] = incomparable(first, other).reasons
+        assert found_reason.removesuffix(" between A and B") == reason
 
 
 def test_other_weights_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:

@@ -206,7 +206,11 @@ class GraphRunner:
             if isinstance(error, PromptgraftError):
                 raise
             message = " ".join(raised(error).split())
-            raise run.failed(f"the flow raised {message}") from error
+            mend = f"candidate_errors=({type(error).__name__},)"
+            raise run.failed(
+                f"the flow raised {message}; if the texts are at fault, `{mend}` of the graph "
+                "scores such cases 0"
+            ) from error
         finally:
             under_way.reset(token)
 

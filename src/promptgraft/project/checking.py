@@ -408,7 +408,10 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
             continue
         case = next((case for case in chosen if _is_plain(case) and can_judge(metric, case)), None)
         if case is None:
-            unchecked.append(f"metric `{metric.name}`: no case shows its expected answer")
+            why = "no case shows its expected answer"
+            if chosen and all(case.turns for case in chosen):
+                why = "all cases have several turns, and it is tried on single questions only"
+            unchecked.append(f"metric `{metric.name}`: {why}")
             continue
         empty = _fault(metric, case, "")
         expected = _fault(metric, case, case.expected)

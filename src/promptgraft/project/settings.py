@@ -261,6 +261,9 @@ def target_faults(
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
                 near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"
+                if graph_parts and kind != "parts":
+                    there = sorted(graph_parts)
+                    near = f"; those of graphs are named in `targets.parts`: {listed(there)}"
                 why = f"no prompt has `{name}`, or it may not change"
                 if kind == "visibility":
                     why = _needed(tuple(name.split("/")), descriptors) or why

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
@@ -14,12 +15,18 @@ from promptgraft.ground.frames import frame_of
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.text import difference, score
 from promptgraft.journal.base import FUNCTIONS
-from promptgraft.journal.records import decode_header
+from promptgraft.journal.records import decode_header, header_contents
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.reading import RunRecord
 from promptgraft.search.ledger import money
 from promptgraft.search.verdict import NO_SIDES, PassingSides
 
+T = TypeVar("T")
+
+VERDICT = "verdict"
+"""The name of the row of figures that says what each run has shown."""
+
+_DIGEST = re.compile(r" [0-9a-f]{12,64}$")
 _JUDGED_BY = {
     "metrics": "metrics",
     "objectives.weights": "weights of the objectives",
@@ -162,7 +169,7 @@ def figure_rows(
     verdicts = (
         "not yet" if record.ended is None else str(record.ended.verdict) for record in sides
     )
-    rows: list[tuple[str, ...]] = [("verdict", *verdicts, "")]
+    rows: list[tuple[str, ...]] = [(VERDICT, *verdicts, "")]
     for side, name in enumerate(("your prompt", "best candidate")):
         before, after = first.means[side], second.means[side]
         marks = first.estimated[side], second.estimated[side]
@@ -210,10 +217,14 @@ def _passing_rows(
 
 def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
     """Return the fingerprint in the header of the journal; None if there is none."""
+    return _header_of(record, decode_header)
+
+
+def _header_of(record: RunRecord, decode: Callable[[bytes], T]) -> T | None:
     try:
         # Without the lock: the header is written first and never changes.
         with opened(record.folder.journal) as file:
-            return decode_header(file.readline())
+            return decode(file.readline())
     except (FileNotFoundError, JournalError):
         return None
 
@@ -235,12 +246,31 @@ def _judged_differently(
     first_judges, second_judges = _judges(one), _judges(other)
     for what in {**first_judges, **second_judges}:
         here, there = first_judges.get(what), second_judges.get(what)
-        if here != there:
-            yield f"the {what} differ: {_judge(here)} in {a}, {_judge(there)} in {b}"
+        if here == there:
+            continue
+        in_words = _judge(here), _judge(there)
+        if in_words[0] != in_words[1]:
+            yield f"the {what} differ: {in_words[0]} in {a}, {in_words[1]} in {b}"
+        elif items := _differing_items(first, second, what):
+            yield f"the {what} differ: {items}"
+        else:
+            yield f"the {what} differ: {in_words[0]} was edited between {a} and {b}"
 
 
 def _judge(judge: Json) -> str:
+    """Return what judged in words, without digests, which say nothing to people."""
+    if isinstance(judge, str):
+        return shown(_DIGEST.sub("", judge))
     return "none" if judge is None else shown(judge)
+
+
+def _differing_items(first: RunRecord, second: RunRecord, what: str) -> str:
+    """Return the names of what differs inside of two digests, as far as the journals name it."""
+    items, others = (
+        (_header_of(record, header_contents) or {}).get(what, {}) for record in (first, second)
+    )
+    names = [name for name in {**items, **others} if items.get(name) != others.get(name)]
+    return ", ".join(names)
 
 
 def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:

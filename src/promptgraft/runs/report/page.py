@@ -25,6 +25,7 @@ from promptgraft.ground.text import (
     visible,
 )
 from promptgraft.runs.comparing import (
+    VERDICT,
     Incomparable,
     figure_rows,
     gain_between,
@@ -355,8 +356,10 @@ def comparison(
     cases = tuple(_differing_cases(sides))
     rows = _columns(first, [(other, differing) for _, other, differing in pairs])
     if verdicts:
-        name, *cells = rows[0]
-        rows[0] = (name, *verdicts, *cells[len(sides) :])
+        rows = [
+            (name, *verdicts, *cells[len(sides) :]) if name == VERDICT else (name, *cells)
+            for name, *cells in rows
+        ]
     ends = ends or [
         f"stopped: {side.stopped}" if side.stopped else "has not ended" for side in sides
     ]
