@@ -144,40 +144,80 @@ def test_right_answers_are_shown_in_full_while_they_fit_and_failures_always() ->
 
 
 OLD, NEW = "Queues:\n- billing: money", "Queues:\n- billing: money, refunds"
+LATER = f"{NEW}, receipts"
 
 
-def attempt(*, is_better: bool, failed: str = "e1", mended: str = "") -> TriedChild:
+def attempt(
+    *,
+    is_better: bool,
+    failed: str = "e1",
+    mended: str = "",
+    texts: tuple[str, str] = (OLD, NEW),
+) -> TriedChild:
     return TriedChild(
         parent="another",
         scores=(0.25, 0.5),
         failed=frozenset({failed}),
         mended=frozenset({mended} - {""}),
         is_better=is_better,
-        edits=(("section queues", OLD, NEW),),
+        edits=(("section queues", *texts),),
     )
 
 
+def told_of(tried: TriedChild, *lineage: str) -> str:
+    """Return what a question says of an attempt; the texts are the current one and its former."""
+    return tried_before([tried], WRONG[:3], PARENT, [{"section queues": text} for text in lineage])
+
+
 @pytest.mark.parametrize(
-    ("tried", "text", "said"),
+    ("tried", "lineage", "said"),
     [
-        (attempt(is_better=False), OLD, "Tried, and not better on the cases it was written for"),
-        (attempt(is_better=True), OLD, "but not on others, so it was not kept"),
-        (attempt(is_better=True), NEW, "Kept: it is in the current text"),
-        (attempt(is_better=True, mended="e1"), NEW, "1 case failed again: `e1`"),
+        (attempt(is_better=False), [OLD], "Tried, and not better on the cases it was written for"),
+        (attempt(is_better=True), [OLD], "but not on others, so it was not kept"),
+        (attempt(is_better=True), [NEW, OLD], "Kept: it is in the current text"),
+        (attempt(is_better=True), [LATER, NEW, OLD], "Kept, and changed again since"),
+        (attempt(is_better=True), [LATER, OLD], "but not on others, so it was not kept"),
+        (attempt(is_better=True), [NEW, OLD], "Still wrong of what it was written for: `e1`."),
+        (attempt(is_better=True, mended="e1"), [NEW], "Failed again of what it mended: `e1`."),
+        (attempt(is_better=True, mended="e1"), [LATER, NEW], "Failed again of what it mended"),
     ],
 )
-def test_what_became_of_an_attempt_is_told(tried: TriedChild, text: str, said: str) -> None:
-    told = tried_before([tried], WRONG[:3], PARENT, {"section queues": text})
+def test_what_became_of_an_attempt_is_told(
+    tried: TriedChild, lineage: list[str], said: str
+) -> None:
+    told = told_of(tried, *lineage)
     assert said in told
     assert "(0.25 before, 0.50 after)" in told
     assert "section queues:\n- `- billing: money`\n+ `- billing: money, refunds`" in told
 
 
+@pytest.mark.parametrize("mended", ["", "e1"])
+def test_of_an_attempt_that_was_not_kept_no_case_is_wrong_again(mended: str) -> None:
+    for is_better in (True, False):
+        told = told_of(attempt(is_better=is_better, mended=mended), OLD)
+        assert "rong of" not in told
+        assert "again" not in told
+
+
+def test_of_a_long_line_what_has_changed_is_told() -> None:
+    words = [f"word{number}" for number in range(80)]
+    changed = [*words[:78], "refunds", *words[78:]]
+    others = "- sync: devices\n- sales: plans"
+    before, after = (f"{others}\n- billing: {' '.join(line)}" for line in (words, changed))
+    told = told_of(attempt(is_better=True, texts=(before, after)), after)
+    assert told.endswith("\n+ `- billing: … refunds word78 word79`")
+    alone = attempt(is_better=True, texts=(" ".join(words), " ".join(changed)))
+    assert told_of(alone, " ".join(changed)).endswith("\n+ word0 word1 … refunds word78 word79")
+
+
 def test_what_was_tried_is_bounded_and_about_these_failures() -> None:
-    others = [attempt(is_better=False, failed="e29") for _ in range(9)]
-    assert tried_before(others, WRONG[:3], PARENT, {}) == ""
+    assert told_of(attempt(is_better=False, failed="e29"), OLD) == ""
     many = [attempt(is_better=False) for _ in range(40)]
-    assert tried_before(many, WRONG[:3], PARENT, {}).count("Tried, and not better") == 5
+    told = tried_before(many, WRONG[:3], PARENT, [{"section queues": OLD}])
+    assert told.count("Tried, and not better") == 5
+    long = attempt(is_better=False, texts=("", "\n".join(f"{n} {'x' * 900}" for n in range(40))))
+    assert len(told_of(long, "")) < 4_000
+    assert "+ and 34 more lines" in told_of(long, "")
 
 
 def test_a_search_tells_what_it_has_tried_and_shows_parts_in_the_order_of_the_prompt() -> None:

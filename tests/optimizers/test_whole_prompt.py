@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +20,11 @@ from optimizers.several_world import teach as teach_one
 from optimizers.test_meta_prompts import HOSTILE, MODULE, RECORD, blocks
 from optimizers.worlds import answers, bound, hostile_text, instruction
 from promptgraft import OfflineAdapter
-from promptgraft.algorithms.gepa import GepaMutationProposed, GepaMutationRejected
+from promptgraft.algorithms.gepa import (
+    GepaCandidateAdded,
+    GepaMutationProposed,
+    GepaMutationRejected,
+)
 from promptgraft.algorithms.gepa.additions.whole_prompt import question_on_all
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, WHOLE
 from promptgraft.evals.types import Step
@@ -117,6 +123,43 @@ def test_the_question_on_one_part_alone_shows_what_is_known_and_was_tried() -> N
     assert "+ Words: nothing 1" in bound(second, "tried")
     assert any("These are right now; keep them so" in rendered.text for rendered in asked)
     assert any("These failed as well, in short" in rendered.text for rendered in asked)
+
+
+def test_what_was_kept_is_never_said_to_be_lost_though_later_changes_build_on_it() -> None:
+    asked: list[Rendered] = []
+
+    def reply(rendered: Rendered) -> str:
+        asked.append(rendered)
+        if len(asked) % 3:
+            return teach(rendered)  # a part is one line, which each change makes longer
+        mark, (_, text) = next(iter(parts(rendered).items()))
+        useless = {"part": mark, "reason": "a guess", "text": f"{text} x{len(asked)}"}
+        return json_reply(edits=[useless])
+
+    session = Session()
+    search(NAMES[:2], reply, context={"session": session}, rollout_budget=600, **ALL).start()
+    pool = session.select_all(GepaCandidateAdded)
+    entries = Counter[str]()
+    for rendered in asked:
+        if "What was tried" not in rendered.text:
+            continue
+        current = {f"section {name}": text for name, text in parts(rendered).values()}
+        parent = next(one for one in pool if current.items() <= one.texts.items())
+        former = [one.texts for one in with_ancestors(pool, parent.candidate)]
+        for entry in bound(rendered, "tried").split("\n\n"):
+            fate, *_ = entry.split(" (")
+            entries[fate] += 1
+            added = dict(re.findall(r"(?m)^(section \w+):\n(?:- .*\n)*\+ (.*)", entry))
+            was_kept = any(added.items() <= texts.items() for texts in former)
+            assert was_kept == fate.startswith("Kept"), entry
+    assert {fate.split(",")[0].split(":")[0] for fate in entries} >= {"Kept", "Tried"}
+    assert entries["Kept, and changed again since"] > 3
+
+
+def with_ancestors(pool: Sequence[Any], position: int) -> list[Any]:
+    """Return a candidate and its ancestors."""
+    parents = pool[position].parents
+    return [pool[position], *(one for at in parents for one in with_ancestors(pool, at))]
 
 
 def test_a_model_that_leaves_the_only_part_as_it_is_is_asked_once_a_step() -> None:

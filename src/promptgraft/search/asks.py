@@ -100,8 +100,8 @@ class Question(Ask[Reply]):
     Attributes:
         position: where in the run; the key of the answer.
         prompt: the question, with its parameters bound.
-        digest: SHA-256 of everything that the question shows; a recorded answer to another
-            question is refused.
+        digest: SHA-256 of what the question is about; a recorded answer to another question is
+            refused.
         role: the purpose under which the ledger counts it.
     """
 

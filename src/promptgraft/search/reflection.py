@@ -30,6 +30,7 @@ _OWN_STEPS = 3
 # Seven texts, with the words around them.
 _STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
 _IN_SHORT = ("more", "kept", "tried")
+"""What follows from answers that the run has recorded before."""
 _WRAPPING = 1_000
 """How much longer than its text a usable reply may be: a fence, and words around it."""
 
@@ -215,11 +216,9 @@ def question_on(
 
 
 def question_digest(key: str, params: ReflectionParams) -> HexDigest:
-    """Return the digest of a question: of its key, and of everything that it shows."""
+    """Return the digest of a question: of its key, and of all that it does not show in short."""
     values = attrs.asdict(params, recurse=False)
-    # Journals hold digests from before questions on one part showed these.
-    shown = {name: text for name, text in values.items() if text or name not in _IN_SHORT}
-    return digest_json([key, shown])
+    return digest_json([key, {name: values[name] for name in values if name not in _IN_SHORT}])
 
 
 @attrs.frozen

@@ -32,6 +32,7 @@ _MOST_TRIED = 5
 _TRIED_CHARS = 4_000
 _MOST_LINES = 6
 _LINE_CHARS = 160
+_OPENING = 2  # words: a bullet and a label
 _MOST_IDS = 5
 
 
@@ -176,10 +177,9 @@ class TriedChild:
     def is_in(self, texts: Mapping[str, str]) -> bool:
         """Return whether texts of parts, by name, have what it added and lack what it removed."""
         for name, before, after in self.edits:
-            old, new, now = (text.splitlines() for text in (before, after, texts.get(name, "")))
-            if any(line not in now for line in new if line not in old):
-                return False
-            if any(line in now for line in old if line not in new):
+            lines = (text.splitlines() for text in (before, after, texts.get(name, "")))
+            old, new, present = map(frozenset, lines)
+            if not new - old <= present or (old - new) & present:
                 return False
         return True
 
@@ -188,7 +188,7 @@ def tried_before(
     latest: Sequence[TriedChild],
     failures: Iterable[RolloutRecord],
     parent: Candidate,
-    texts: Mapping[str, str],
+    lineage: Sequence[Mapping[str, str]],
 ) -> str:
     """Return what was tried on some failures, and what became of it; empty if nothing was.
 
@@ -196,9 +196,9 @@ def tried_before(
         latest: the latest children, oldest first.
         failures: the failures that a question shows.
         parent: the candidate that it is about.
-        texts: the texts of its parts, by name.
+        lineage: the texts, by name, of its parts and of those of its ancestors, its own first.
     """
-    failing = {record.example_id for record in failures}
+    failing = frozenset(record.example_id for record in failures)
     about = [
         attempt for attempt in latest if attempt.failed & failing or attempt.parent == parent.digest
     ]
@@ -206,7 +206,7 @@ def tried_before(
     chars_left = _TRIED_CHARS
     # The latest first, because the length is limited.
     for tried in about[::-1][:_MOST_TRIED]:
-        entry = _entry(tried, texts, failing)
+        entry = _entry(tried, lineage, failing)
         chars_left -= len(entry)
         if chars_left < 0:
             break
@@ -214,31 +214,44 @@ def tried_before(
     return "\n\n".join(entries)
 
 
-def _entry(child: TriedChild, texts: Mapping[str, str], failing: Collection[str]) -> str:
+def _entry(child: TriedChild, lineage: Sequence[Mapping[str, str]], failing: frozenset[str]) -> str:
     before, after = ("unscored" if score is None else f"{score:.2f}" for score in child.scores)
-    sentence = f"{_fate(child, texts)} ({before} before, {after} after)."
-    again = sorted(child.mended.intersection(failing))
-    if again and child.is_better and child.is_in(texts):
-        names = listed(again[:_MOST_IDS])
-        sentence += f" Of what it mended, {counted(len(again), 'case')} failed again: {names}."
-    lines = (line for edit in child.edits for line in _lines_changed(*edit))
-    return "\n".join([sentence, *lines])
-
-
-def _fate(child: TriedChild, texts: Mapping[str, str]) -> str:
+    is_kept = child.is_better and any(map(child.is_in, lineage))
     if not child.is_better:
-        return "Tried, and not better on the cases it was written for"
-    if child.is_in(texts):
-        return "Kept: it is in the current text"
-    return "Better on the cases it was written for, but not on others, so it was not kept"
+        fate = "Tried, and not better on the cases it was written for"
+    elif not is_kept:
+        fate = "Better on the cases it was written for, but not on others, so it was not kept"
+    elif child.is_in(lineage[0]):
+        fate = "Kept: it is in the current text"
+    else:
+        fate = "Kept, and changed again since"
+    sentences = [f"{fate} ({before} before, {after} after)."]
+    if wrong := is_kept and sorted(child.failed & failing - child.mended):
+        sentences.append(f"Still wrong of what it was written for: {listed(wrong[:_MOST_IDS])}.")
+    if again := is_kept and sorted(child.failed & child.mended & failing):
+        sentences.append(f"Failed again of what it mended: {listed(again[:_MOST_IDS])}.")
+    lines = (line for edit in child.edits for line in _lines_changed(*edit))
+    return "\n".join([" ".join(sentences), *lines])
 
 
 def _lines_changed(name: str, before: str, after: str) -> Iterator[str]:
     """Yield what a new text of a part removes and adds, the first few lines of each."""
     old, new = before.splitlines(), after.splitlines()
+    removed = [line for line in old if line not in new]
+    added = [line for line in new if line not in old]
     yield f"{in_one_line(name)}:"
-    for mark, lines, other_lines in (("-", old, new), ("+", new, old)):
-        changed = [line for line in lines if line not in other_lines]
-        yield from (f"{mark} {in_one_line(line, _LINE_CHARS)}" for line in changed[:_MOST_LINES])
-        if len(changed) > _MOST_LINES:
-            yield f"{mark} and {counted(len(changed) - _MOST_LINES, 'more line')}"
+    for mark, lines, other_lines in (("-", removed, added), ("+", added, removed)):
+        yield from (f"{mark} {_cropped(line, other_lines)}" for line in lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            yield f"{mark} and {counted(len(lines) - _MOST_LINES, 'more line')}"
+
+
+def _cropped(line: str, others: Sequence[str]) -> str:
+    """Return a line, a long one from where it differs from the line that it stands for."""
+    label = line.partition(":")[0]
+    twins = [other for other in others if len(others) == 1 or other.startswith(f"{label}:")]
+    if twins and len(line) > _LINE_CHARS:
+        words, twin = line.split(), twins[0].split()
+        same = next((n for n, word in enumerate(words) if twin[n : n + 1] != [word]), len(words))
+        line = " ".join([*words[:_OPENING], "…", *words[same:]])
+    return in_one_line(line, _LINE_CHARS)

@@ -34,10 +34,6 @@ _FORMER_QUESTIONS = (
 REFLECTION: Mapping[str, Json] = MappingProxyType({"reflection_version": 2})
 """The version of the question on one part, as a fingerprint has it."""
 
-_EXAMPLES = ("task example ", "new task example ", "tool example ")
-_ABOUT_ONE, _ABOUT_PROMPTS = 3, 4
-"""The versions of `whole_prompt` that also ask about a single part, and about several prompts."""
-
 
 def additions_of(strategy: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     """Return the additions that a former strategy stands for, with their settings, by name.
@@ -101,22 +97,6 @@ def with_present_settings(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         )
     present = {name: value for name, value in recorded.items() if name != f"strategy.{_DIVIDED}"}
     return {"strategy.minibatch_growth": 1, **REFLECTION, **present}
-
-
-def with_present_versions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return a fingerprint with the present version of `whole_prompt` if it decided as that does.
-
-    Earlier ones asked about one prompt, and at first not about the only part of one.
-    """
-    versions, names = recorded.get(VERSIONS), recorded.get("targets")
-    version = versions.get("whole_prompt") if isinstance(versions, dict) else None
-    if not isinstance(versions, dict) or version not in (_ABOUT_ONE - 1, _ABOUT_ONE):
-        return recorded
-    parts = [str(name).rpartition("#") for name in (names if isinstance(names, list) else ())]
-    prompts = [address for address, _, part in parts if not part.startswith(_EXAMPLES)]
-    if len(set(prompts)) > 1 or (version < _ABOUT_ONE and len(prompts) == 1):
-        return recorded
-    return {**recorded, VERSIONS: {**versions, "whole_prompt": _ABOUT_PROMPTS}}
 
 
 def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) -> None:

@@ -19,7 +19,6 @@ from promptgraft.algorithms.gepa.earlier import (
     with_additions,
     with_present_questions,
     with_present_settings,
-    with_present_versions,
 )
 from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
@@ -349,11 +348,10 @@ class GepaSettings(RunConfig):
         return with_additions(written)
 
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-        fingerprint = with_present_versions(in_additions(recorded))
+        fingerprint = in_additions(recorded)
         check_versions(fingerprint, {use.name: use.version for use in self.used_additions})
-        fingerprint = with_present_settings(fingerprint)
         # A run with a former question of `whole_prompt` has been refused by now.
-        return with_present_questions(fingerprint, self.questions)
+        return with_present_questions(with_present_settings(fingerprint), self.questions)
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks

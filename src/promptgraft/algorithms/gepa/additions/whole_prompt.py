@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import ClassVar, TypeVar
 
 import attrs
@@ -38,7 +39,7 @@ from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part import named_in, passing, prompt_of
 from promptgraft.targets.replies import edits_in, no_edit
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
-from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class WholePrompt(Addition):
     """
 
     name: ClassVar[str] = "whole_prompt"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     share: float = attrs.field(default=0.9, validator=SHARE)
     _draws: Draws = attrs.field(init=False, repr=False, eq=False)
@@ -104,15 +105,15 @@ class WholePrompt(Addition):
             for module in reflector.turn(attempt).first
             if not module.is_example and module.question is None
         ]
-        texts = {module.name: target.text(module, parent) for module in target.modules}
-        modules = most_shown(instructions, texts)
+        lineage = self._lineage(parent)
+        modules = most_shown(instructions, lineage[0])
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
         if not parts:
             return None
         attempt.notes[self.name], attempt.modules = len(parts), modules
-        history = tried_before(tried, failures, parent, texts)
+        history = tried_before(tried, failures, parent, lineage)
         kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
         records = passing(failures, modules)
         if len(parts) == 1:
@@ -127,6 +128,15 @@ class WholePrompt(Addition):
         changes = draft.changes
         was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
         return () if was_tried else changes
+
+    def _lineage(self, candidate: Candidate) -> Sequence[Mapping[str, str]]:
+        """Return the texts of a candidate and of its nearest ancestors, its own first."""
+        kit, lineage, positions = self.tools.kit, [candidate], list(candidate.parents)
+        for position in islice(positions, _REMEMBERED):
+            lineage.append(kit.population.pool.candidates[position])
+            positions += [parent for parent in lineage[-1].parents if parent not in positions]
+        modules, text = kit.target.modules, kit.target.text
+        return [{module.name: text(module, member) for module in modules} for member in lineage]
 
     def _evidence(self, in_question: Records, rollouts: Records, history: str) -> Evidence:
         """Return what a question shows in short; of each example the first scored rollout."""
@@ -279,20 +289,19 @@ def question_on_all(
     of_all = {
         "part": "one or several" + (_OF_SEVERAL if len(prompts) > 1 else ""),
         "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
-        "output": _outputs(parts, [part.output for part in parts]),
+        "output": _outputs(parts),
         "limits": "",
         "schema": "",
-        "examples": examples_of(records, marks, earlier=earlier, objectives={}, for_digest=True),
+        "examples": examples_of(records, marks, earlier=earlier, objectives=objectives),
         "edits": HOW_TO_EDIT if is_long else "",
         "first": names[0],
         "second": names[-1],
     }
     params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
-    content = digest([WHOLE.key, params])  # without answers and objectives, as of one part
-    answers = [part.output if part.answers is None else part.answers for part in parts]
-    outputs = _outputs(parts, answers)
-    examples = examples_of(records, marks, earlier=earlier, objectives=objectives)
-    params = attrs.evolve(params, output=outputs, examples=examples)
+    # Of what the question is about, not of its words: journals outlive another wording.
+    texts = {part.name: part.text for part in parts}
+    answers = [[record.example_id, record.output_repr] for record in records]
+    content = digest([WHOLE.key, texts, answers, previous])
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
 
 
@@ -308,13 +317,15 @@ def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]
     ]
 
 
-def _outputs(parts: Sequence[ModuleDescription], expected: Sequence[str]) -> str:
+def _outputs(parts: Sequence[ModuleDescription]) -> str:
     """Return the expected answers of parts, of each prompt if there are several."""
-    prompts = [prompt_of(part.name) for part in parts]
-    by_prompt = dict(zip(prompts, map(fenced_part, expected), strict=True))
-    if len(by_prompt) == 1:
-        return next(iter(by_prompt.values()))
-    return "\n\n".join(f"{prompt}:\n\n{output}" for prompt, output in by_prompt.items() if output)
+    expected = {
+        prompt_of(part.name): fenced_part(part.output if part.answers is None else part.answers)
+        for part in parts
+    }
+    if len(expected) == 1:
+        return next(iter(expected.values()))
+    return "\n\n".join(f"{prompt}:\n\n{output}" for prompt, output in expected.items() if output)
 
 
 def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
