@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from reflectors.graphs import GraphHabits, GraphOfRules, GraphShape, GraphWriter
 from reflectors.slots import SHAPES, SlotShape, SlotWorld
 from reflectors.writers import LineWriter, SlotHabits, SlotWriter
 from search.interfaces import World, Writer
@@ -80,6 +81,10 @@ KINDS: Mapping[str, Kind] = {
     "knowing": Kind(
         says="definition lists by a model that knows the subjects: its first replies say it all",
         make=_knowing,
+    ),
+    "graph": Kind(
+        says="rules of a router, two specialists and a formatter; feedback names no prompt",
+        make=lambda seed: (GraphOfRules(GraphShape(), seed), GraphWriter(GraphHabits(), seed)),
     ),
     "defective": Kind(
         says="definition lists below a sentence of the source that forbids to heed them",

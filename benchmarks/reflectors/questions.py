@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import attrs
 
-_ONE = re.compile(r"The part is: \w+ (\S+)\n\n(`{3,})\n(.*?)\n\2\n", re.DOTALL)
-_EMPTY = re.compile(r"The part is: \w+ (\S+)\n\nIt has no text yet")
+_ONE = re.compile(r"The part is: (?:\w+ )?(\S+)\n\n(`{3,})\n(.*?)\n\2\n", re.DOTALL)
+_EMPTY = re.compile(r"The part is: (?:\w+ )?(\S+)\n\nIt has no text yet")
 _UNNAMED = re.compile(r"perform a task for me:\n+(`{3,})\n(.*?)\n\1\n", re.DOTALL)
 _MARKED = re.compile(
-    r"^\*\*(P\d+):\*\* (\w+) (\S+)[^\n]*\n\n(`{3,})\n(.*?)\n\4$", re.DOTALL | re.MULTILINE
+    r"^\*\*(P\d+):\*\* ((?:\w+ )?(\S+))[^\n]*\n\n(`{3,})\n(.*?)\n\4$", re.DOTALL | re.MULTILINE
 )
 _IN_BLOCKS = "Reply with one fenced block for each part"
 _BRIEF = "Do not let a part grow"
@@ -20,8 +20,11 @@ _TRIED = re.compile(
     r"^(?:Tried, and not better|Better on the cases).*\n((?:(?:[-+] |\w+ \S+:).*\n)*)", re.MULTILINE
 )
 _ANSWER = re.compile(r"\[([a-z]+-\d+)\] ([a-z ]+)")
-_FEEDBACK = re.compile(r"expected (\w+), answered (\w+)|\w+ wants \w+ \(\w+\)")
-_NAME = re.compile(r"\bof (part\d+)")
+_FEEDBACK = re.compile(
+    r"expected (\w+), answered (\w+)|\w+ wants \w+ \(\w+\)"
+    r"|expected \w+ \w+ in \w+, answered \w+ \w+ in \w+"
+)
+_NAME = re.compile(r"\bof (\w+)")
 
 
 @attrs.frozen(kw_only=True)
@@ -95,10 +98,8 @@ def read(question: str) -> Read:
     if marked:
         is_in_blocks = _IN_BLOCKS in question
         return Read(
-            parts={name: text for *_, name, _, text in marked},
-            marks={
-                name: f"{kind} {name}" if is_in_blocks else mark for mark, kind, name, *_ in marked
-            },
+            parts={_key(name): text for *_, name, _, text in marked},
+            marks={_key(name): whole if is_in_blocks else mark for mark, whole, name, *_ in marked},
             answers=answers,
             is_in_blocks=is_in_blocks,
             is_brief=is_brief,
@@ -106,19 +107,24 @@ def read(question: str) -> Read:
         )
     if named := _ONE.search(question):
         return Read(
-            parts={named[1]: named[3]},
+            parts={_key(named[1]): named[3]},
             marks={},
             answers=answers,
             is_brief=is_brief,
             failed=failed,
         )
     if empty := _EMPTY.search(question):
-        return Read(parts={empty[1]: ""}, marks={}, answers=answers)
+        return Read(parts={_key(empty[1]): ""}, marks={}, answers=answers)
     if unnamed := _UNNAMED.search(question):
         # What the text says of itself is all that tells which part it is.
         name = _NAME.search(unnamed[2])
         return Read(parts={name[1] if name else "": unnamed[2]}, marks={}, answers=answers)
     raise ValueError(f"a question in an unknown form: {question[:200]!r}")
+
+
+def _key(name: str) -> str:
+    """Return the name of a text, in a graph that of its node."""
+    return name.partition("#")[0].rpartition("/")[2]
 
 
 def _answers(question: str) -> tuple[Answer, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from search.worlds import Item, Texts, Trial
@@ -48,6 +48,29 @@ class World(Protocol):
 
     def expected(self, texts: Texts, items: Sequence[Item]) -> float:
         """Return the mean score of the texts without noise; no call."""
+        ...
+
+
+@runtime_checkable
+class GraphWorld(World, Protocol):
+    """A task for a graph, each of whose nodes has one of the texts.
+
+    Attributes:
+        calls: how often it has answered.
+    """
+
+    calls: int
+
+    def step(self, node: str, text: str, given: str) -> str:
+        """Return what a node answers with its text."""
+        ...
+
+    def flow(self, ask: Callable[[str, str], str], case: str) -> str:
+        """Return the answer to a case by asking nodes; no call."""
+        ...
+
+    def judge(self, item: Item, answer: str) -> tuple[float, str]:
+        """Return the score of an answer, and the feedback on it."""
         ...
 
 

@@ -31,11 +31,12 @@ from promptgraft import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaCandidateAdded
 from promptgraft.algorithms.gepa.prompts import WHOLE
+from promptgraft.graphs import Graph, Node, Run
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.targets.replies import read_named_texts, write_named_texts
 from search.curves import Curve, Recorder
-from search.interfaces import ReflectionModel, World, Writer
+from search.interfaces import GraphWorld, ReflectionModel, World, Writer
 from search.readers import ReadingModel, Shown
 from search.worlds import Item
 
@@ -92,6 +93,7 @@ def search(
         strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
+    graph = world if isinstance(world, GraphWorld) else None
     reflect = _replying(reflector)
     pool: list[Mapping[str, str]] = []
 
@@ -101,7 +103,7 @@ def search(
 
     bus.subscribe(GepaCandidateAdded, added)
     context = OptimizationContext(
-        ScriptedAdapter(_answering(world)),
+        ScriptedAdapter(_stepping(graph) if graph else _answering(world)),
         reflection_adapter=ScriptedAdapter(reflect),
         event_bus=bus,
         executor=executor,
@@ -110,8 +112,10 @@ def search(
         rollout_budget=budget,
         training_examples=[_example(item) for item in (*world.validation, *world.train)],
         pareto_set_size=len(world.validation),
-        target_section_paths=[(name,) for name in world.first if name not in world.tools],
-        feedback_fn=_feedback,
+        target_section_paths=[
+            (name,) for name in world.first if not graph and name not in world.tools
+        ],
+        feedback_fn=_judging(graph) if graph else _feedback,
         seed=world.seed,
         data=Data(held_out=()),
         minibatch_size=minibatch_size,
@@ -122,7 +126,8 @@ def search(
         targets=Targets(tools=world.tools),
         guards=Guards(max_copied_words=0, max_part_chars=20_000),
     )
-    result = GepaOptimizer(context, config).optimize(Prompt(_template(world, titles)))
+    subject = _graph(graph) if graph else Prompt(_template(world, titles))
+    result = GepaOptimizer(context, config).optimize(subject)
     recorder.note(pool[result.best_index])
     return attrs.evolve(
         recorder.curve(reflector.calls), pool=tuple(pool), winner=pool[result.best_index]
@@ -154,6 +159,54 @@ def _answering(world: World) -> Callable[[RenderedPrompt[object]], str]:
         return json.dumps([trial.score, trial.feedback])
 
     return answer
+
+
+def _graph(world: GraphWorld) -> Graph:
+    """Return the graph of a world: each text is the prompt of a node."""
+
+    def flow(run: Run, asked: Asked) -> str:
+        world.calls += 1
+        return world.flow(
+            lambda node, given: str(run.ask(node, Asked(asked.id, given))), asked.text
+        )
+
+    nodes = [
+        Node(
+            name,
+            PromptTemplate[Any](
+                ns="benchmarks",
+                key=name,
+                sections=(
+                    MarkdownSection(title=name, key="rules", template=text),
+                    MarkdownSection(title="Input", key=_INPUT, template="$text", overridable=False),
+                ),
+            ),
+        )
+        for name, text in world.first.items()
+    ]
+    return Graph("benchmarks/world", flow=flow, nodes=nodes)
+
+
+def _stepping(world: GraphWorld) -> Callable[[RenderedPrompt[object]], str]:
+    """Return the task model of a graph: it knows of a node only what it is rendered."""
+
+    def answer(rendered: RenderedPrompt[object]) -> str:
+        texts = {found.path[0]: found.text for found in rendered.sections}
+        return world.step(rendered.key, texts["rules"], texts[_INPUT])
+
+    return answer
+
+
+def _judging(world: GraphWorld) -> Callable[..., RolloutFeedback]:
+    items = {item.id: item for item in (*world.train, *world.validation)}
+
+    def judge(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        del session
+        return RolloutFeedback(*world.judge(items[example.id], response.text))
+
+    return judge
 
 
 def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]], str]:
@@ -256,6 +309,8 @@ def _template(world: World, titles: Mapping[str, str]) -> PromptTemplate[object]
 
 
 def _named(name: str, text: str) -> tuple[str, str]:
+    if "#" in name:  # of a graph
+        return name.partition("#")[0].rpartition("/")[2], text
     kind, _, module = name.partition(" ")
     return module, _described(text) if kind == "tool" else text
 

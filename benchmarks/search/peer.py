@@ -55,11 +55,27 @@ class _Adapter(GEPAAdapter[Item, Trial, Trial]):
         self, candidate: Candidate, eval_batch: _Batch, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         del candidate
-        said = [
-            {"Inputs": trial.item.text, "Feedback": trial.feedback}
-            for trial in eval_batch.trajectories or ()
-        ]
+        trials = eval_batch.trajectories or ()
+        if any(trial.steps for trial in trials):
+            return _by_node(trials, components_to_update)
+        said = [{"Inputs": trial.item.text, "Feedback": trial.feedback} for trial in trials]
         return dict.fromkeys(components_to_update, said)
+
+
+def _by_node(
+    trials: Sequence[Trial], nodes: Sequence[str]
+) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return the steps of each node, as gepa's adapter of DSPy does; nothing of unasked nodes."""
+    said = {
+        name: [
+            {"Inputs": given, "Generated Outputs": answer, "Feedback": trial.feedback}
+            for trial in trials
+            for node, given, answer in trial.steps
+            if node == name
+        ]
+        for name in nodes
+    }
+    return {name: steps for name, steps in said.items() if steps}
 
 
 def _judged(trials: list[Trial]) -> _Batch:

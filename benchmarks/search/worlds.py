@@ -99,6 +99,8 @@ class Trial:
     score: float
     feedback: str
     module: str
+    steps: tuple[tuple[str, str, str], ...] = ()
+    """In a graph the node of each step, what it was given and what it answered."""
 
 
 class RuleWorld:

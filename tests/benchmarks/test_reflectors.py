@@ -10,6 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
+from reflectors.graphs import GraphHabits, GraphOfRules, GraphShape, GraphWriter
 from reflectors.kinds import KINDS
 from reflectors.questions import read
 from reflectors.slots import FORBIDS, SHAPES, SlotWorld
@@ -98,6 +99,48 @@ def test_whole_definitions_sort_nearly_everything_unless_the_source_forbids_to_h
     assert known("slots") > 0.9
     assert known("defective") < 0.4
     assert FORBIDS in SlotWorld(SHAPES["defective"], 2).first["part0"]
+
+
+def test_the_rules_of_all_nodes_answer_nearly_everything_and_those_of_three_do_not() -> None:
+    world = GraphOfRules(GraphShape(), 3)
+    assert world.expected(world.first, world.test) < 0.25
+    assert world.expected(world.perfect, world.test) > 0.95
+    for node in world.first:
+        texts = {**world.perfect, node: world.first[node]}
+        assert world.expected(texts, world.test) < 0.9
+
+
+def test_a_case_of_a_graph_passes_three_of_the_four_prompts_the_same_for_both_packages() -> None:
+    world = GraphOfRules(GraphShape(), 3)
+    asked = set()
+    for item in world.train:
+        trial = world.answer(world.first, item)
+        router, desk, formatter = (node for node, _, _ in trial.steps)
+        assert (router, formatter) == ("router", "formatter")
+        asked.add(desk)
+        assert (trial.score, trial.feedback) == world.judge(item, trial.steps[-1][2])
+    assert asked == {"billing", "repairs"}
+    # What one package has found is worth the same in the other one.
+    curve = ours.search(
+        world, GraphWriter(GraphHabits(), 3), budget=CALLS, preset="paper", minibatch_size=3
+    )
+    assert curve.final == world.expected(curve.winner, world.test)
+    assert {*curve.winner} == {*world.first}
+
+
+def test_a_question_on_a_node_shows_in_either_package_only_what_that_node_was_asked() -> None:
+    for search in (partial(ours.search, preset="paper", minibatch_size=3), peer.search):
+        world, writer = KINDS["graph"].make(2)
+        listening = Listening(writer)
+        search(world, listening, budget=2 * CALLS)
+        shown = [read(question) for question in listening.asked]
+        on_desks = [one for one in shown if not {"billing", "repairs"}.isdisjoint(one.parts)]
+        assert on_desks
+        for one in on_desks:
+            [desk] = one.parts
+            feedback = [answer.feedback for answer in one.answers if answer.feedback]
+            assert feedback
+            assert all(f"answered {desk} " in told for told in feedback)
 
 
 def test_a_definition_that_is_doubled_or_moved_is_damage() -> None:
