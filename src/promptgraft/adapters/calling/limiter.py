@@ -66,6 +66,48 @@ class Ticket:
     probe: bool
 
 
+@attrs.define
+class _Growth:
+    """How the limit grows once slow start is over: by a probe, then in doubling steps.
+
+    Attributes:
+        clean: clean responses under full load since the last change.
+        patience: clean responses before the next probe.
+        is_probing: whether a probe is in flight.
+        step: by how much the limit grows next; 0 when a probe must come first.
+        proven: the limit before it began to grow.
+        rest_ends: when probes may begin again.
+    """
+
+    clean: int = 0
+    patience: int = FIRST_PATIENCE
+    is_probing: bool = False
+    step: int = 0
+    proven: int = START
+    rest_ends: float = 0.0
+
+
+@attrs.define
+class _Refusals:
+    """The present episode of refusals, which one overload has caused, and the ones before it.
+
+    Attributes:
+        episodes: how many there were; slow start lasts until the first.
+        ends: the first serial that does not belong to the present one.
+        floor: the limit does not fall below this in the present one.
+        streak: episodes without a clean round in between.
+        calm: clean responses since the present one.
+        pause: seconds without new requests after a refusal, unless it asks for more.
+    """
+
+    episodes: int = 0
+    ends: int = 0
+    floor: int = 1
+    streak: int = 0
+    calm: int = 0
+    pause: float = FIRST_PAUSE
+
+
 class Limiter:
     """Issues tickets and learns from the verdicts on them; not thread-safe.
 
@@ -77,23 +119,10 @@ class Limiter:
         self._limit = START
         self._in_flight = 0
         self._serial = 0
-        self._episodes = 0  # slow start until the first
-        # Growth after that.
-        self._clean = 0
-        self._patience = FIRST_PATIENCE
-        self._probing = False
-        self._step = 0  # by how much the limit grows next; 0 when a probe must come first
-        self._proven = START  # the limit before it began to grow
-        self._rest_ends = 0.0
-        # The present episode of refusals.
-        self._episode_ends = 0  # the first serial that does not belong to it
-        self._floor = 1
-        self._streak = 0  # episodes without a clean round in between
-        self._calm = 0
-        self._own_pause = FIRST_PAUSE
+        self._growth = _Growth()
+        self._refusals = _Refusals()
         self._pause_ends = float("-inf")
-        # The distance between starts.
-        self._seconds = 0.0  # of a clean request, smoothed
+        self._seconds = 0.0  # of a clean request, smoothed; they set the distance between starts
         self._next_start = float("-inf")
 
     @property
@@ -120,10 +149,10 @@ class Limiter:
         probe = self._in_flight >= self._limit
         if probe and not self._may_probe(now):
             return None
-        self._probing = self._probing or probe
+        self._growth.is_probing = self._growth.is_probing or probe
         self._in_flight += 1
         self._serial += 1
-        if self._episodes > 0:
+        if self._refusals.episodes > 0:
             self._next_start = now + PACE * self._seconds / self._limit
         return Ticket(serial=self._serial, began=now, in_flight=self._in_flight, probe=probe)
 
@@ -132,68 +161,74 @@ class Limiter:
     ) -> None:
         """Take ``ticket`` back; ``wait`` is the seconds that a refusal asks for."""
         # Only responses under full load show that the limit could be higher.
-        full = self._in_flight >= self._limit - (self._limit // 8 if self._episodes > 0 else 0)
+        full = self._in_flight >= self._limit - (
+            self._limit // 8 if self._refusals.episodes > 0 else 0
+        )
         self._in_flight -= 1
         if ticket.probe:
-            self._probing = False
+            self._growth.is_probing = False
         if verdict is Verdict.CLEAN:
             # A plain mean at first, then a moving average over about 20 requests.
             self._seconds += ((now - ticket.began) - self._seconds) / min(ticket.serial, 20)
         if verdict is Verdict.LIMITED:
             self._cut(ticket, now=now, wait=wait or 0.0)
-        elif verdict is Verdict.CLEAN and ticket.serial >= self._episode_ends:
+        elif verdict is Verdict.CLEAN and ticket.serial >= self._refusals.ends:
             self._grow(ticket, full=full)
 
     def _may_probe(self, now: float) -> bool:
-        ready = self._clean >= self._patience and now >= self._rest_ends
-        alone = self._in_flight == self._limit and not self._probing
-        return ready and alone and self._episodes > 0 and self._step == 0
+        growth = self._growth
+        ready = growth.clean >= growth.patience and now >= growth.rest_ends
+        alone = self._in_flight == self._limit and not growth.is_probing
+        return ready and alone and self._refusals.episodes > 0 and growth.step == 0
 
     def _grow(self, ticket: Ticket, *, full: bool) -> None:
-        self._calm += 1
-        if self._calm >= self._limit:
-            self._streak = 0
+        growth, refusals = self._growth, self._refusals
+        refusals.calm += 1
+        if refusals.calm >= self._limit:
+            refusals.streak = 0
         if ticket.probe:
-            self._proven = self._limit
+            growth.proven = self._limit
             self._raise_limit(1)
-        elif full and self._episodes == 0:
+        elif full and refusals.episodes == 0:
             # Slow start: one more per clean response doubles the limit each round.
             self._limit += 1
         elif full:
-            self._clean += 1
-            if self._step > 0 and self._clean >= self._limit:
-                self._raise_limit(self._step)
+            growth.clean += 1
+            if growth.step > 0 and growth.clean >= self._limit:
+                self._raise_limit(growth.step)
 
     def _raise_limit(self, step: int) -> None:
         self._limit += step
-        self._step = min(2 * step, self._limit)
-        self._clean = 0
+        self._growth.step = min(2 * step, self._limit)
+        self._growth.clean = 0
 
     def _cut(self, ticket: Ticket, *, now: float, wait: float) -> None:
-        if ticket.serial >= self._episode_ends:
+        refusals = self._refusals
+        if ticket.serial >= refusals.ends:
             self._begin_episode(ticket)
         # Refused with so many others in flight: the provider's limit cannot be higher than that.
         most = ticket.in_flight - 1
-        if self._episodes == 1:
+        if refusals.episodes == 1:
             # Slow start overshot: what is in flight was either admitted or will be refused as well.
             most = min(most, self._in_flight)
-        self._limit = max(self._floor, min(self._limit, most))
-        pause = min(max(wait, self._own_pause), LONGEST_PAUSE)
+        self._limit = max(refusals.floor, min(self._limit, most))
+        pause = min(max(wait, refusals.pause), LONGEST_PAUSE)
         self._pause_ends = max(self._pause_ends, now + pause)
-        self._rest_ends = max(self._rest_ends, now + REST * pause)
+        self._growth.rest_ends = max(self._growth.rest_ends, now + REST * pause)
 
     def _begin_episode(self, ticket: Ticket) -> None:
-        self._episode_ends = self._serial + 1
-        self._floor = max(1, self._limit // 2)
-        self._own_pause = min(LONGEST_OWN_PAUSE, FIRST_PAUSE * 2.0 ** min(self._streak, 20))
+        growth, refusals = self._growth, self._refusals
+        refusals.ends = self._serial + 1
+        refusals.floor = max(1, self._limit // 2)
+        refusals.pause = min(LONGEST_OWN_PAUSE, FIRST_PAUSE * 2.0 ** min(refusals.streak, 20))
         if not ticket.probe:
-            cut = CUTS[min(self._streak, len(CUTS) - 1)]
-            self._limit = max(self._floor, min(self._limit - 1, int(self._limit * cut)))
-        vain = ticket.probe or (self._step > 0 and self._limit <= self._proven + 1)
-        self._patience = min(2 * self._patience, LONGEST_PATIENCE) if vain else FIRST_PATIENCE
-        self._episodes += 1
-        self._step = self._clean = self._calm = 0
-        self._streak += 1
+            cut = CUTS[min(refusals.streak, len(CUTS) - 1)]
+            self._limit = max(refusals.floor, min(self._limit - 1, int(self._limit * cut)))
+        vain = ticket.probe or (growth.step > 0 and self._limit <= growth.proven + 1)
+        growth.patience = min(2 * growth.patience, LONGEST_PATIENCE) if vain else FIRST_PATIENCE
+        refusals.episodes += 1
+        growth.step = growth.clean = refusals.calm = 0
+        refusals.streak += 1
 
 
 class PausedError(Exception):

@@ -233,6 +233,7 @@ class JobEvents:
             self._next = next(self._recorded, None)
             self._is_replay = self._next is not None
         if self._next is not None:
+            # Lines without a number tell of a moment, such as a wait, which was told then.
             if isinstance(line.number, UnsetType):
                 return
             start, recorded, _ = self._next
