@@ -136,6 +136,13 @@ def test_a_test_has_its_line_and_its_arguments_as_data() -> None:
     }
 
 
+def test_a_number_that_python_does_not_read_is_left_to_baml(tmp_path: Path) -> None:
+    path, digits = tmp_path / "long.baml", "9" * 5_000
+    path.write_text(f"test Long {{\n  functions [F]\n  args {{ n {digits} }}\n}}\n")
+    [long] = found_in(scanned(path))
+    assert long.args == {"n": digits}
+
+
 def test_texts_are_read_as_baml_reads_them() -> None:
     found = {one.name: one for path in FILES for one in found_in(scanned(path))}
     assert found["HashesOne"].args == {"text": 'a "## b "# c'}

@@ -298,3 +298,11 @@ def test_a_table_may_have_questions_and_conversations(tmp_path: Path) -> None:
     path = written(tmp_path, f"question,turns\nWhere?,{turns}\n")
     (fault,) = faults_of(path, fields={"input": ["question"]})
     assert fault.endswith("question: expected either this or `turns`, found both")
+
+
+@pytest.mark.parametrize("at", ["9" * 5_000, "²", "٣"])
+def test_a_path_to_no_item_is_a_fault(tmp_path: Path, at: str) -> None:
+    path = written(tmp_path, '[{"input": ["a"]}, {"input": ["b"]}]', "cases.json")
+    faults = faults_of(path, fields={"input": f"input.{at}"})
+    assert len(faults) == 2
+    assert all("expected the path" in fault for fault in faults)

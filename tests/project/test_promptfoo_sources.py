@@ -174,6 +174,14 @@ FORMS: Mapping[str, Form] = {
         config=HEAD + SHELF + "tests: file://t.csv\n",
         files={"t.csv": "note,__expected\nmaps,icontains:travel\nodes,icontains:poetry\n"},
     ),
+    "a number of words in other digits": Form(
+        config=HEAD
+        + SHELF
+        + "tests: [{vars: {note: maps}, assert: [{type: word-count, value: '²'},\n"
+        "  {type: icontains, value: travel}]},\n"
+        "  {vars: {note: sea}, assert: [{type: icontains, value: travel}]}]\n",
+        note="`word-count` is left out",
+    ),
     "functions in a table": Form(
         config=HEAD + SHELF + "tests: file://t.csv\n",
         files={

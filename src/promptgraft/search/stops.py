@@ -80,9 +80,7 @@ class Stops:
             state = self._state(standing)
             for position, stopper in enumerate(self._stoppers):
                 if why := _ask(position, stopper, state):
-                    reason = StopReason.STOPPER
-                    if isinstance(stopper, BuiltIn):
-                        reason = stopper.reason
+                    reason = stopper.reason if isinstance(stopper, BuiltIn) else StopReason.STOPPER
                     return Outlook(RunStoppedError(reason, why))
             targets = (
                 stopper

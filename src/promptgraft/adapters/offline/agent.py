@@ -180,7 +180,7 @@ class _Work:
             case bool() | None:
                 return value
         number = counterparts(self.pattern.objective, self.text).get(str(value), "")
-        return int(number) if number.isdigit() else value
+        return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else value
 
     def outcome(self, value: Json) -> Json:
         """Return the counterpart of a value of the pattern's outcome; None if there is none."""

@@ -22,6 +22,7 @@ from promptgraft.bridges.baml.scanner import (
 )
 from promptgraft.ground.serde import Json
 
+_LONGEST_NUMBER = 1_000
 _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
 # Characters that end an unquoted text.
 _ENDS = frozenset("#@{([<}])>,';")
@@ -175,7 +176,8 @@ class _TestReader:
         tokens_taken = self._tokens[begin : self._at]
         text = "".join(token.text for token in tokens_taken).strip()
         words = [token for token in tokens_taken if token.kind is not TokenKind.SPACE]
-        if len(words) == 1 and words[0].kind is TokenKind.NUMBER:
+        # Longer ones are left to BAML, which refuses them: Python reads no integer of any length.
+        if len(words) == 1 and words[0].kind is TokenKind.NUMBER and len(text) <= _LONGEST_NUMBER:
             return float(text) if "." in text else int(text)
         if text.startswith("env."):
             return os.environ.get(text.removeprefix("env."), "")

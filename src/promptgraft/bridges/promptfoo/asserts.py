@@ -528,7 +528,7 @@ def _metric(
         return _schema(value, _SCHEMAS[kind])
     if kind == _WORDS and isinstance(value, dict):
         return AssertedMetric(kind="length", options={"unit": "words", **value})
-    if kind == _WORDS and str(value).strip().isdigit():
+    if kind == _WORDS and re.fullmatch(r"\s*[0-9]{1,9}\s*", str(value)):
         number = int(str(value))
         return AssertedMetric(
             kind="length", options={"unit": "words", "min": number, "max": number}
