@@ -286,8 +286,9 @@ class Classification(ReferenceMetric):
         folded = _fold(text)
         words = {label: rf"(?<!\w){re.escape(_fold(label))}(?!\w)" for label in self.labels}
         labels = [label for label, word in words.items() if re.search(word, folded)]
-        # `not urgent` contains `urgent`: the longer label is the one that was meant.
-        inner = {a for a in labels for b in labels if a != b and _fold(a) in _fold(b)}
+        # `not urgent` contains `urgent`: the longer label is the one that was meant. As a word:
+        # `party` does not contain `art`.
+        inner = {a for a in labels for b in labels if a != b and re.search(words[a], _fold(b))}
         meant = frozenset(labels) - inner
         if not meant or (len(meant) > 1 and not self.several):
             what = "none" if not meant else self._listed(meant)
