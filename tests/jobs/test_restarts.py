@@ -37,7 +37,7 @@ def ended(server: Server) -> None:
 def test_a_write_waits_for_a_database_that_is_away(server: Server) -> None:
     url = server.fresh()
     patient, hasty = Database(url, patience_seconds=60), Database(url)
-    tokens = patient.tables.tokens
+    tokens = patient.tables.signing_in.tokens
     count = sqlalchemy.select(sqlalchemy.func.count()).select_from(tokens)
 
     def write(connection: sqlalchemy.Connection) -> None:

@@ -376,7 +376,10 @@ def test_a_row_that_an_earlier_version_wrote_for_all_projects_stays_for_all(
     client: Client, manager: JobManager
 ) -> None:
     job, tokens = submitted(client), TokenStore(manager.database)
-    token, table = tokens.create("old", [Scope.READ], ["elsewhere"]), manager.database.tables.tokens
+    token, table = (
+        tokens.create("old", [Scope.READ], ["elsewhere"]),
+        manager.database.tables.signing_in.tokens,
+    )
     assert client.ask("GET", f"/api/v1/jobs/{job}", token=token).status == 404
     row = update(table).where(table.c.name == "old").values(projects=b"[]")
     manager.database.write(lambda connection: connection.execute(row))

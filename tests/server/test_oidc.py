@@ -331,7 +331,7 @@ def test_a_wrong_state_opens_nothing_and_does_not_ask_the_provider(
 
 
 def test_a_login_that_took_too_long_has_ended(server: Client, forging: Forger) -> None:
-    logins = server.manager.database.tables.logins
+    logins = server.manager.database.tables.signing_in.logins
     with asking(server.url) as browser:
         query = forging.code(leave(browser))
         change = sqlalchemy.update(logins).values(ends=logins.c.ends - 601)

@@ -176,7 +176,7 @@ def test_a_session_holds_on_every_server_of_a_database_until_its_token_is_revoke
 def test_sessions_end_when_they_are_unused_or_old(
     client: Client, manager: JobManager, ana: str, browser: httpx.Client
 ) -> None:
-    sessions = manager.database.tables.sessions
+    sessions = manager.database.tables.signing_in.sessions
     limits = Limits()
 
     def ages(seen: float, created: float) -> int:
@@ -495,8 +495,8 @@ def test_sessions_links_and_workers_are_the_same_on_every_database(database: Dat
     third = sessions.redeem(code, "x")
     with pytest.raises(ApiProblem, match="was used before"):
         sessions.redeem(code, "x")
-    change = sqlalchemy.update(database.tables.sessions).values(
-        seen=database.tables.sessions.c.seen - 120
+    change = sqlalchemy.update(database.tables.signing_in.sessions).values(
+        seen=database.tables.signing_in.sessions.c.seen - 120
     )
     database.write(lambda connection: connection.execute(change))
     assert sessions.find(third) is not None  # which notes the use

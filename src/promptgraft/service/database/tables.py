@@ -77,6 +77,26 @@ def _named(name: str, length: int, *, default: str | None = "") -> Column[str]:
 
 
 @attrs.frozen(kw_only=True)
+class SigningInTables:
+    """The tables of those who may use a server. Secrets are kept as digests, their SHA-256.
+
+    Attributes:
+        tokens: tokens of a server, by the digest of their texts.
+        users: users whom an OpenID Connect provider has named, by the digest of issuer and
+            subject.
+        logins: signing in that has begun at a provider, by the digest of its state.
+        sessions: browsers that have signed in, by the digest of their cookie.
+        links: links that sign in once, by the digest of their code.
+    """
+
+    tokens: Table
+    users: Table
+    logins: Table
+    sessions: Table
+    links: Table
+
+
+@attrs.frozen(kw_only=True)
 class Tables:
     """The tables under one prefix.
 
@@ -89,12 +109,7 @@ class Tables:
         attempts: attempts of workers at jobs, with what each spent on its latest day.
         answers: the lines of each job's journal, by position.
         events: the lines of each job's events, by a number that only grows.
-        tokens: tokens of a server, by their SHA-256.
-        users: users whom an OpenID Connect provider has named, by the SHA-256 of issuer and
-            subject.
-        logins: signing in that has begun at a provider, by the SHA-256 of its state.
-        sessions: browsers that have signed in, by the SHA-256 of their cookie.
-        links: links that sign in once, by the SHA-256 of their code.
+        signing_in: who signs in to a server, and how.
         workers: workers that run, or did so lately.
         datasets: every revision of every data set of a project.
         protections: tags that are, or were, protected.
@@ -111,11 +126,7 @@ class Tables:
     attempts: Table
     answers: Table
     events: Table
-    tokens: Table
-    users: Table
-    logins: Table
-    sessions: Table
-    links: Table
+    signing_in: SigningInTables
     workers: Table
     datasets: Table
     protections: Table
@@ -173,11 +184,13 @@ class Tables:
                 _named("kind", 16),
                 Column("line", _document(), nullable=False),
             ),
-            tokens=table("tokens", *_token(), UniqueConstraint("name")),
-            users=table("users", *_user()),
-            logins=table("logins", *_login()),
-            sessions=table("sessions", *_session()),
-            links=table("links", *_link()),
+            signing_in=SigningInTables(
+                tokens=table("tokens", *_token(), UniqueConstraint("name")),
+                users=table("users", *_user()),
+                logins=table("logins", *_login()),
+                sessions=table("sessions", *_session()),
+                links=table("links", *_link()),
+            ),
             workers=table("workers", *_worker()),
             datasets=table("datasets", *_dataset()),
             protections=table("protections", *_protection()),

@@ -55,8 +55,8 @@ class SessionStore:
         self, database: Database, limits: Limits, oidc: OidcSettings | None = None
     ) -> None:
         self._database, self._limits, self._oidc = database, limits, oidc
-        self._sessions = database.tables.sessions
-        self._links = database.tables.links
+        self._sessions = database.tables.signing_in.sessions
+        self._links = database.tables.signing_in.links
 
     def open(self, token: str, browser: str) -> str:
         """Open a session for a token or a user, and return its cookie.
@@ -119,7 +119,10 @@ class SessionStore:
 
     def _owner(self, connection: Connection, digest: str) -> ApiCaller | None:
         """Return the token or the user with a digest."""
-        tokens, users = self._database.tables.tokens, self._database.tables.users
+        tokens, users = (
+            self._database.tables.signing_in.tokens,
+            self._database.tables.signing_in.users,
+        )
         token = connection.execute(select(tokens).where(tokens.c.digest == digest)).one_or_none()
         if token is not None:
             return caller_of(token)
@@ -163,7 +166,7 @@ class SessionStore:
         if self._oidc is None:
             return []
         with self._database.reading() as connection:
-            rows = connection.execute(select(self._database.tables.users)).all()
+            rows = connection.execute(select(self._database.tables.signing_in.users)).all()
         callers = (
             self._oidc.caller(row.name, json.loads(row.memberships), row.digest) for row in rows
         )
@@ -171,7 +174,7 @@ class SessionStore:
 
     def begin_login(self, state: str, path: str) -> None:
         """Remember that a browser has left for the provider, and the path it is to come back to."""
-        logins, now = self._database.tables.logins, self._database.seconds
+        logins, now = self._database.tables.signing_in.logins, self._database.seconds
 
         def put(connection: Connection) -> None:
             connection.execute(delete(logins).where(logins.c.ends < now))
@@ -187,7 +190,7 @@ class SessionStore:
 
     def end_login(self, state: str) -> str | None:
         """Return the path of a login that has begun, once; None if there is none, or no more."""
-        logins, digest = self._database.tables.logins, secret_digest(state)
+        logins, digest = self._database.tables.signing_in.logins, secret_digest(state)
 
         def end(connection: Connection) -> str | None:
             valid = (logins.c.digest == digest, logins.c.ends >= self._database.seconds)
@@ -200,7 +203,7 @@ class SessionStore:
 
     def open_for(self, user: OidcUser, browser: str) -> str:
         """Open a session for a user of a provider, and return its cookie."""
-        users, groups = self._database.tables.users, sorted(user.memberships)
+        users, groups = self._database.tables.signing_in.users, sorted(user.memberships)
         values = {
             "name": user.name,
             "memberships": json.dumps(groups).encode(),

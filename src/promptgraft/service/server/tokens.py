@@ -89,7 +89,7 @@ class TokenStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._table = database.tables.tokens
+        self._table = database.tables.signing_in.tokens
 
     def create(
         self, name: str, scopes: Iterable[Scope | str], projects: Iterable[str] | None = None
@@ -181,7 +181,7 @@ class TokenStore:
         Raises:
             ConfigError: there is no token with this name.
         """
-        tokens, links = self._table, self.database.tables.links
+        tokens, links = self._table, self.database.tables.signing_in.links
         code = secrets.token_urlsafe(32)
         now = self.database.seconds
 
@@ -209,10 +209,10 @@ class TokenStore:
 
         def remove(connection: Connection) -> int:
             count = 0
-            for owners in (self._table, tables.users):
+            for owners in (self._table, tables.signing_in.users):
                 named = select(owners.c.digest).where(owners.c.name == name)
                 for digest in connection.scalars(named).all():
-                    for table in (tables.sessions, tables.links):
+                    for table in (tables.signing_in.sessions, tables.signing_in.links):
                         connection.execute(delete(table).where(table.c.token == digest))
                     connection.execute(delete(owners).where(owners.c.digest == digest))
                     count += 1
