@@ -145,6 +145,9 @@ def test_faults_name_their_lines_and_nothing_is_lost(browser: httpx.Client) -> N
         answer = browser.post("/datasets", data=form)
         assert answer.status_code == 422
         assert "name of a data set" in answer.text
+    # Forms that did not come from the page lack fields.
+    for stray in ({"expected": "a1"}, {"project": "support"}, {"name": "hard", "expected": "a1"}):
+        assert browser.post("/datasets", data=stray).status_code == 422
     assert browser.get("/datasets/support/..%2f..").status_code == 404
     assert browser.get("/datasets/support/none").status_code == 404
     assert browser.get("/datasets/none/hard").status_code == 404

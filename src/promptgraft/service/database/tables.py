@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 from sqlalchemy import (
     BigInteger,
@@ -95,6 +97,17 @@ class SigningInTables:
     sessions: Table
     links: Table
 
+    @classmethod
+    def of(cls, table: Callable[..., Table]) -> SigningInTables:
+        """Return the tables; ``table`` makes one of its name and columns."""
+        return cls(
+            tokens=table("tokens", *_token(), UniqueConstraint("name")),
+            users=table("users", *_user()),
+            logins=table("logins", *_login()),
+            sessions=table("sessions", *_session()),
+            links=table("links", *_link()),
+        )
+
 
 @attrs.frozen(kw_only=True)
 class Tables:
@@ -184,13 +197,7 @@ class Tables:
                 _named("kind", 16),
                 Column("line", _document(), nullable=False),
             ),
-            signing_in=SigningInTables(
-                tokens=table("tokens", *_token(), UniqueConstraint("name")),
-                users=table("users", *_user()),
-                logins=table("logins", *_login()),
-                sessions=table("sessions", *_session()),
-                links=table("links", *_link()),
-            ),
+            signing_in=SigningInTables.of(table),
             workers=table("workers", *_worker()),
             datasets=table("datasets", *_dataset()),
             protections=table("protections", *_protection()),

@@ -40,7 +40,8 @@ def _list(call: ApiCall, form: Mapping[str, str], problem: ApiProblem | None = N
         rows=[row for row in rows if text in f"{row.project}/{row.name}"],
         projects=projects,
         text=call.query.get("text", ""),
-        form={**form, "text": escape(form.get("text", ""))},
+        # A form that did not come from this page may lack any field.
+        form={"project": "", "name": "", **form, "text": escape(form.get("text", ""))},
         fault=problem,
         may={str(scope) for scope in call.caller.scopes},
     )
