@@ -96,6 +96,14 @@ def test_a_text_that_says_nothing_is_nothing() -> None:
         assert read(text).line_of(("any",)) == 1
 
 
+ESCAPES = "between double quotes write `\\\\` for `\\`, or use single quotes"
+ESCAPED = (
+    ('a: 1\nb: "\\d+"\n', "found unknown escape character"),
+    ('a: 1\nb: "x: \\xno: "\n', "did not find expected hexdecimal number"),
+)
+BEGINS_NOTHING = "not YAML: found character that cannot start any token; put the value in quotes"
+
+
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
@@ -167,6 +175,8 @@ def test_a_text_that_says_nothing_is_nothing() -> None:
                 )
             ],
         ),
+        *((text, [(2, f"not YAML: {problem}; {ESCAPES}")]) for text, problem in ESCAPED),
+        *((f"a: 1\nb: {value}\n", [(2, BEGINS_NOTHING)]) for value in ("%x", "@x", "`x`")),
         ("a: \ud800", [(0, "not YAML: it holds half of a surrogate pair")]),
         ("a: '\x07'\n", [(0, "not YAML: it holds control characters")]),
         ("- \n " + "[" * 100 + "]" * 100, [(2, "nested deeper than 100 levels")]),

@@ -150,7 +150,6 @@ _OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
 
 
 def _read_turns(node: Node) -> tuple[Turn, ...] | None:
-    # Turns of our own have no roles.
     if any(isinstance(item.value, dict) and "role" in item.value for item in node.items()):
         return read_chat_log(node, CONTENT)
     return _OWN_TURNS.read(node)

@@ -112,13 +112,13 @@ def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         # libyaml may have a nesting limit of its own, reached before the first event.
-        is_deep = "nesting depth" in str(error.problem)
+        is_deep = "nesting depth" in (problem := str(error.problem))
         opened = error.context_mark.line + 1 if error.context_mark else 0
         open_mend = next((mend for what, mend in _OPEN.items() if what in str(error.context)), "")
         if open_mend and opened:
-            note(opened, f"not YAML: {error.problem}; {open_mend}")
+            note(opened, f"not YAML: {problem}; {open_mend}")
         else:
-            note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}{_mend(text, line)}")
+            note(line, _TOO_DEEP if is_deep else f"not YAML: {problem}{_mend(text, line, problem)}")
     except yaml.YAMLError:
         note(0, "not YAML: it holds control characters")
     except UnicodeEncodeError:
@@ -130,14 +130,16 @@ def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
     return None
 
 
-def _mend(text: str, line: int) -> str:
+def _mend(text: str, line: int, problem: str) -> str:
     """Return what is usually wrong in a line that libyaml cannot read; empty if that is unclear."""
     written = text.split("\n")[line - 1] if 0 < line <= text.count("\n") + 1 else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "; indent with spaces instead of tabs"
-    before = next(
-        (text_line for text_line in reversed(text.split("\n")[: line - 1]) if text_line.strip()), ""
-    )
+    if "escape" in problem or "hexdecimal" in problem:
+        return "; between double quotes write `\\\\` for `\\`, or use single quotes"
+    if "cannot start any token" in problem:
+        return "; put the value in quotes"
+    before = next((row for row in reversed(text.split("\n")[: line - 1]) if row.strip()), "")
     for candidate in (before, written):
         word = candidate.strip().lstrip("- ")
         if word and ":" not in word and not word.startswith(("#", "[", "{", "'", '"', "|", ">")):
