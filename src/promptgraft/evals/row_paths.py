@@ -68,8 +68,7 @@ def _member_at(value: Json, path: str) -> Json:
     """Return what lies at a path of keys, and numbers of items from 0; None for nothing."""
     for key in path.split("."):
         if isinstance(value, list):
-            at = int(key) if key.isascii() and key.isdigit() and len(key) < 10 else len(value)
-            value = value[at] if at < len(value) else None
+            value = value[int(key)] if key in map(str, range(len(value))) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
     return value

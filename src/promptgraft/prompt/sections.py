@@ -51,7 +51,6 @@ class ToolExample(Generic[ParamsT, ResultT]):
     output: ResultT = attrs.field(hash=False)
 
 
-# Functions, since with `converter=tuple` mypy takes every argument for an `Iterable[_T_co]`.
 def _as_examples(
     examples: Iterable[ToolExample[Any, Any]],
 ) -> tuple[ToolExample[Any, Any], ...]:
