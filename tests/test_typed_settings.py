@@ -1,4 +1,4 @@
-"""A wrong setting is a type error, for mypy and for pyright, in strict mode."""
+"""A wrong setting is a type error for mypy and pyright, and the types of users reach them."""
 
 from __future__ import annotations
 
@@ -100,30 +100,135 @@ async def later() -> GepaResult:
     return await aoptimize(TEMPLATE, SPLITS, [Exact()], model="anthropic/m", workers=2)
 """
 
+USERS_TYPES = """
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal, TypeVar, assert_type
 
-def mypy(file: Path) -> list[str]:
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(file)]
+import attrs
+
+import promptgraft as pg
+from promptgraft.adapters.base import answered
+from promptgraft.evals.types import Answer
+from promptgraft.overrides import Changes, PromptDescriptor, Provenance
+from promptgraft.overrides import BasePromptOverridesStore, OverrideAddress
+from promptgraft.runtime import SessionProtocol
+
+T = TypeVar("T")
+
+class Team(StrEnum):
+    ROADS = "roads"
+
+@attrs.frozen
+class Query:
+    text: str
+
+@attrs.frozen
+class Reply:
+    team: Team
+
+def look_up(query: Query) -> Reply:
+    return Reply(Team.ROADS)
+
+async def look_up_later(query: Query) -> Reply:
+    return Reply(Team.ROADS)
+
+pg.Tool(name="a", description="", params_type=Query, result_type=Reply, handler=look_up)
+pg.Tool(name="a", description="", params_type=Query, result_type=Reply, handler=look_up_later)
+pg.Tool(name="a", description="", params_type=Query, result_type=Reply, handler=3)  # wrong
+
+plain = pg.PromptTemplate(ns="a", key="b")
+assert_type(plain, pg.PromptTemplate[object])
+prompt = pg.Prompt(pg.PromptTemplate(ns="a", key="b", output_type=Reply))
+assert_type(prompt, pg.Prompt[Reply])
+assert_type(prompt.bind({"a": 1}).render(), pg.RenderedPrompt[Reply])
+asked = pg.ScriptedAdapter(["a"]).evaluate(prompt, session=pg.Session())
+assert_type(asked.output, Reply | None)
+Choice = Literal["roads", "waste"]
+teams: pg.PromptTemplate[Choice] = pg.PromptTemplate(ns="a", key="b", output_type=Choice)
+chosen = pg.OfflineAdapter().evaluate(pg.Prompt(teams), session=pg.Session()).output
+choice: str | None = chosen
+number: int | None = chosen  # wrong
+listed = pg.PromptTemplate(ns="a", key="b", output_type=list[Reply])
+assert_type(listed, pg.PromptTemplate[list[Reply]])
+pg.PromptTemplate(ns="a", key="b", output_type=3)  # wrong
+
+def judge(
+    case: pg.GepaExample, answer: pg.PromptResponse[Reply], session: SessionProtocol
+) -> pg.RolloutFeedback:
+    right = answer.output is not None and answer.output.team == case.label
+    return pg.RolloutFeedback(score=right, feedback="")
+
+def configured(examples: list[pg.GepaExample]) -> pg.GepaConfig:
+    return pg.GepaConfig(
+        rollout_budget=9, pareto_set_size=1, training_examples=examples, feedback_fn=judge
+    )
+
+async def reply(rendered: pg.RenderedPrompt[object]) -> str:
+    return rendered.text
+
+pg.ScriptedAdapter(reply)
+pg.ScriptedAdapter(len)  # wrong
+
+def in_pairs(case: pg.Case, answer: Answer) -> tuple[bool, str]:
+    return answer.text == case.expected, "why"
+
+async def in_a_mapping(case: pg.Case, answer: Answer) -> Mapping[str, object]:
+    return {"score": 1.0, "feedback": "why"}
+
+def improved(pairs: list[tuple[str, Team]]) -> pg.RunResult:
+    return pg.optimize("Name it.", pairs, ["exact", in_pairs, in_a_mapping], model=Model())
+
+class Model:
+    async def evaluate(
+        self, prompt: pg.Prompt[T], *, session: SessionProtocol, deadline: pg.Deadline | None = None
+    ) -> pg.PromptResponse[T]:
+        return answered(prompt.render(session), "roads", session=session)
+
+class Store(BasePromptOverridesStore):
+    def resolve(
+        self, descriptor: PromptDescriptor, tag: str = "latest"
+    ) -> pg.PromptOverride | None:
+        return None
+
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, pg.PromptOverride]:
+        return {address: change(address.empty()) for address, change in changes.items()}
+
+    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None: ...
+"""
+
+
+PROGRAMS = {"settings_of_a_run.py": SETTINGS, "types_of_a_user.py": USERS_TYPES}
+
+
+def mypy(folder: Path) -> list[str]:
+    files = [str(folder / name) for name in PROGRAMS]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *files]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.splitlines()
 
 
-def pyright(file: Path) -> list[str]:
-    project = file.with_name("pyrightconfig.json")
+def pyright(folder: Path) -> list[str]:
+    project = folder / "pyrightconfig.json"
     settings = {"typeCheckingMode": "strict", "reportWildcardImportFromLibrary": "none"}
     paths = {"extraPaths": [str(ROOT / "src")], "reportUnusedExpression": "none"}
-    project.write_text(json.dumps(settings | paths | {"include": [file.name]}))
+    project.write_text(json.dumps(settings | paths | {"include": [*PROGRAMS]}))
     command = [sys.executable, "-m", "pyright", "-p", str(project), "--pythonpath", sys.executable]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
-def test_every_wrong_setting_is_an_error_and_no_right_one(
+def test_every_wrong_line_is_an_error_and_no_right_one(
     checker: Callable[[Path], list[str]], tmp_path: Path
 ) -> None:
-    file = tmp_path / "settings_of_a_run.py"
-    file.write_text(SETTINGS)
-    wrong = {n for n, line in enumerate(SETTINGS.splitlines(), 1) if line.endswith("# wrong")}
-    said = [line for line in checker(file) if "error" in line]
-    found = {int(at[1]) for line in said if (at := re.search(r"\.py:(\d+):", line))}
-    assert found == wrong, "\n".join(said)
+    wrong: set[tuple[str, int]] = set()
+    for name, program in PROGRAMS.items():
+        (tmp_path / name).write_text(program)
+        lines = enumerate(program.splitlines(), 1)
+        wrong.update((name, number) for number, line in lines if line.endswith("# wrong"))
+    said = [line for line in checker(tmp_path) if "error" in line]
+    places = [at for line in said if (at := re.search(r"(\w+\.py):(\d+):", line))]
+    assert {(at[1], int(at[2])) for at in places} == wrong, "\n".join(said)

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         OptimizationJob,
         PersistenceScope as PersistenceScope,
         RequiredObjectives as RequiredObjectives,
+        RunResult as RunResult,
         RunState as RunState,
         StopFile as StopFile,
         Stopper as Stopper,

@@ -58,7 +58,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from promptgraft.ground.text import clip, visible_line
 
@@ -138,7 +138,7 @@ class PromptgraftError(Exception):
         lasting: whether the same call may succeed later.
     """
 
-    result: object = None
+    result: Any = None  # a `RunResult`, which this layer does not know
     lasting: Lasting = Lasting.UNKNOWN
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class PromptgraftError(Exception):
 
     def at(self, position: str) -> Self:
         """Add the position in the run to the message, and return the error."""
-        self.args = (f"{super().__str__()}; at `{position}` of the run", *self.args[1:])
+        Exception.__init__(self, f"{super().__str__()}; at `{position}` of the run", *self.args[1:])
         return self
 
 
@@ -177,7 +177,7 @@ class DataFormatError(CallerError, ValueError):
 
     def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.faults = tuple(map(_bounded, faults or (message,)))
+        self.faults: tuple[str, ...] = tuple(map(_bounded, faults or (message,)))
 
     @classmethod
     def of(cls, faults: Iterable[str]) -> DataFormatError:
@@ -231,11 +231,13 @@ class FlowError(CallerError):
     def __init__(
         self, message: str, *, graph: str, case: str = "", step: str = "", node: str = ""
     ) -> None:
-        at = [f"graph `{graph}`"]
-        at += [f"case `{case}`"] if case else []
+        at = [f"case `{case}`"] if case else []
         at += [f"step {step} (`{node}`)"] if step else []
-        super().__init__(f"{', '.join(at)}: {message}")
-        self.graph, self.case, self.step, self.node = graph, case, step, node
+        super().__init__(f"{', '.join([f'graph `{graph}`', *at])}: {message}")
+        self.graph: str = graph
+        self.case: str = case
+        self.step: str = step
+        self.node: str = node
 
 
 class StopperError(CallerError):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
 from promptgraft import ScriptedAdapter
 from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, evaluated, free_call
 from promptgraft.errors import (
+    AdapterError,
     BindingError,
     ConfigError,
     DeadlineExceededError,
@@ -156,3 +159,31 @@ def test_eight_threads_get_one_text_each_and_are_all_remembered() -> None:
     assert sorted(found) == sorted(texts)
     asked = {request.text.removeprefix("## Task\n\nSort ") for request in model.requests}
     assert asked == {f"{thread}-{n}." for thread in range(8) for n in range(50)}
+
+
+def test_a_reply_may_be_a_coroutine() -> None:
+    async def reply(rendered: RenderedPrompt[object]) -> str:
+        await asyncio.sleep(0)
+        return echo(rendered)
+
+    answers = [ScriptedAdapter(f).evaluate(PROMPT, session=Session()) for f in (reply, echo)]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        ("shipping", "expected a function or a list of texts, found 'shipping'; write"),
+        (3, "expected a function or a list of texts, found 3"),
+        (lambda: "shipping", r"cannot be called with \(rendered\): its arguments are \(\)"),
+    ],
+)
+def test_what_cannot_reply_is_refused_at_once(reply: Any, fault: str) -> None:
+    with pytest.raises(ConfigError, match=f"^scripted adapter: .*{fault}"):
+        ScriptedAdapter(reply)
+
+
+def test_a_reply_that_is_no_text_is_named() -> None:
+    reply: Any = lambda _: None  # noqa: E731
+    with pytest.raises(AdapterError, match="expected a text of its function, found None"):
+        ScriptedAdapter(reply).evaluate(PROMPT, session=Session())

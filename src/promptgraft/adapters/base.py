@@ -29,7 +29,7 @@ from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
 from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
-from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
+from promptgraft.prompt.rendered import OutputT_co, PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
@@ -38,7 +38,6 @@ from promptgraft.runtime.session import Session, SessionProtocol, places_of
 _MICROSECONDS = 1_000_000
 
 OutputT = TypeVar("OutputT")
-OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 
 @attrs.frozen(kw_only=True)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from promptgraft.adapters.base import FreeAdapter, PromptResponse, answered, free_call
-from promptgraft.errors import ConfigError
+from promptgraft.errors import AdapterError, ConfigError
+from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
 
-Reply = Callable[[RenderedPrompt[object]], str]
-"""Returns the answer to a rendered prompt, or raises what a provider would."""
+Reply = Callable[[RenderedPrompt[object]], str | Awaitable[str]]
+"""Plain or ``async``; returns the answer to a rendered prompt, or raises what a provider would."""
 
 
 class ScriptedAdapter(FreeAdapter):
@@ -31,15 +33,19 @@ class ScriptedAdapter(FreeAdapter):
         identity: its name in the run's fingerprint.
 
     Raises:
-        ConfigError: ``reply`` is a single text, which would be taken as a list of characters.
+        ConfigError: ``reply`` is neither, such as a single text, or takes other arguments.
     """
 
     def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
-        if isinstance(reply, str):
+        given: object = reply
+        if isinstance(given, str) or not (callable(given) or isinstance(given, Iterable)):
+            mend = "; write [...] around it" if isinstance(given, str) else ""
             raise ConfigError(
                 "scripted adapter: expected a function or a list of texts, "
-                f"found {shown(reply)}; write [...] around it"
+                f"found {shown(given)}{mend}"
             )
+        if fault := call_fault(reply, "rendered"):
+            raise ConfigError(f"scripted adapter: {fault}")
         super().__init__(identity)
         self._reply = reply if callable(reply) else _in_turn(reply)
         self._lock = threading.Lock()
@@ -65,7 +71,12 @@ class ScriptedAdapter(FreeAdapter):
         with self._lock:
             self._requests.append(rendered)
         session.dispatch(free_call(self._identity))
-        return answered(rendered, self._reply(rendered), session=session)
+        text = awaited(self._reply(rendered), deadline=deadline)
+        if not isinstance(text, str):
+            raise AdapterError(
+                f"scripted adapter: expected a text of its function, found {shown(text)}"
+            )
+        return answered(rendered, text, session=session)
 
 
 def _in_turn(texts: Sequence[str]) -> Reply:

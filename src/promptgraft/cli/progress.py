@@ -97,7 +97,7 @@ class Progress:
         self._lines = EventLines(self._clock, every=every)
         # Reentrant: `on_event` holds it when it calls `on_line`.
         self._lock = threading.RLock()
-        self.run = RunHistory()
+        self.run: RunHistory = RunHistory()
 
     def __enter__(self) -> Self:
         return self

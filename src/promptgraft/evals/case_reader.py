@@ -272,13 +272,13 @@ class CaseReader:
         self._keys: dict[str, None] = {}
         self._is_table = is_table
         self._drops = drops_duplicates
-        self.dropped = 0
+        self.dropped: int = 0
         self._rows: set[HexDigest] = set()
         self._finds = finds_eval_cases
         self._source = source
         self._lines: dict[str, int] = {}
         self._noted = Source("")  # shared by all cases until one has a fault
-        self.faults = CaseFaults(source)
+        self.faults: CaseFaults = CaseFaults(source)
 
     def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
         """Return all cases, or raise all faults at once."""

@@ -141,8 +141,8 @@ class Run:
         forked: Run | None = None,
     ) -> None:
         self.settings = settings
-        self.session = session
-        self.deadline = settings.deadline
+        self.session: SessionProtocol = session
+        self.deadline: Deadline | None = settings.deadline
         self.history: tuple[Message, ...] = forked.history if forked else ()
         self.fault: Exception | None = None
         self.last: Opened | None = None
@@ -433,7 +433,9 @@ def shown_value(value: object) -> str:
     return value if type(value) is str else without_address(show_value(value))
 
 
-under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
+under_way: contextvars.ContextVar[Run | None] = contextvars.ContextVar(
+    "promptgraft_run", default=None
+)
 """The run of the current branch in this thread or task."""
 
 

@@ -7,6 +7,8 @@ from promptgraft.ground.lazy import lazy_exports
 if TYPE_CHECKING:
     from promptgraft.overrides.base_store import (
         BasePromptOverridesStore,
+        Change,
+        Changes,
         InMemoryPromptOverridesStore,
         OverlayPromptOverridesStore,
         RevisionedStore,
@@ -58,6 +60,8 @@ __all__ = [
     "AddedTaskExample",
     "AppliedOverride",
     "BasePromptOverridesStore",
+    "Change",
+    "Changes",
     "InMemoryPromptOverridesStore",
     "LocalPromptOverridesStore",
     "OutputFieldOverride",

@@ -116,11 +116,11 @@ class RevisionFiles:
     def __init__(self, root: Path, address: OverrideAddress) -> None:
         self._root = root
         self.address = address
-        self.folder = root / FOLDER / address.ns / address.prompt_key
-        self.document = self.folder / f"{address.tag}.json"
-        self.archive = self.folder / ".revisions" / address.tag
-        self.lock = self.folder / LOCK
-        self.paths = (self.lock, self.document, self.archive)
+        self.folder: Path = root / FOLDER / address.ns / address.prompt_key
+        self.document: Path = self.folder / f"{address.tag}.json"
+        self.archive: Path = self.folder / ".revisions" / address.tag
+        self.lock: Path = self.folder / LOCK
+        self.paths: tuple[Path, ...] = (self.lock, self.document, self.archive)
 
     def folder_exists(self) -> bool:
         """Return whether the prompt has a folder, and so perhaps a history."""
@@ -322,8 +322,8 @@ class IntentFile:
         self._root = root
         self._path = root / FOLDER / ".intent.json"
         self._name = str(self._path)
-        self.lock = root / FOLDER / LOCK
-        self.paths = (self.lock, self._path)
+        self.lock: Path = root / FOLDER / LOCK
+        self.paths: tuple[Path, ...] = (self.lock, self._path)
 
     def exists(self) -> bool:
         """Return whether there is an intent; fast, since there is hardly ever one."""

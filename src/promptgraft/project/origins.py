@@ -79,8 +79,8 @@ class Origin:
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
         self._folder = folder
         self._config = config
-        self.is_project = self._text("kind") == "project"
-        self.name = self._text("prompt" if self.is_project else "spec")
+        self.is_project: bool = self._text("kind") == "project"
+        self.name: str = self._text("prompt" if self.is_project else "spec")
 
     def _text(self, name: str) -> str:
         return field_of(STRING, self._config, self._folder.config, "origin", name)

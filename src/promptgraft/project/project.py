@@ -72,12 +72,14 @@ class Project:
     def __init__(
         self, file: Source, config: ProjectConfig, *, default_store: RevisionedStore | None = None
     ) -> None:
-        self.path = Path(file.name)
-        self.folder = self.path.absolute().parent
+        self.path: Path = Path(file.name)
+        self.folder: Path = self.path.absolute().parent
         self.config = config
         self.default_store = default_store
         # Messages name files as the user named the project.
-        self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
+        self.surroundings: Surroundings = Surroundings(
+            file, self.path.parent, PythonSource(self.path.parent)
+        )
         self._prompts: dict[str, ProjectPrompt] = {}
         self._configs: dict[tuple[str, int | Size | None], RunConfig] = {}
         # Judges are made in the threads of a run, several of which may need the same one.

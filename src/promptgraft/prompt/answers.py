@@ -324,12 +324,12 @@ class Parsed(Generic[T]):
 
 
 def read_output(
-    output_type: type[T] | None,
+    output_type: Any,
     reply: str,
     described: Mapping[str, Described] | None = None,
     *,
     repair: bool = True,
-) -> Parsed[T]:
+) -> Parsed[Any]:
     """Parse a reply into ``output_type``; the output is None without a type.
 
     A choice is read by :func:`choice_in`. A class is read from a JSON object, see :func:`data_in`;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 import attrs
 
@@ -20,7 +20,14 @@ from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import JsonObject, check_round_trip, params_descriptions, schema_of
 from promptgraft.prompt.sections import Role, Tool
 
-OutputT_co = TypeVar("OutputT_co", covariant=True)
+if TYPE_CHECKING:
+    import typing_extensions
+    from typing_extensions import TypeForm as TypeForm  # noqa: PLC0414 - for the modules above
+
+    # A prompt without an output type is a `Prompt[object]`.
+    OutputT_co = typing_extensions.TypeVar("OutputT_co", covariant=True, default=object)
+else:  # loading `typing_extensions` takes longer than loading prompts
+    TypeForm, OutputT_co = type, TypeVar("OutputT_co", covariant=True)
 
 _DEEPEST_HEADING = 6
 
@@ -128,7 +135,7 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
     ns: str
     key: str
     sections: tuple[RenderedSection, ...]
-    output_type: type[OutputT_co] | None
+    output_type: TypeForm[OutputT_co] | None
     tools: tuple[RenderedTool, ...] = ()
     described: Mapping[str, Described] = attrs.field(factory=dict)
     repair: bool = True

@@ -196,9 +196,9 @@ def render_prompt(
     bindings: Bindings | None,
     resolved: Resolved,
     *,
-    output_type: type[OutputT] | None,
+    output_type: Any,
     repair: bool = True,
-) -> RenderedPrompt[OutputT]:
+) -> RenderedPrompt[Any]:
     """Render the sections that are enabled, parents before children, with tools and examples.
 
     Without ``bindings``, placeholders stay, and sections that depend on values are shown in full.

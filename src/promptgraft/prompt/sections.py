@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -67,7 +67,7 @@ class Tool(Generic[ParamsT, ResultT]):
         params_type: attrs class, dataclass or pydantic model of its parameters; ``Described``
             annotations describe them, or ``Field`` of pydantic.
         result_type: type of its result: ``str``, None, an attrs class, a dataclass, ...
-        handler: the function; None for a tool that is only described.
+        handler: the function, plain or ``async``; None for a tool that is only described.
         examples: calls that are shown to the model.
         overridable: whether stores may replace description and examples.
 
@@ -80,7 +80,7 @@ class Tool(Generic[ParamsT, ResultT]):
     description: str
     params_type: type[ParamsT]
     result_type: type[ResultT]
-    handler: Callable[[ParamsT], ResultT] | None = None
+    handler: Callable[[ParamsT], ResultT | Awaitable[ResultT]] | None = None
     examples: tuple[ToolExample[ParamsT, ResultT], ...] = attrs.field(
         default=(), converter=_as_examples
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Generic, TypeVar
+from typing import Generic
 
 import attrs
 
@@ -21,8 +21,10 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.describing import Walked, describe_template, walk
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import (
+    OutputT_co,
     PromptRendered,
     RenderedPrompt,
+    TypeForm,
     check_choice,
     check_output_type,
     show_type,
@@ -39,8 +41,6 @@ from promptgraft.prompt.rendering import (
 )
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, show_section
 from promptgraft.runtime.session import SessionProtocol
-
-OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 _logger = logging.getLogger("promptgraft")
 
@@ -122,7 +122,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
     key: str
     name: str | None = None
     sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
-    output_type: type[OutputT_co] | None = None
+    output_type: TypeForm[OutputT_co] | None = None
     choice: Described = attrs.field(factory=Described)
     repair: bool = True
     descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)

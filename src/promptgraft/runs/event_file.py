@@ -102,7 +102,7 @@ class EventLines:
         self._numbered = self._numbered_at_progress = 0
         self._written = self._begun = clock.monotonic()
         self._is_behind = False
-        self.history = RunHistory()
+        self.history: RunHistory = RunHistory()
 
     def rest(self) -> tuple[Event, ...]:
         """Return the progress since the last line that told of it, if the run has not ended."""

@@ -82,7 +82,7 @@ class Places:
 
     def __init__(self, kept: KeptCalls, prefix: str = "") -> None:
         self.kept = kept
-        self.taken = 0
+        self.taken: int = 0
         self._prefix = prefix
         self._numbers = itertools.count(1)
 

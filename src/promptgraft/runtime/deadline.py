@@ -35,7 +35,7 @@ class Cancellation:
 
     def __init__(self, parent: Cancellation | None = None) -> None:
         self._parent = parent
-        self.reason = ""  # empty until it is set
+        self.reason: str = ""  # empty until it is set
         self._is_set = False
         self._listeners: dict[object, Callable[[], None]] = {}
         # Reentrant: a signal handler may interrupt any of these methods in its own thread.

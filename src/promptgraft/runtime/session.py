@@ -58,8 +58,9 @@ class Budget:
         COUNT.or_none.hold("max_tokens", max_tokens)
         self._max_cost = max_cost
         self._max_tokens = max_tokens
-        self.needs_prices = max_cost is not None  # else unknown prices could exceed it unnoticed
-        self.paid = NOTHING  # for calls that have ended
+        # Unknown prices could exceed the limit unnoticed.
+        self.needs_prices: bool = max_cost is not None
+        self.paid: Charge = NOTHING  # for calls that have ended
         self._reserved = NOTHING
         self._lock = threading.Lock()
 

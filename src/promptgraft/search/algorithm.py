@@ -65,8 +65,8 @@ class BaseSearch:
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit
-        self.population = kit.population
-        self.steps = 0
+        self.population: Population = kit.population
+        self.steps: int = 0
         self.accepted: list[Sequence[Module]] = []
         self.rejections: list[MutationRejected] = []
 

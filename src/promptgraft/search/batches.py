@@ -158,8 +158,8 @@ class RolloutBatch(Batch):
     ) -> None:
         self._sources = sources
         self._answers = answers
-        self.earlier = tuple(answers.held)
-        self.asked = [self._recall(ask) for ask in asked]
+        self.earlier: tuple[HeldFault, ...] = tuple(answers.held)
+        self.asked: list[AskedRollouts] = [self._recall(ask) for ask in asked]
         self._missing = [
             (ask, place)
             for ask in self.asked
@@ -170,10 +170,10 @@ class RolloutBatch(Batch):
         if in_turns:
             # The sort is stable: for each example, requests keep their order.
             self._missing.sort(key=lambda missing: missing[1])
-        self.missing = len(self._missing)
+        self.missing: int = len(self._missing)
         if sources.in_batches:
             places = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
-            self.is_patient = all(
+            self.is_patient: bool = all(
                 place is not None and place.phase not in MINIBATCHES for place in places
             )
         for ask in dict.fromkeys(ask for ask, _ in self._missing):

@@ -161,13 +161,13 @@ class CallLog:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.is_slow = journal.is_slow
+        self.is_slow: bool = journal.is_slow
         self._open: dict[str, AnswerCalls] = {}
         self._made: dict[str, AnswerCalls] = {}
         self._queue: list[_Entry] = []
         self._counted: frozenset[str] = frozenset()
         self._is_closed = False
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self._writing = threading.Lock()
         self._stirred = threading.Condition(self.lock)
         self._writer: threading.Thread | None = None

@@ -265,7 +265,7 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.words = folded_words(text)
+        self.words: list[str] = folded_words(text)
 
     def passages(self, weight: int) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the passages by which copies are detected: start and words.

@@ -88,7 +88,7 @@ MINIBATCHES = frozenset((Phase.PARENT, Phase.MOVE, Phase.CHILD, Phase.TRAIN, Pha
 """The phases that evaluate candidates on a few examples, and whose answers are needed soon."""
 
 
-LEGS = {
+LEGS: Mapping[Phase, tuple[str, ...]] = {
     Phase.PARETO: ("", "best", "first", "rest"),
     Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),
     Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first"),

@@ -256,7 +256,7 @@ class Pool:
         self.scores: list[Scores] = []
         self.means: list[Score] = []
         self.objectives: list[Mapping[str, float]] = []
-        self.best = 0
+        self.best: int = 0
         self._kind = frontier
         self._gaps: dict[int, list[Objectives]] = {}
         self.names: tuple[str, ...] = ()

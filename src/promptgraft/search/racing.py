@@ -104,7 +104,7 @@ class RacingValidator(Validator):
         self._critical = sum(example.critical for example in examples)
         self._kept = policy.finals(len(examples), self._critical)
         first = policy.baseline(len(examples), self._critical)
-        self.baseline = self._order[:first]
+        self.baseline: Sequence[int] = self._order[:first]
         self._orders = random.Random(f"{seed}/races")
         self._budget = budget
         self._races = 0

@@ -16,6 +16,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
+from promptgraft.evals.types import Metric
 from promptgraft.ground.text import counted, listed
 from promptgraft.runtime.session import SessionProtocol, Watch
 from promptgraft.search.algorithm import BaseSearch
@@ -57,7 +58,7 @@ class Remarks:
 
     def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
         self._emit = emit
-        self.metrics = metrics_of(feedback_fn)
+        self.metrics: tuple[Metric, ...] = metrics_of(feedback_fn)
         self._may_like_length = not self.metrics or any(map(asks_models, self.metrics))
         self._answer: str | None = None
         self._are_alike = True

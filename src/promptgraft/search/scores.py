@@ -242,7 +242,7 @@ class Scorer:
         perfect_score: float = math.inf,
     ) -> None:
         self._weights = dict(weights)
-        self.is_weighted = bool(weights)
+        self.is_weighted: bool = bool(weights)
         self.perfect = perfect_score
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._usual: dict[str, float] = {}

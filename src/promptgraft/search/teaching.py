@@ -77,7 +77,7 @@ class Teaching:
             bound = params_of_cases(teacher.prompt, [*cases.values()], teacher.params)
         except ConfigError as error:
             raise ConfigError(f"teacher: {error}") from error
-        self.questions = {
+        self.questions: dict[str, _TeacherQuestion] = {
             id_: _TeacherQuestion(
                 case=case,
                 prompt=teacher.prompt.bind(*bound[id_]),

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -202,13 +202,13 @@ class FeedbackFn(Protocol):
     """Scores an answer and says why; given by the user, as a plain or an ``async`` function."""
 
     def __call__(
-        self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+        self, example: GepaExample, response: PromptResponse[Any], session: SessionProtocol, /
     ) -> RolloutFeedback | Awaitable[RolloutFeedback]:
         """Return the feedback on ``response``; ``session`` has the events of the rollout."""
         ...
 
 
-ExampleFormatter = Callable[[GepaExample, PromptResponse[object] | None], tuple[str, str]]
+ExampleFormatter = Callable[[GepaExample, PromptResponse[Any] | None], tuple[str, str]]
 """Returns input and answer as text for the reflection model; gets None if there is no answer."""
 
 TraceFormatter = Callable[[SessionProtocol], str]

@@ -15,6 +15,7 @@ from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.batch_forms import (
     FORMS,
+    BatchForm,
     Outcome,
     UnusableError,
     created_batch,
@@ -255,12 +256,12 @@ class BatchEndpoint(SdkEndpoint):
 
     def __init__(self, access: Access, *, model: str, poll: float, seconds: float) -> None:
         super().__init__(access, longest=LONGEST_RESULTS)
-        self.form = FORMS[access.api.provider](access.api.path)
+        self.form: BatchForm = FORMS[access.api.provider](access.api.path)
         self.model = model
         self.poll = poll
         self._seconds = seconds
         # Identifies the batches of this model and host in a journal.
-        self.who = f"{access.api.provider} {access.host or 'default'} {model}"
+        self.who: str = f"{access.api.provider} {access.host or 'default'} {model}"
 
     async def ask(
         self, method: str, path: str, *, body: JsonObject | None = None, files: Files | None = None

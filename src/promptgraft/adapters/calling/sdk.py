@@ -140,8 +140,9 @@ class SdkEndpoint:
     """
 
     def __init__(self, access: Access, *, longest: int = LONGEST_BODY) -> None:
-        self.account = access.account
-        self.secrets, self.blanked = access.secrets, access.blanked
+        self.account: str = access.account
+        self.secrets: tuple[str, ...] = access.secrets
+        self.blanked: tuple[str, ...] = access.blanked
         self._path = access.api.path
         self._sdk = importlib.import_module(access.api.packages[0])
         self._client: _Client = getattr(self._sdk, access.api.client)(

@@ -26,8 +26,8 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
     def __init__(self, config: GepaSettings, kit: Kit) -> None:
         super().__init__(kit)
         self.config = config
-        self.parts = Parts.of(config, kit)
-        self.pipeline = Pipeline[Step, Attempt](
+        self.parts: Parts = Parts.of(config, kit)
+        self.pipeline: Pipeline[Step, Attempt] = Pipeline(
             search=self,
             kit=kit,
             validator=self.parts.validator,

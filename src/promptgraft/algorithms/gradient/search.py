@@ -336,7 +336,7 @@ class Batches:
         self._seed = seed
         self._epoch = 0
         self._waiting: list[int] = []
-        self.count = -(-len(training) // self._size)
+        self.count: int = -(-len(training) // self._size)
 
     def next(self, failing: Container[str]) -> tuple[GepaExample, ...]:
         """Return the cases of the next round, in the order of the training set.

@@ -101,7 +101,7 @@ class WeakIncentivesTarget(TextTarget):
         self._tag = prompt.overrides_tag if tag is None else tag
         self._sources = sources_of(prompt, parts)
         self._base = self._kept()
-        self.texts = self._texts_with(self._base)
+        self.texts: dict[str, str] = self._texts_with(self._base)
 
     @property
     def identity(self) -> Identity:

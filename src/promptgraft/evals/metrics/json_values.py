@@ -182,7 +182,7 @@ def _size(value: Json) -> int:
     return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1
 
 
-paths_only = each_of("paths", parse_path)
+paths_only: Callable[..., None] = each_of("paths", parse_path)
 
 
 @attrs.frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -117,7 +117,7 @@ class TaskExampleOverride(PathEntry):
     kind = replaces = "task example"
     with_overrides = "task_example_overrides"
     listed = "task_examples"
-    document = TaskExampleDocument
+    document: ClassVar[type] = TaskExampleDocument
 
     @property
     def owner(self) -> str:

@@ -104,13 +104,13 @@ class Database:
                 f"letter, found {shown(prefix)}"
             )
         self.prefix = prefix
-        self.tables = Tables.of(prefix)
+        self.tables: Tables = Tables.of(prefix)
         self._create = create
         self._timeout_seconds, self._patience_seconds = timeout_seconds, patience_seconds
         self._engine = url if isinstance(url, Engine) else engine_of(url_of(url), timeout_seconds)
         self.dialect = {"mariadb": "mysql"}.get(name := self._engine.dialect.name, name)
         set_up = setting_up(self.dialect, timeout_seconds)
-        self.name = shown_url(self._engine.url)
+        self.name: str = shown_url(self._engine.url)
         self._opening = threading.Lock()
         self._opened = False
         if self.dialect == "sqlite":

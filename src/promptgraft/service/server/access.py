@@ -161,10 +161,10 @@ class Access:
         is_secure: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits: Limits = limits or Limits()
         self.tokens, self.provider = tokens, provider
         settings = provider.settings if provider else None
-        self.sessions = SessionStore(tokens.database, self.limits, settings)
+        self.sessions: SessionStore = SessionStore(tokens.database, self.limits, settings)
         self._proxy, self._is_secure = proxy, is_secure
         self._hosts = frozenset(host.lower() for host in hosts)
         self._lock = threading.Lock()

@@ -46,7 +46,7 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         # A registry of its own, because the default one also has figures of the process.
-        self.registry = CollectorRegistry()
+        self.registry: CollectorRegistry = CollectorRegistry()
         self._count = Counter(
             "promptgraft_requests",
             "Requests by route, method and status.",

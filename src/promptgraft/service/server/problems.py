@@ -60,7 +60,7 @@ class ApiProblem(Exception):  # noqa: N818 - the word of the RFC
         self.status = status
         self.detail = detail
         self.faults = faults
-        self.headers = dict(headers or {})
+        self.headers: dict[str, str] = dict(headers or {})
         self.type = type
 
     def to_json(self) -> dict[str, Json]:

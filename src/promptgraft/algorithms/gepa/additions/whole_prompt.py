@@ -211,7 +211,7 @@ class WholeDraft(Draft):
         Raises:
             InvalidProposalError: no edit of the reply can be used.
         """
-        self.is_partial = False
+        self.is_partial: bool = False
         by_mark = dict(_marked(self.parts))
         edited_modules = {change.module for change in self.changes}
         changes = list(self.changes)
