@@ -234,10 +234,7 @@ class FlowError(CallerError):
         at = [f"case `{case}`"] if case else []
         at += [f"step {step} (`{node}`)"] if step else []
         super().__init__(f"{', '.join([f'graph `{graph}`', *at])}: {message}")
-        self.graph: str = graph
-        self.case: str = case
-        self.step: str = step
-        self.node: str = node
+        self.graph, self.case, self.step, self.node = graph, case, step, node
 
 
 class StopperError(CallerError):

@@ -485,6 +485,9 @@ class FreeAdapter:
     def __init__(self, identity: str) -> None:
         self._identity = identity
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.identity}>"
+
     @property
     def identity(self) -> str:
         return self._identity

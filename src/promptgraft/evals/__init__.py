@@ -9,12 +9,7 @@ if TYPE_CHECKING:
     from promptgraft.evals.evaluate import Evaluation
     from promptgraft.evals.types import Case
 
-__all__ = [
-    "Case",
-    "Dataset",
-    "Evaluation",
-    "Splits",
-]
+__all__ = ["Case", "Dataset", "Evaluation", "Splits"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -39,7 +39,7 @@ from promptgraft.ground.serde import (
     shown,
     unstructure,
 )
-from promptgraft.ground.strict.checks import one_of
+from promptgraft.ground.strict.checks import instance, one_of
 from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.ground.text import counted, listed
 
@@ -132,8 +132,7 @@ class Dataset(Shown):
         faults = CaseFaults(self.name)
         if not self.cases:
             faults.add(
-                0,
-                'expected at least one case, such as {"input": ..., "expected": ...}, found none',
+                0, 'expected at least one case, such as {"input": ..., "expected": ...}, found none'
             )
         ids: set[str] = set()
         for case in self.cases:
@@ -263,9 +262,7 @@ class Dataset(Shown):
             return cls(ready, name)
         plain = PlainReader(fields or {}, keep, cells=False, parameters=parameters)
         inside = CaseFiles(
-            images=_listed("images", images),
-            files=_listed("files", files),
-            data=plain.data_columns,
+            images=_listed("images", images), files=_listed("files", files), data=plain.data_columns
         )
         reader = CaseReader(plain, finds_eval_cases=not fields, source=name, files=inside)
         return cls(reader.read_all(_rows(case_list, inside, reader.faults)), name)
@@ -330,6 +327,11 @@ def _rows(
         if isinstance(item, Case):
             faults.add(number, "expected mappings only, found a Case among them", item.id)
             continue
+        kind: type = type(item)
+        if kind.__module__.startswith("promptgraft.") and not issubclass(kind, Mapping):
+            # Of an example, all would be input, and the model be shown its label.
+            faults.add(number, f'expected a case such as {{"input": ...}}, found a {kind.__name__}')
+            continue
         try:
             yield Row(number, files.plain(item))
         except (ConfigError, DataFormatError) as error:
@@ -390,6 +392,8 @@ class Splits(Shown):
     dropped: int = attrs.field(default=0, eq=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
+        for name, part in self.parts().items():
+            instance(Dataset).hold(name, part)
         faults = CaseFaults("splits")
         _check_sources({name: part.source for name, part in self.parts().items()}, faults)
         if not faults:  # all cases of the same file overlap, and one fault says so
@@ -508,6 +512,7 @@ class Splits(Shown):
             ConfigError: a share is not between 0 and 1, or they do not add up to 1.
             DataFormatError: a set would be empty, or a case lacks the field.
         """
+        instance(Dataset).hold("dataset", dataset)
         shares = dict(zip(NAMES, (train, validation, test), strict=True))
         for name, share in shares.items():
             if not 0 <= share < 1 or (share == 0 and name != "test"):

@@ -38,7 +38,7 @@ from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.frames import frame_of
 from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.notebook import Card, Shown
-from promptgraft.ground.strict.checks import COUNT
+from promptgraft.ground.strict.checks import COUNT, instance
 from promptgraft.ground.text import score
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import plays_turns
@@ -154,6 +154,8 @@ def evaluate(
         CallerError: a user's metric failed.
     """
     check_adapter(adapter, "adapter")
+    instance(Executor).or_none.hold("executor", executor)
+    instance(Deadline).or_none.hold("deadline", deadline)
     if executor is not None:
         check_may_wait()
     chosen = _checked(prompt, cases, metrics, num_runs)
@@ -205,7 +207,10 @@ def check_served(
 def _checked(
     prompt: Prompt[object], cases: Iterable[Case], metrics: Sequence[Metric], num_runs: int
 ) -> tuple[Case, ...]:
+    instance(Prompt).hold("prompt", prompt)
     chosen = tuple(cases)
+    for place, case in enumerate(chosen, start=1):
+        instance(Case).hold(f"cases:{place}", case)
     if not chosen:
         raise ConfigError("cases: expected at least one case, found none")
     COUNT.hold("num_runs", num_runs)

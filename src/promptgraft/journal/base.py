@@ -389,6 +389,9 @@ class Journal(ABC):
         """Return whether an answer is recorded under one of ``keys``."""
         return not self._keys().keys().isdisjoint(keys)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
+
     def __len__(self) -> int:
         return len(self._keys())
 

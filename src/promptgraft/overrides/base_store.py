@@ -23,7 +23,7 @@ from promptgraft.overrides.parts import KINDS
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
 from promptgraft.overrides.parts.task_example import RemovedTaskExample
-from promptgraft.overrides.parts.validation import check_path, shown_hash
+from promptgraft.overrides.parts.validation import check_path, check_store, shown_hash
 from promptgraft.overrides.resolution import (
     bound_entry,
     check_names,
@@ -363,6 +363,8 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         base: PromptOverridesStore | None,
         overlay: BasePromptOverridesStore | PromptOverride | Iterable[PromptOverride],
     ) -> None:
+        if base is not None:
+            check_store(base, "base")
         self._base = base
         if isinstance(overlay, PromptOverride):
             overlay = [overlay]

@@ -377,10 +377,7 @@ def lines_in(text: str) -> list[str]:
 
 
 def check_unchanged(
-    written: PromptOverride,
-    removed: Sequence[Entry],
-    read: PromptOverride,
-    visible: PromptOverride,
+    written: PromptOverride, removed: Sequence[Entry], read: PromptOverride, visible: PromptOverride
 ) -> None:
     """Refuse a write if a part that it writes or removes has changed since ``read``.
 

@@ -371,12 +371,7 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
 
     @abstractmethod
     def rollback(
-        self,
-        *,
-        ns: str,
-        prompt_key: str,
-        tag: str = DEFAULT_TAG,
-        revision: str | None = None,
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, revision: str | None = None
     ) -> Revision | None:
         """Point the tag at another revision, by default the parent of the present one.
 

@@ -173,10 +173,7 @@ def choice_in(options: Sequence[str], reply: str) -> str:
     for passage in _statements(text):
         if (option := _option(options, passage)) is not None:
             return option
-    for passages, ends in (
-        (_texts_in_data(text), ()),
-        (text.splitlines(), _first_and_last(text)),
-    ):
+    for passages, ends in ((_texts_in_data(text), ()), (text.splitlines(), _first_and_last(text))):
         chosen = _options(options, passages)
         if len(chosen) == 1 and (not ends or chosen & _options(options, ends)):
             return chosen.pop()

@@ -395,7 +395,5 @@ def _examples(
         outcome = shown_outcome(example.outcome_json, output_type, said)
         blocks.append(f"Outcome: {outcome}")
         yield RenderedSection(
-            path=(*path, key),
-            title=f"Example: {key}",
-            segments=(Segment("\n\n".join(blocks)),),
+            path=(*path, key), title=f"Example: {key}", segments=(Segment("\n\n".join(blocks)),)
         )

@@ -51,12 +51,6 @@ class ToolExample(Generic[ParamsT, ResultT]):
     output: ResultT = attrs.field(hash=False)
 
 
-def _as_examples(
-    examples: Iterable[ToolExample[Any, Any]],
-) -> tuple[ToolExample[Any, Any], ...]:
-    return tuple(examples)
-
-
 @attrs.frozen(kw_only=True)
 class Tool(Generic[ParamsT, ResultT]):
     """A function that a model may call.
@@ -82,7 +76,7 @@ class Tool(Generic[ParamsT, ResultT]):
     result_type: type[ResultT]
     handler: Callable[[ParamsT], ResultT | Awaitable[ResultT]] | None = None
     examples: tuple[ToolExample[ParamsT, ResultT], ...] = attrs.field(
-        default=(), converter=_as_examples
+        default=(), converter=tuple[ToolExample[Any, Any], ...]
     )
     overridable: bool = True
 
@@ -127,10 +121,6 @@ def check_value(value: object, kind: Any, *, where: str) -> None:
         )
 
 
-def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
-    return tuple(tools)
-
-
 def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
     # A string would be split into its characters.
     if isinstance(names, str):
@@ -141,8 +131,12 @@ def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
-    """Return the sections as the tuple that templates keep."""
-    return tuple(sections)
+    """Return the sections as the tuple that templates keep; refuse what is no list of sections."""
+    given: Any = sections
+    items = tuple(given) if isinstance(given, Iterable) else None
+    if items is None or not all(isinstance(item, MarkdownSection) for item in items):
+        raise PromptDefinitionError(f"sections: expected a list of sections, found {shown(given)}")
+    return items
 
 
 @attrs.frozen(kw_only=True)
@@ -193,7 +187,9 @@ class MarkdownSection:
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
     overridable: bool = True
     params_type: type | None = None
-    tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
+    tools: tuple[Tool[Any, Any], ...] = attrs.field(
+        default=(), converter=tuple[Tool[Any, Any], ...]
+    )
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
     role: Role | None = None
     lead: str | None = None
@@ -313,11 +309,7 @@ def plain_section(
                 f"0x{content[error.start]:02X} at offset {error.start}; save the file as UTF-8"
             ) from None
     return MarkdownSection(
-        title=title,
-        key=key,
-        template=content,
-        syntax="plain",
-        placeholders=placeholders,
+        title=title, key=key, template=content, syntax="plain", placeholders=placeholders
     )
 
 
@@ -348,10 +340,6 @@ class TaskStep:
     example: ToolExample[object, object]
 
 
-def _as_steps(steps: Iterable[TaskStep]) -> tuple[TaskStep, ...]:
-    return tuple(steps)
-
-
 @attrs.frozen(kw_only=True)
 class TaskExample:
     """A worked example.
@@ -370,17 +358,13 @@ class TaskExample:
 
     key: str
     objective: str
-    steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=_as_steps)
+    steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=tuple[TaskStep, ...])
     outcome: object = attrs.field(hash=False)
     overridable: bool = True
     hidden: bool = False
 
     def __attrs_post_init__(self) -> None:
         check_key(self.key, "task example key")
-
-
-def _as_task_examples(examples: Iterable[TaskExample]) -> tuple[TaskExample, ...]:
-    return tuple(examples)
 
 
 @attrs.frozen(kw_only=True)
@@ -394,7 +378,7 @@ class TaskExamplesSection(MarkdownSection):
         PromptDefinitionError: two examples, or an example and a child, share a key.
     """
 
-    examples: tuple[TaskExample, ...] = attrs.field(default=(), converter=_as_task_examples)
+    examples: tuple[TaskExample, ...] = attrs.field(default=(), converter=tuple[TaskExample, ...])
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

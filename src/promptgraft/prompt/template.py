@@ -7,14 +7,15 @@ from typing import Generic
 
 import attrs
 
-from promptgraft.errors import ConfigError, PromptDefinitionError, UnknownPartError
+from promptgraft.errors import PromptDefinitionError, UnknownPartError
 from promptgraft.ground.content import File
 from promptgraft.ground.notebook import Card, LongText, Shown, Table
-from promptgraft.ground.serde import did_you_mean, shown
+from promptgraft.ground.serde import did_you_mean
+from promptgraft.ground.strict.checks import instance
 from promptgraft.ground.text import counted
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
-from promptgraft.overrides.parts.validation import check_key, check_ns, check_tag
+from promptgraft.overrides.parts.validation import check_key, check_ns, check_store, check_tag
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
@@ -235,11 +236,9 @@ class Prompt(Shown, Generic[OutputT_co]):
     files: tuple[File, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        template_object: object = self.template
-        if not isinstance(template_object, PromptTemplate):
-            raise ConfigError(
-                f"template: expected a PromptTemplate, found {shown(template_object)}"
-            )
+        instance(PromptTemplate).hold("template", self.template)
+        if self.overrides_store is not None:
+            check_store(self.overrides_store)
         check_tag(self.overrides_tag)
 
     @property

@@ -74,30 +74,26 @@ class RunFolder:
 
     path: Path
 
-    config: _File = _File("config.json", "Origin and settings of the run; as old as the folder.")
-    journal: _File = _File("journal.jsonl", "Every answer that the run paid for.")
-    scores: _File = _File(
-        "scores.jsonl", "The scores, of a run that was exported without its answers."
-    )
-    cases: _File = _File(
-        "cases.jsonl", "The cases of a run that used others than those of its project."
-    )
-    files: _File = _File(FOLDER, "The folder with the images and files of cases, by their SHA-256.")
-    sources: _File = _File("sources.zip", "The files of the project that the run was made from.")
-    events: _File = _File("events.jsonl", "The events of the run, one per line.")
-    result: _File = _File("result.json", "The result of the run; written when it ends.")
-    frontier: _File = _File("frontier.json", "The candidates that lead on some example.")
-    ledger: _File = _File("ledger.json", "Calls, tokens, money and time by role and model.")
-    summary: _File = _File("summary.md", "The run on one page of Markdown.")
-    report: _File = _File("report.html", "The whole run as one page of HTML.")
-    candidates: _File = _File("candidates", "The folder with a page for each candidate.")
-    rejected: _File = _File("rejected", "The folder with a page for each rejected proposal.")
-    rounds: _File = _File("rounds", "The folder with a page for each round of a search by rounds.")
-    questions: _File = _File("questions", "The folder with each question to the reflection model.")
-    baseline_prompts: _File = _File("baseline_prompts", "The folder with the texts before the run.")
-    best_prompts: _File = _File("best_prompts", "The folder with the best texts so far.")
-    stop: _File = _File("optimize.stop", "Ends the run in an orderly way as soon as it exists.")
-    lock: _File = _File("run.lock", "Held while a process works in the folder.")
+    config = _File("config.json", "Origin and settings of the run; as old as the folder.")
+    journal = _File("journal.jsonl", "Every answer that the run paid for.")
+    scores = _File("scores.jsonl", "The scores, of a run that was exported without its answers.")
+    cases = _File("cases.jsonl", "The cases of a run that used others than those of its project.")
+    files = _File(FOLDER, "The folder with the images and files of cases, by their SHA-256.")
+    sources = _File("sources.zip", "The files of the project that the run was made from.")
+    events = _File("events.jsonl", "The events of the run, one per line.")
+    result = _File("result.json", "The result of the run; written when it ends.")
+    frontier = _File("frontier.json", "The candidates that lead on some example.")
+    ledger = _File("ledger.json", "Calls, tokens, money and time by role and model.")
+    summary = _File("summary.md", "The run on one page of Markdown.")
+    report = _File("report.html", "The whole run as one page of HTML.")
+    candidates = _File("candidates", "The folder with a page for each candidate.")
+    rejected = _File("rejected", "The folder with a page for each rejected proposal.")
+    rounds = _File("rounds", "The folder with a page for each round of a search by rounds.")
+    questions = _File("questions", "The folder with each question to the reflection model.")
+    baseline_prompts = _File("baseline_prompts", "The folder with the texts before the run.")
+    best_prompts = _File("best_prompts", "The folder with the best texts so far.")
+    stop = _File("optimize.stop", "Ends the run in an orderly way as soon as it exists.")
+    lock = _File("run.lock", "Held while a process works in the folder.")
 
     @property
     def id(self) -> str:

@@ -20,6 +20,7 @@ from promptgraft.errors import (
     StopFileFoundError,
 )
 from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.ground.serde import shown
 
 Undo = Callable[[], None]
 
@@ -55,6 +56,9 @@ class Cancellation:
     def look_every(self) -> float:
         """Seconds after which a waiter must check again; infinite if listening is enough."""
         return math.inf if self._parent is None else self._parent.look_every
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.reason!r}>" if self.is_set else "<Cancellation>"
 
     def set(self, reason: str) -> None:
         """Request the end; the first reason wins. Listeners are called in this thread."""
@@ -201,8 +205,9 @@ class Deadline:
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
         """Return the deadline that expires ``seconds`` from now; ``seconds`` must be above 0."""
         # Negated, so that NaN is refused too.
-        if not seconds > 0:
-            raise ConfigError(f"deadline: expected seconds > 0, found {seconds!r}")
+        given: object = seconds
+        if not isinstance(given, int | float) or not given > 0:
+            raise ConfigError(f"deadline: expected seconds > 0, found {shown(seconds)}")
         chosen = clock or SystemClock()
         return cls(clock=chosen, expires_at=chosen.monotonic() + seconds)
 

@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import ParamSpec, Protocol, TypeVar
 
 import attrs
 
 from promptgraft.errors import BudgetExhaustedError, user_errors
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.functions import raised_at
-from promptgraft.ground.strict.checks import COUNT, DOLLARS
+from promptgraft.ground.functions import call_fault, raised_at
+from promptgraft.ground.strict.checks import COUNT, DOLLARS, check, instance
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.calls import CallKeeper, Places, answering
 from promptgraft.runtime.deadline import Deadline
@@ -109,6 +110,14 @@ Handler = Callable[[E], None]
 _logger = logging.getLogger("promptgraft")
 
 
+def _handles(value: object) -> object | None:
+    is_plain = callable(value) and not iscoroutinefunction(value)
+    return value if is_plain and not call_fault(value, "event") else None
+
+
+_HANDLER = check("a plain function of an event", _handles)
+
+
 class EventBus:
     """Passes events to subscribers, in the publishing thread.
 
@@ -124,7 +133,12 @@ class EventBus:
         """Call ``handler`` with every event that is a ``kind``.
 
         Returns a function that ends the subscription; calling it twice is harmless.
+
+        Raises:
+            ConfigError: ``kind`` is no class, or ``handler`` no plain function of an event.
         """
+        instance(type, "a class of events").hold("kind", kind)
+        _HANDLER.hold("handler", handler)
 
         def guarded(event: object) -> None:
             if isinstance(event, kind):

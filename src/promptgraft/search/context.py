@@ -19,7 +19,7 @@ from promptgraft.ground.clock import Clock
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import instance
 from promptgraft.journal.base import Journal
-from promptgraft.overrides.parts.validation import check_tag
+from promptgraft.overrides.parts.validation import check_store, check_tag
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime import event_loop
@@ -96,11 +96,8 @@ class OptimizationContext:
                 "cancellation: the deadline has a cancellation already; give it "
                 "`Cancellation(parent)` with the other one as its parent"
             )
-        store = self.overrides_store
-        if store is not None and not callable(getattr(store, "resolve", None)):
-            raise ConfigError(
-                f"overrides_store: expected a store of overrides, found {shown(store)}"
-            )
+        if self.overrides_store is not None:
+            check_store(self.overrides_store)
 
     def around(self, subject: Improvable) -> OptimizationContext:
         """Return the context for ``subject``, with the subject's own adapter if it has one.

@@ -156,11 +156,8 @@ class Optimizer(BasePromptOptimizer[RunResult]):
 
     def __init__(self, context: OptimizationContext, config: RunConfig) -> None:
         super().__init__(context)
-        settings: object = config
-        if not isinstance(settings, RunConfig):
-            raise ConfigError(
-                f"config: expected settings such as a GepaConfig, found {shown(settings)}"
-            )
+        kind: type = RunConfig  # which is abstract
+        instance(kind, "settings such as a GepaConfig").hold("config", config)
         self._config = config
 
     def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> RunResult:

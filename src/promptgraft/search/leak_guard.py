@@ -81,10 +81,7 @@ class AnswerGuard:
     """
 
     def __init__(
-        self,
-        examples: Iterable[GepaExample],
-        words: int | None,
-        metrics: Iterable[Metric] = (),
+        self, examples: Iterable[GepaExample], words: int | None, metrics: Iterable[Metric] = ()
     ) -> None:
         self._weight = WORD * (words or 0)
         answers = [

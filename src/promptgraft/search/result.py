@@ -315,9 +315,7 @@ class RunResult(Shown):
     def rewrites(self) -> Rewrites:
         """What became of the rewrites."""
         return Rewrites(
-            kept=self.kept_rewrites,
-            combined=self.accepted_merges,
-            dropped=self.rejected_by_reason,
+            kept=self.kept_rewrites, combined=self.accepted_merges, dropped=self.rejected_by_reason
         )
 
     @property

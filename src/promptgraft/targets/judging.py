@@ -16,6 +16,7 @@ from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedba
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.functions import code_digest, function_identity
 from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.strict.checks import instance
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import plays_turns
 from promptgraft.runtime.session import SessionProtocol
@@ -44,6 +45,7 @@ def examples_from(
     Raises:
         ConfigError: cases, metrics and prompt do not fit together; names the cases.
     """
+    instance(Prompt).hold("prompt", prompt)
     chosen = tuple(cases)
     if metrics:
         check_metrics(metrics)

@@ -102,11 +102,7 @@ def _messages_file(file: File) -> JsonObject:
         return {"type": kind, "source": {"type": "url", "url": file.url}}
     if kind == "document":
         _check_pdf(file)
-    source: JsonObject = {
-        "type": "base64",
-        "media_type": file.media_type,
-        "data": file.base64,
-    }
+    source: JsonObject = {"type": "base64", "media_type": file.media_type, "data": file.base64}
     return {"type": kind, "source": source}
 
 

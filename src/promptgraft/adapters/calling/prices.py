@@ -9,10 +9,8 @@ import attrs
 
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.adapters.calling.turns import Turn
-from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import shown
-from promptgraft.ground.strict.checks import money
+from promptgraft.ground.strict.checks import instance, money
 
 _MILLION = Decimal(1_000_000)
 PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
@@ -62,10 +60,7 @@ class ModelPrice:
 
 def _as_table(table: Mapping[str, ModelPrice]) -> FrozenMap[str, ModelPrice]:
     for name, price in table.items():
-        if not isinstance(price, ModelPrice):
-            raise ConfigError(
-                f"prices: `{name}`: expected a ModelPrice(input=, output=), found {shown(price)}"
-            )
+        instance(ModelPrice, "a ModelPrice(input=, output=)").hold(f"prices: `{name}`", price)
     return FrozenMap(table)
 
 

@@ -96,11 +96,7 @@ class OfflineAdapter(FreeAdapter):
         return next((line for line, _ in Counter(lines).most_common(1)), "")
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
         """Render ``prompt``, answer it, and parse the answer.
 

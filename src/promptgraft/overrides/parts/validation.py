@@ -10,7 +10,7 @@ import functools
 import re
 import unicodedata
 
-from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
+from promptgraft.errors import ConfigError, InvalidIdentifierError, InvalidOverrideError
 from promptgraft.ground.serde import shown
 from promptgraft.overrides.parts.descriptors import SectionPath
 
@@ -51,6 +51,12 @@ def in_key(character: str) -> bool:
     # Marks are vowels in some scripts.
     is_mark = unicodedata.category(character)[0] == "M"
     return character in "-_" or character.isalnum() or is_mark
+
+
+def check_store(store: object, name: str = "overrides_store") -> None:
+    """Raise a ``ConfigError`` for what is no store, such as the class of one."""
+    if isinstance(store, type) or not callable(getattr(store, "resolve", None)):
+        raise ConfigError(f"{name}: expected a store of overrides, found {shown(store)}")
 
 
 def check_tag(tag: object) -> str:
