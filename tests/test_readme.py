@@ -86,10 +86,6 @@ SHARED_FIGURES = {
 """By figure: the pages that have it, and where; specs/search.md has what was measured."""
 
 
-BEING_MEASURED = {"calls by which gepa exceeds its limit", "reflections, times those of gepa"}
-"""Figures on which the pages differ until they are measured again; then leave this empty."""
-
-
 @pytest.mark.parametrize("figure", SHARED_FIGURES)
 def test_pages_agree_on_a_measured_figure(figure: str) -> None:
     found = {
@@ -100,8 +96,7 @@ def test_pages_agree_on_a_measured_figure(figure: str) -> None:
         for page, pattern in SHARED_FIGURES[figure].items()
     }
     assert all(found.values()), f"a page no longer has the {figure}: {found}"
-    agree = len(set().union(*found.values())) == 1
-    assert agree is (figure not in BEING_MEASURED), found
+    assert len(set().union(*found.values())) == 1, found
 
 
 def linked_from(page: Path) -> set[Path]:
