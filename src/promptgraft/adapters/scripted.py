@@ -18,8 +18,11 @@ from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
 
-Reply = Callable[[RenderedPrompt[object]], str | Awaitable[str]]
-"""Plain or ``async``; returns the answer to a rendered prompt, or raises what a provider would."""
+Reply = Callable[[RenderedPrompt[object]], str]
+"""Returns the answer to a rendered prompt, or raises what a provider would."""
+
+LateReply = Callable[[RenderedPrompt[object]], Awaitable[str]]
+"""The same as a coroutine."""
 
 
 class ScriptedAdapter(FreeAdapter):
@@ -36,7 +39,9 @@ class ScriptedAdapter(FreeAdapter):
         ConfigError: ``reply`` is neither, such as a single text, or takes other arguments.
     """
 
-    def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
+    def __init__(
+        self, reply: Reply | LateReply | Sequence[str], *, identity: str = "scripted"
+    ) -> None:
         given: object = reply
         if isinstance(given, str) or not (callable(given) or isinstance(given, Iterable)):
             mend = "; write [...] around it" if isinstance(given, str) else ""
