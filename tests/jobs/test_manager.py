@@ -360,6 +360,23 @@ def test_the_money_of_a_day_is_that_of_all_jobs_of_a_project(
     assert today(richer) == pytest.approx(2 * cost - before)
 
 
+def test_a_worker_finds_the_jobs_that_it_runs_without_knowing(manager: JobManager) -> None:
+    for _ in range(4):
+        submit(manager)
+    mine = [Worker(manager, name="w").claim() for _ in range(3)]
+    Worker(manager, name="other").claim()
+    numbers = [claim.job.number for claim in mine if claim is not None]
+    rows = JobRows(manager.database)
+
+    def found(*but: int) -> set[int]:
+        jobs = manager.database.write(lambda connection: rows.unfinished(connection, "w", but))
+        return {job.number for job in jobs}
+
+    assert found() == {*numbers}
+    assert found(numbers[0], numbers[2]) == {numbers[1]}
+    assert found(*numbers) == set()
+
+
 def test_a_fork_begins_anew_once_a_metric_was_mended(database: Database, tmp_path: Path) -> None:
     path = write_priced(tmp_path / "mended")
     path.write_text(path.read_text().replace("name: exact", "name: python, function: score.py:m"))

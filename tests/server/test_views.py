@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from importlib.resources import files
 
 import pytest
 from msgspec import UnsetType
@@ -132,3 +134,21 @@ def test_candidates_up_to_a_damaged_one_are_shown(manager: JobManager, done: Job
     assert view.candidates == whole.candidates[:1]
     assert view.data.winner == 0
     assert f"event {damaged}" in view.damage
+
+
+def test_whatever_may_scroll_is_reached_by_key_and_has_a_name() -> None:
+    templates = [
+        *files("promptgraft.service.server").joinpath("templates").iterdir(),
+        *files("promptgraft.runs.report").joinpath("templates").iterdir(),
+    ]
+    boxes = [
+        (template.name, box)
+        for template in templates
+        if template.name.endswith(".html")
+        for text in [re.sub("{[{%].*?[}%]}", "", template.read_text("utf-8"))]
+        for box in re.findall(r'<\w+ class="scroll\b[^>]*>', text)
+    ]
+    assert {"case.html", "jobs_table.html", "cases.html"} <= {name for name, _ in boxes}
+    for name, box in boxes:
+        assert 'tabindex="0"' in box, name
+        assert re.search(r'role="(group|region)" aria-label(ledby)?="', box), name

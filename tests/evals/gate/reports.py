@@ -39,8 +39,12 @@ def report(
     dataset: HexDigest | None = None,
     metrics: str = "metrics exact 0123456789abcdef",
     reason: str = "not as expected",
+    family: str = "",
 ) -> GateReport:
-    """A report of cases by their ids: one score each, or a list for several runs."""
+    """A report of cases by their ids: one score each, or a list for several runs.
+
+    Those whose ids begin with ``family`` are one.
+    """
     answers: dict[str, list[Given]] = {
         id_: found if isinstance(found, list) else [found] for id_, found in cases.items()
     }
@@ -56,6 +60,7 @@ def report(
             CaseResult(
                 id=id_,
                 critical=id_ in critical,
+                family=family if family and id_.startswith(family) else "",
                 outcomes=tuple(outcome(id_, one, reason) for one in found),
                 seconds=(0.25,) * len(found),
             )

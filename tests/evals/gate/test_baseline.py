@@ -15,6 +15,7 @@ from evals.gate.reports import report
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gate import (
     Baseline,
+    Standing,
     cases_digest,
     compare,
     metrics_identity,
@@ -168,3 +169,19 @@ def test_the_identity_of_metrics_knows_their_options() -> None:
     assert mine(Exact()) == mine(Exact())
     assert mine(Exact()) != mine(Exact(threshold=0.5))
     assert mine(Exact()).startswith("metrics exact,length ")
+
+
+def test_the_cases_of_a_family_count_as_one_case() -> None:
+    # One customer with eight cases is worse; nine others are as before.
+    ids = [*(f"c-{n}" for n in range(8)), *(f"other-{n}" for n in range(9))]
+    before = Baseline.of(report(dict.fromkeys(ids, 1.0)))
+    scores = {id_: 0.0 if id_.startswith("c-") else 1.0 for id_ in ids}
+    alone = compare(before, report(scores))
+    assert (alone.verdict, alone.gain.cases) == (Standing.WORSE, 17)
+
+    together = compare(before, report({**scores, "c-0": None}, family="c-"))
+    assert (together.verdict, together.gain.cases) == (Standing.UNCLEAR, 10)
+    assert (together.gain.lost, together.gain.unscored) == (("family c-",), ("c-0",))
+    assert together.gain.mean_after == 0.9
+    # What changed is told case by case.
+    assert [change.case_id for change in together.worse] == ids[1:8]

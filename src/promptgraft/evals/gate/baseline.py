@@ -155,7 +155,7 @@ class Comparison:
 
     Attributes:
         changes: the cases whose score changed, in the order of the data set.
-        gain: the mean gain with its 95 % interval.
+        gain: the mean gain with its 95 % interval; cases of one family count as one.
         lost: the changes of critical cases that scored lower by more than their answers vary.
         tolerance: how far the mean may be below that of the baseline, 0 to 1.
     """
@@ -262,6 +262,21 @@ def confirm(
     return report
 
 
+def _by_family(
+    report: GateReport, scores_before: Mapping[str, float | None]
+) -> tuple[Mapping[str, list[float]], Mapping[str, list[float]]]:
+    """Return the scores before and now; a family counts as one case, as in verdicts of runs."""
+    before, now = dict[str, list[float]](), dict[str, list[float]]()
+    for case in report.cases:
+        name = f"family {case.family}" if case.family else f"case {case.id}"
+        pair = before.setdefault(name, []), now.setdefault(name, [])
+        score = scores_before.get(case.id)
+        if score is not None and case.score is not None:
+            pair[0].append(score)
+            pair[1].append(case.score)
+    return before, now
+
+
 def compare(
     baseline: Baseline, report: GateReport, *, tolerance: float = 0.0, where: str = "baseline"
 ) -> Comparison:
@@ -279,15 +294,15 @@ def compare(
     """
     check_comparable(baseline, report, where=where)
     scores_before, now = baseline.scores, {case.id: case.score for case in report.cases}
-    gained = gain(
-        {id_: (scores_before.get(id_),) for id_ in now}, {id_: (now[id_],) for id_ in now}
-    )
-    moved = {*gained.won, *gained.lost}
+    before = {id_: scores_before.get(id_) for id_ in now}
+    of_cases = gain({id_: (before[id_],) for id_ in now}, {id_: (now[id_],) for id_ in now})
+    moved = {*of_cases.won, *of_cases.lost}
+    gained = gain(*_by_family(report, before))
     changes = tuple(
-        Change(case_id=case.id, before=before, after=case.score, critical=case.critical)
+        Change(case_id=case.id, before=score_before, after=case.score, critical=case.critical)
         for case in report.cases
         if case.id in moved and case.score is not None
-        if (before := scores_before[case.id]) is not None
+        if (score_before := scores_before[case.id]) is not None
     )
     scores = {case.id: case.scores for case in report.cases}
     lost = tuple(
@@ -297,4 +312,5 @@ def compare(
         # The baseline keeps only the mean of its answers, so their number is passed beside it.
         and is_lost((change.before,), scores[change.case_id], runs=baseline.num_runs)
     )
+    gained = attrs.evolve(gained, unscored=of_cases.unscored)
     return Comparison(changes=changes, gain=gained, lost=lost, tolerance=tolerance)

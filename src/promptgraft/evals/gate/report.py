@@ -60,6 +60,7 @@ class CaseResult:
 
     Attributes:
         critical: whether it must never get worse.
+        family: what the cases share that answer like it and count as one; empty if it is alone.
         outcomes: the outcome of each answer, run by run; at least one.
         seconds: the time that the models took for each answer, including judges.
         required: the metrics that a case must pass.
@@ -70,6 +71,7 @@ class CaseResult:
 
     id: str
     critical: bool
+    family: str = ""
     outcomes: tuple[CaseOutcome, ...]
     seconds: tuple[float, ...]
     required: frozenset[str] = frozenset()
@@ -147,6 +149,7 @@ def case_results(
         CaseResult(
             id=case.id,
             critical=case.critical,
+            family=case.family,
             outcomes=tuple(item.outcome for item in by_case[case.id]),
             seconds=tuple(item.seconds for item in by_case[case.id]),
             required=required,
