@@ -179,12 +179,24 @@ def test_a_failed_call_is_not_charged_again_if_its_model_was_called(error: Excep
     assert task.cost == len(asked) * Decimal("0.002")
 
 
-def test_the_price_of_a_failed_call_is_unknown_without_a_bound() -> None:
+class TooManyRequestsError(Exception):
+    """Raised as by the SDK of a provider, after calls that have been paid for."""
+
+    status_code = 429
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no desk"), TimeoutError("late"), TooManyRequestsError("later")]
+)
+def test_the_price_of_a_failed_call_is_unknown_without_a_bound(error: Exception) -> None:
     def answer(query: str, call: AgentCall) -> AgentAnswer:
         if query.endswith("3"):
-            raise ValueError("no desk")
+            raise error
         return AgentAnswer(text=query, cost=Decimal("0.01"))
 
+    limited = run(answer, limits=Limits(max_cost=5))
+    assert limited.stop_reason is StopReason.COST
+    assert "it is an agent that failed" in limited.stop_detail
     result = run(answer)
     assert result.total_cost is None
     [task] = [entry for entry in result.ledger if entry.role is Role.TASK]

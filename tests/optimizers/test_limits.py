@@ -102,7 +102,7 @@ def test_a_limit_below_what_was_spent_ends_a_resumed_run_without_a_call() -> Non
 def test_a_model_of_unknown_price_ends_a_run_with_a_limit_in_money() -> None:
     result = run(PlainAdapter(), config(max_cost=1))
     assert result.stop_reason is StopReason.COST
-    assert "the price of `task` is not known" in result.stop_detail
+    assert "a call of `task` has no known cost" in result.stop_detail
 
 
 @pytest.mark.parametrize(

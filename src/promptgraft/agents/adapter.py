@@ -310,11 +310,12 @@ class _Playing:
             with self._noted(query):
                 answer = self.adapter.agent.ask(query, call)
         except (AgentFaultError, ProviderError) as error:
-            # A call that may not have arrived counts only if its most is known, and none counts
-            # twice whose own calls have charged the session.
+            # No call counts twice whose own calls have charged the session. A request that may not
+            # have arrived counts only if its most is known; a function has run in any case.
             was_charged = len(call.session.select_all(ModelCalled)) > calls_before
-            has_answered = isinstance(error, AgentFaultError)
-            if not was_charged and (has_answered or self.adapter.max_call_cost is not None):
+            is_request = isinstance(self.adapter.agent, Templated)
+            has_run = isinstance(error, AgentFaultError) or not is_request
+            if not was_charged and (has_run or self.adapter.max_call_cost is not None):
                 self._pay(AgentAnswer(text=""), time.perf_counter() - began)
             if isinstance(error, AgentFaultError):
                 raise self._refused(error, call) from error

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.adapters.abilities import GIVE_PRICES
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.evals.spending import MICROSECONDS, Role, Spending
@@ -137,8 +136,9 @@ class Ledger:
             for (role, model), total in whole.sums.items():
                 if total.unpriced:
                     why = (
-                        f"the price of `{model}` is not known; give an agent `max_call_cost`, or "
-                        f"{GIVE_PRICES}"
+                        f"a call of `{model}` has no known cost: its server counted no tokens, or "
+                        "it is an agent that failed or reported no cost; give an agent "
+                        "`max_call_cost`, a model its prices, or limit max_tokens instead"
                     )
                     if role is Role.UNANSWERED:
                         why = (
