@@ -259,6 +259,18 @@ def test_causes_that_explain_all_scores_are_said(chat: Chat, console: Console) -
     assert "warning: metric `exact` gave all 21 answers the score 0" in ended.out
 
 
+def test_a_judge_that_scores_no_answer_is_said_though_no_pass_requires_it(
+    chat: Chat, console: Console
+) -> None:
+    judge = "{name: nice, kind: llm_rubric_response, judges: [judge], rubrics: [It is nice.]"
+    write_project(chat, cases=20, metric=f"{{name: exact}}, {judge}, required: false}}", budget=40)
+    chat.answer = lambda text: {"content": "travel"}
+    said = "warning: metric `nice` scored none of 20 answers: the judge's replies are void"
+    assert said in console("eval", "--split", "all").out
+    ended = console("optimize", "--quiet")
+    assert re.search(r"warning: metric `nice` scored none of \d\d answers: the judge", ended.out)
+
+
 @pytest.mark.parametrize("score", ["1.0000000000000002", "0.9999999999999999", "1 + 1e-10"])
 def test_rounding_errors_of_scores_are_undone(score: str, chat: Chat, console: Console) -> None:
     write_project(chat, metric="{name: m, kind: python, function: 'score.py:m'}")

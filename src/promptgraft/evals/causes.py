@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.evals.metrics.base import ReferenceMetric
 from promptgraft.evals.types import Case, Metric
@@ -54,6 +54,19 @@ def constant_metrics(scores: Mapping[str, Sequence[float]]) -> Iterator[str]:
                 f"metric `{metric}` gave all {len(metric_scores)} answers the score "
                 f"{metric_scores[0]:.4g}; see that it compares what the prompt asks for"
             )
+
+
+def silent_metrics(reasons: Mapping[str, Sequence[str]], scored: Container[str]) -> Iterator[str]:
+    """Yield a line for each metric that scored none of many answers, such as a broken judge.
+
+    Args:
+        reasons: why answers have no score, by metric.
+        scored: the metrics that have scored an answer.
+    """
+    for metric, whys in reasons.items():
+        if len(whys) >= _FEWEST_SCORES and metric not in scored:
+            why = clip(whys[-1], _LONGEST_FAULT, around=" ")
+            yield f"metric `{metric}` scored none of {len(whys)} answers: {why}"
 
 
 def compares_expected(metrics: Iterable[Metric]) -> bool:

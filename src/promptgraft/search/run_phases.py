@@ -14,7 +14,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
 )
-from promptgraft.evals.causes import constant_metrics
+from promptgraft.evals.causes import constant_metrics, silent_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.types import Metric
 from promptgraft.ground.text import counted, listed
@@ -65,6 +65,8 @@ class Remarks:
         self._count = 0
         self._examples: set[str] = set()
         self._by_metric: dict[str, list[float]] = {}
+        self._reasons: dict[str, list[str]] = {}
+        self._scored: set[str] = set()
         self._lengths: list[int] = []
         self._scores: list[float] = []
         self.taught: dict[str, str] = {}
@@ -87,6 +89,11 @@ class Remarks:
         scores = record.feedback.objectives or {_SCORE: record.feedback.score}
         for metric, score in scores.items():
             self._by_metric.setdefault(metric, []).append(score)
+        for verdict in record.verdicts:
+            if verdict.score is None:
+                self._reasons.setdefault(verdict.metric, []).append(verdict.reason)
+            else:
+                self._scored.add(verdict.metric)
         # Only of the baseline: later candidates were chosen by the scores in question.
         if event.position.startswith(_BASELINE):
             self._lengths.append(len(record.output_repr))
@@ -109,6 +116,7 @@ class Remarks:
             remark_texts.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
         elif not self._are_alike:
             remark_texts += constant_metrics(self._by_metric)
+        remark_texts += silent_metrics(self._reasons, self._scored)
         rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
         if rises is not None and rises >= _STRONG:
             longer = held_out.answer_length if held_out is not None else ""

@@ -12,7 +12,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
 from promptgraft.evals.attempt import UNUSABLE, CaseAttempt, ParamsOf
-from promptgraft.evals.causes import constant_metrics, unusable
+from promptgraft.evals.causes import constant_metrics, silent_metrics, unusable
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.gains import mean
@@ -239,13 +239,16 @@ class GateReport(TriedPrompt, Shown):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """A line for each metric that gave all of many answers the same score below 1."""
+        """A line for each metric that scored many answers all the same below 1, or not at all."""
         scores: dict[str, list[float]] = {}
+        reasons: dict[str, list[str]] = {}
         outcomes = (outcome for case in self.cases for outcome in case.outcomes)
         for verdict in (verdict for outcome in outcomes for verdict in outcome.verdicts):
-            if verdict.score is not None:
+            if verdict.score is None:
+                reasons.setdefault(verdict.metric, []).append(verdict.reason)
+            else:
                 scores.setdefault(verdict.metric, []).append(verdict.score)
-        return tuple(constant_metrics(scores))
+        return *constant_metrics(scores), *silent_metrics(reasons, scores)
 
     @property
     def repaired(self) -> str:
