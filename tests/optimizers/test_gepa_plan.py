@@ -40,6 +40,7 @@ from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import AllOf
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Metric
+from promptgraft.ground.text import dollars
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, EventBus, SessionProtocol
@@ -484,6 +485,18 @@ def test_limits_in_money_and_tokens_cap_the_plan() -> None:
     assert plan_of(Metered(reply=answer), max_cost="1e6").cost == whole.cost
     endless = Metered(reply=answer, longest_answer=None)
     assert plan_of(endless, max_cost=3).cost == 3
+
+
+def test_a_limit_below_the_expected_cost_is_said_to_leave_the_test_out() -> None:
+    whole = plan_of(Metered(reply=answer))
+    expected = whole.expected_cost
+    assert expected is not None
+    said = f"is less than the {dollars(expected)} that the run is expected to cost, so it may end"
+    [warning] = set(plan_of(Metered(reply=answer), max_cost=expected / 2).warnings) - set(
+        whole.warnings
+    )
+    assert said in warning
+    assert plan_of(Metered(reply=answer), max_cost=expected).warnings == whole.warnings
 
 
 def test_money_that_cannot_be_counted_is_refused_before_the_first_call() -> None:

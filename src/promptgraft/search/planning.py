@@ -30,6 +30,7 @@ from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Answer, Case, Conversation
+from promptgraft.ground.text import dollars
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.advice import advice
@@ -223,20 +224,41 @@ def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
     unseen: list[str] = []
     if limits.max_tokens is not None and isinstance(task, PlayingAdapter):
         unseen.append(task.missing_tokens)
+    roles = tuple(outlook.roles())
     return RunPlan(
         rollouts=budget,
         reflections=reflections,
         proposals=proposals,
-        roles=tuple(outlook.roles()),
+        roles=roles,
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=(*advice(config, target, outlook.models(), checked.questions), *worn, *unseen),
+        warnings=(
+            *advice(config, target, outlook.models(), checked.questions),
+            *worn,
+            *unseen,
+            *_too_dear(roles, limits.max_cost),
+        ),
         max_seconds=limits.timeout,
         first_call=task.first_call if isinstance(task, PlayingAdapter) else "",
         expected_rollouts=outlook.rollouts,
         answer_tokens=_tokens(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
     )
+
+
+def _too_dear(roles: Iterable[RolePlan], limit: Decimal | None) -> Iterator[str]:
+    """Yield that a limit in money will end the run before its test, which is the last to be paid.
+
+    Nothing is reserved in money for the test, as it is in rollouts.
+    """
+    costs = [role.expected.cost for role in roles]
+    known = [cost for cost in costs if cost is not None]
+    if limit is not None and len(known) == len(costs) and sum(known) > limit:
+        yield (
+            f"limits.max_cost: {dollars(limit)} is less than the {dollars(sum(known, Decimal()))} "
+            "that the run is expected to cost, so it may end before its winner is tested; raise "
+            "it, or lower rollout_budget"
+        )
 
 
 def _as_seen(
