@@ -87,6 +87,25 @@ def test_a_log_without_calls_expects_none_and_forbids_none(tmp_path: Path) -> No
     assert (case.input, case.expected, case.tools) == ("Thanks!", "You are welcome.", None)
 
 
+def test_a_log_of_sharegpt_has_a_turn_for_each_message_of_the_human(tmp_path: Path) -> None:
+    pairs = [
+        ("system", "You are kind."),
+        ("human", "Where is 7?"),
+        ("function_call", "{}"),
+        ("observation", "3"),
+        ("gpt", "On its way."),
+        ("human", "Thanks!"),
+        ("gpt", "You are welcome."),
+    ]
+    [case] = load(tmp_path, [{"from": speaker, "value": text} for speaker, text in pairs])
+    assert case.turns == (
+        Turn(user="Where is 7?", expected="On its way."),
+        Turn(user="Thanks!", expected="You are welcome."),
+    )
+    with pytest.raises(DataFormatError, match=r"messages\[0\]\.from: expected one of `user`"):
+        load(tmp_path, [{"from": "narrator", "value": "One day"}])
+
+
 def test_faults_of_a_log_are_named_by_their_messages(tmp_path: Path) -> None:
     call = {"function": {"name": "find", "arguments": "{id: 7"}}
     logs = [

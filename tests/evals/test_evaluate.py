@@ -93,7 +93,14 @@ def case(given: Json, **changes: Any) -> Case:
     ("text", "case", "message"),
     [
         ("$a $b", case("t"), "case `x`: input: a text needs one open placeholder, found `a`, `b`"),
-        ("none", case("t"), "a text needs one open placeholder, found none"),
+        (
+            "none",
+            case("t"),
+            (
+                "a text needs one open placeholder, found none; write `$text` where it goes, "
+                "`{{ text }}` with `syntax: jinja`; `plain` fills in nothing"
+            ),
+        ),
         (
             "Say {a}, {{ b }} or {1}.",
             case("t"),

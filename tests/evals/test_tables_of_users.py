@@ -235,6 +235,17 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpack
         assert "expected at most 2,000,000,000 bytes in all, found 4,000,000,000" in fault
 
 
+def test_a_path_leads_into_the_nested_columns_of_a_parquet_file(tmp_path: Path) -> None:
+    parquet = importlib.import_module("pyarrow.parquet")
+    path = tmp_path / "squad.parquet"
+    answers = [{"text": ["Paris"], "answer_start": [3]}, {"text": ["Rome"], "answer_start": [0]}]
+    parquet.write_table(pyarrow.table({"question": ["F?", "I?"], "answers": answers}), path)
+    cases = Dataset.load(path, fields={"input": "question", "expected": "answers.text.0"})
+    assert [(case.input, case.expected) for case in cases] == [("F?", "Paris"), ("I?", "Rome")]
+    with pytest.raises(DataFormatError, match=r"no case has the path `answers\.txt`"):
+        Dataset.load(path, fields={"input": "question", "expected": "answers.txt"})
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     os.mkfifo(path)

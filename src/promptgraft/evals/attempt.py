@@ -65,6 +65,9 @@ UNANSWERED = "the model's provider failed: "
 """How errors of answers begin: where the candidate is to blame, and where the model or agent."""
 _OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dataset"
 _OTHER_NAME = "`fields: {{input: {{NAME: {}}}}}` calls the column as a placeholder can be called"
+_NO_PLACE = (
+    "write `$text` where it goes, `{{ text }}` with `syntax: jinja`; `plain` fills in nothing"
+)
 _PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NAMED = 20
 
@@ -188,8 +191,8 @@ def _by_name(
     if not _is_message(case.input):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
     if len(open_names) != 1:
-        meant = "" if open_names else "; ".join(itertools.islice(hints.values(), 3))
-        mend = meant or "give an object with values by name, or `params`"
+        meant = "; ".join(itertools.islice(hints.values(), 3)) or _NO_PLACE
+        mend = "give an object with values by name, or `params`" if open_names else meant
         raise ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
     return _CaseInput({open_names[0]: case.input})
 

@@ -14,8 +14,9 @@ from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Node
 
 # An agent has its own prompt, and its tools answer anew.
-_LEFT_OUT = ("developer", "function", "system", "tool")
-_ROLES = ("user", "assistant", "model", *_LEFT_OUT)
+_LEFT_OUT = ("developer", "function", "system", "tool", "function_call", "observation")
+_USERS, _ASSISTANTS = ("user", "human"), ("assistant", "model", "gpt")
+_ROLES = ("user", "assistant", "model", "human", "gpt", *_LEFT_OUT)
 _TEXT_PARTS = ("text", "output_text")  # the second one of OpenAI's Responses API
 
 
@@ -23,17 +24,18 @@ def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] |
     """Return a turn for each message of the user, or report faults and return None.
 
     What the assistant says last before the next message of the user is the expected answer, and
-    all calls until then are the expected ones. Calls are as OpenAI or Anthropic record them; other
-    members of messages, such as times, are left out. ``content`` reads what the user says.
+    all calls until then are the expected ones. Calls are as OpenAI or Anthropic record them;
+    messages may also be those of ShareGPT, with ``from`` and ``value``. Other members of messages,
+    such as times, are left out. ``content`` reads what the user says.
     """
     turns = list[Turn]()
     has_calls = False
     for message in log.items():
-        role = message.member("role")
-        if role.value == "user":
-            if (message_text := _without_results(message.member("content"))) is not None:
+        role, content_said = (message.member(key) for key in _keys(message))
+        if role.value in _USERS:
+            if (message_text := _without_results(content_said)) is not None:
                 turns.append(Turn(user=content.read(message_text) or ""))
-        elif role.value in ("assistant", "model"):
+        elif role.value in _ASSISTANTS:
             if not turns:
                 message.fault("expected a message of the user first; `context` takes earlier ones")
                 return None
@@ -42,7 +44,7 @@ def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] |
             turn = turns[-1]
             turns[-1] = attrs.evolve(
                 turn,
-                expected=_text(message.member("content")) or turn.expected,
+                expected=_text(content_said) or turn.expected,
                 tools=(*(turn.tools or ()), *calls),
             )
         elif role.value not in _LEFT_OUT:
@@ -55,6 +57,13 @@ def read_chat_log(log: Node, content: Kind[str | Content]) -> tuple[Turn, ...] |
     return tuple(
         attrs.evolve(turn, tools=turn.tools or () if has_calls else None) for turn in turns
     )
+
+
+def _keys(message: Node) -> tuple[str, str]:
+    """Return the keys of the speaker and of what is said."""
+    value = message.value
+    is_sharegpt = isinstance(value, dict) and "from" in value and "role" not in value
+    return ("from", "value") if is_sharegpt else ("role", "content")
 
 
 def _parts(value: Json, *kinds: str) -> Iterator[tuple[int, dict[str, Json]]]:

@@ -198,7 +198,7 @@ class Dataset(Shown):
             # Cells are texts, and named columns say that the file is plain.
             finds_eval_cases=kind != "csv" and not fields,
             source=str(path),
-            is_table=kind in ("csv", "parquet"),
+            is_table=kind == "csv",
             drops_duplicates=duplicates == DROP,
             files=CaseFiles(
                 folder=path.parent, root=root, images=images, files=files, data=plain.data_columns

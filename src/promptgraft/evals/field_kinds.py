@@ -7,7 +7,6 @@ from typing import Any, TypeGuard
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError
-from promptgraft.evals.chat_logs import read_chat_log
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
 from promptgraft.ground.content import Content, File, is_content
 from promptgraft.ground.serde import Json
@@ -149,8 +148,15 @@ _OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
 )
 
 
+_SPEAKER = {"role", "from"}
+
+
 def _read_turns(node: Node) -> tuple[Turn, ...] | None:
-    if any(isinstance(item.value, dict) and "role" in item.value for item in node.items()):
+    # Turns of our own name no speaker.
+    if any(isinstance(item.value, dict) and _SPEAKER & item.value.keys() for item in node.items()):
+        # Most files hold no chats.
+        from promptgraft.evals.chat_logs import read_chat_log
+
         return read_chat_log(node, CONTENT)
     return _OWN_TURNS.read(node)
 
