@@ -287,11 +287,11 @@ def plan_command(
 
 
 def _probe_json(probe: Probe | None) -> dict[str, Json] | None:
-    from promptgraft.search.ledger import money
-
     if probe is None:
         return None
-    return {"run": probe.folder.id, "rollouts": probe.rollouts, "cost": money(probe.cost)}
+    # As `money` of the ledger writes it, whose import takes long.
+    cost = None if probe.cost is None else f"{probe.cost:f}"
+    return {"run": probe.folder.id, "rollouts": probe.rollouts, "cost": cost}
 
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:

@@ -148,12 +148,14 @@ _OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
 )
 
 
-_SPEAKER = {"role", "from"}
+_SPEAKER_KEYS = {"role", "from"}
 
 
 def _read_turns(node: Node) -> tuple[Turn, ...] | None:
     # Turns of our own name no speaker.
-    if any(isinstance(item.value, dict) and _SPEAKER & item.value.keys() for item in node.items()):
+    if any(
+        isinstance(item.value, dict) and _SPEAKER_KEYS & item.value.keys() for item in node.items()
+    ):
         # Most files hold no chats.
         from promptgraft.evals.chat_logs import read_chat_log
 
