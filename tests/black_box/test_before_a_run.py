@@ -194,7 +194,13 @@ def test_the_price_of_a_failed_call_is_unknown_without_a_bound(error: Exception)
             raise error
         return AgentAnswer(text=query, cost=Decimal("0.01"))
 
-    limited = run(answer, limits=Limits(max_cost=5))
+    limits = Limits(max_cost=5)
+    warning = "fails has no known cost, and ends the run; give the agent its `max_call_cost`"
+    assert any(warning in line for line in planned(answer, limits=limits).warnings)
+    assert not any("fails" in line for line in planned(answer).warnings)
+    bounded = planned(answer, limits=limits, max_call_cost="0.02")
+    assert not any("fails" in line for line in bounded.warnings)
+    limited = run(answer, limits=limits)
     assert limited.stop_reason is StopReason.COST
     assert "it is an agent that failed" in limited.stop_detail
     result = run(answer)

@@ -104,6 +104,16 @@ class AgentAdapter:
         return "give the agent its `max_call_cost`, in US dollars, or leave max_cost out"
 
     @property
+    def unknown_cost(self) -> str:
+        """Which calls of the agent have no known cost; empty if each has a bound."""
+        if self.max_call_cost is not None:
+            return ""
+        return (
+            f"max_cost: a call in which the agent `{self.agent.name}` fails has no known cost, and "
+            "ends the run; give the agent its `max_call_cost`"
+        )
+
+    @property
     def missing_tokens(self) -> str:
         """Which tokens of the agent ``max_tokens`` does not see."""
         if isinstance(self.agent, Templated):

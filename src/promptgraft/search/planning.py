@@ -222,8 +222,9 @@ def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
     wear = checked.wear_of(config.held_out)
     worn = [wear.line] if wear is not None and wear.is_worn else []
     unseen: list[str] = []
-    if limits.max_tokens is not None and isinstance(task, PlayingAdapter):
-        unseen.append(task.missing_tokens)
+    if isinstance(task, PlayingAdapter):
+        unseen += [task.missing_tokens] if limits.max_tokens is not None else []
+        unseen += [task.unknown_cost] if limits.max_cost is not None and task.unknown_cost else []
     roles = tuple(outlook.roles())
     return RunPlan(
         rollouts=budget,

@@ -60,6 +60,11 @@ class PlayingAdapter(ProviderAdapter, Protocol):
         ...
 
     @property
+    def unknown_cost(self) -> str:
+        """Which calls of the agent have no known cost, for the plan; empty if each has a bound."""
+        ...
+
+    @property
     def missing_tokens(self) -> str:
         """Which tokens of the agent ``max_tokens`` does not see, for the plan of a run."""
         ...
