@@ -60,7 +60,7 @@ def longest_step(settings: dict[str, Any]) -> set[tuple[Path, str]]:
 
 @pytest.mark.parametrize(
     ("settings", "of_search", "of_all"),
-    [(PAPER, (23, 145), (61, 359)), (DEFAULT, (33, 212), (72, 430))],
+    [(PAPER, (23, 143), (61, 359)), (DEFAULT, (33, 210), (72, 429))],
     ids=["published", "default"],
 )
 def test_a_step_can_be_followed(

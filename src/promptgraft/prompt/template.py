@@ -236,7 +236,9 @@ class Prompt(Shown, Generic[OutputT_co]):
     files: tuple[File, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        instance(PromptTemplate).hold("template", self.template)
+        template: object = self.template
+        if not isinstance(template, PromptTemplate):  # a step makes many prompts
+            instance(PromptTemplate).hold("template", template)
         if self.overrides_store is not None:
             check_store(self.overrides_store)
         check_tag(self.overrides_tag)

@@ -406,7 +406,7 @@ def prompt_of(name: str) -> str:
 
 def passing(records: Iterable[RolloutRecord], parts: Iterable[Module]) -> tuple[RolloutRecord, ...]:
     """Return the rollouts that asked a prompt of the parts; all if it is the only prompt."""
-    prompts = {prompt_of(part.name) for part in parts}
+    prompts = {part.name.rpartition("#")[0] for part in parts}
     return tuple(
         record
         for record in records

@@ -87,11 +87,6 @@ class Attempt:
         return self.step.candidate
 
     @property
-    def parent(self) -> int:
-        """Position of the parent."""
-        return self.step.parent
-
-    @property
     def child(self) -> Candidate:
         """The parent with all changes; the parent itself if there are none."""
         if not self.changes:
@@ -125,7 +120,7 @@ class Attempt:
             self.rejections.emit(
                 Proposed(
                     step=self.step.number,
-                    parent=self.parent,
+                    parent=self.step.parent,
                     module=change.module.name,
                     before=change.before.text,
                     after=change.text,

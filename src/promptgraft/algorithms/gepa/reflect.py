@@ -108,11 +108,6 @@ class Draft:
         return self.parts[0][1].text if len(self.parts) == 1 else ""
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the next question is to be asked."""
-        return (self.is_partial or not self.changes) and not self.has_failed
-
-    @property
     def refused(self) -> Refusal:
         """Why the last reply could not be used, and that reply."""
         if not self.refusals:
@@ -185,8 +180,13 @@ class Reflector:
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Reflect on the module whose turn it is, as published, or on those of another choice."""
         turn = self.turn(attempt)
-        others = {"all": turn.all[: self.most_together], "random": turn.drawn}
-        modules = others.get(self.module_choice, turn.all[:1])
+        match self.module_choice:
+            case "all":
+                modules = turn.all[: self.most_together]
+            case "random":
+                modules = turn.drawn
+            case _:
+                modules = turn.all[:1]
         return (yield from self.reflect_on(attempt, modules))
 
     def turn(self, attempt: Attempt) -> Turn:
@@ -249,7 +249,11 @@ class Reflector:
         ended = False
         try:
             for repair in range(ATTEMPTS):
-                waiting = [draft for draft in drafts if draft.is_waiting]
+                waiting = [
+                    draft
+                    for draft in drafts
+                    if (draft.is_partial or not draft.changes) and not draft.has_failed
+                ]
                 questions = [
                     draft.question(f"{attempt.position}/reflect/{ATTEMPTS * draft.number + repair}")
                     for draft in waiting
@@ -274,7 +278,7 @@ class Reflector:
         """
         module, description = part
         child = self.kit.target.graft(
-            onto, module, text, parents=(attempt.parent,), examples=attempt.minibatch
+            onto, module, text, parents=(attempt.step.parent,), examples=attempt.minibatch
         )
         # After the target's own checks, which bound the length of the text.
         if self.guard is not None:

@@ -215,7 +215,7 @@ class Relocation:
                 texts[module] = without(text, same_lines)
             elif not same_lines:
                 texts[module] = f"{text}\n{moved.text}"
-        position, minibatch = self.attempt.parent, self.attempt.minibatch
+        position, minibatch = self.attempt.step.parent, self.attempt.minibatch
         try:
             for module, text in texts.items():
                 if text != target.text(module, onto):
