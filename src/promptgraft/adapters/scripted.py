@@ -42,12 +42,12 @@ class ScriptedAdapter(FreeAdapter):
     def __init__(
         self, reply: Reply | LateReply | Sequence[str], *, identity: str = "scripted"
     ) -> None:
-        given: object = reply
-        if isinstance(given, str) or not (callable(given) or isinstance(given, Iterable)):
-            mend = "; write [...] around it" if isinstance(given, str) else ""
+        replies: object = reply
+        if isinstance(replies, str) or not (callable(replies) or isinstance(replies, Iterable)):
+            mend = "; write [...] around it" if isinstance(replies, str) else ""
             raise ConfigError(
                 "scripted adapter: expected a function or a list of texts, "
-                f"found {shown(given)}{mend}"
+                f"found {shown(replies)}{mend}"
             )
         if fault := call_fault(reply, "rendered"):
             raise ConfigError(f"scripted adapter: {fault}")

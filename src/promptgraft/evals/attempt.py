@@ -175,8 +175,10 @@ def _by_name(
         for name in case.input:
             if name not in open_names:
                 near = did_you_mean(name, list(open_names))
-                other = "" if _PLACEHOLDER.fullmatch(name) else f"{_OTHER_NAME.format(name)}, or "
-                mend = hints.get(name, f"open placeholders: {there}; {other}{_OTHER_COLUMN}")
+                renaming = (
+                    "" if _PLACEHOLDER.fullmatch(name) else f"{_OTHER_NAME.format(name)}, or "
+                )
+                mend = hints.get(name, f"open placeholders: {there}; {renaming}{_OTHER_COLUMN}")
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         needed = [name for name in open_names if name not in SHELL_NAMES]
         if missing := [name for name in needed if name not in case.input]:

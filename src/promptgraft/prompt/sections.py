@@ -132,10 +132,12 @@ def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
 
 def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
     """Return the sections as the tuple that templates keep; refuse what is no list of sections."""
-    given: Any = sections
-    items = tuple(given) if isinstance(given, Iterable) else None
+    listing: object = sections
+    items = tuple(listing) if isinstance(listing, Iterable) else None
     if items is None or not all(isinstance(item, MarkdownSection) for item in items):
-        raise PromptDefinitionError(f"sections: expected a list of sections, found {shown(given)}")
+        raise PromptDefinitionError(
+            f"sections: expected a list of sections, found {shown(listing)}"
+        )
     return items
 
 

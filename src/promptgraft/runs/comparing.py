@@ -266,11 +266,11 @@ def _judge(judge: Json) -> str:
 
 def _differing_items(first: RunRecord, second: RunRecord, what: str) -> str:
     """Return the names of what differs inside of two digests, as far as the journals name it."""
-    items, others = (
+    first_items, second_items = (
         (_header_of(record, header_contents) or {}).get(what, {}) for record in (first, second)
     )
-    names = [name for name in {**items, **others} if items.get(name) != others.get(name)]
-    return ", ".join(names)
+    names = {**first_items, **second_items}
+    return ", ".join(name for name in names if first_items.get(name) != second_items.get(name))
 
 
 def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:

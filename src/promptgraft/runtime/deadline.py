@@ -205,8 +205,8 @@ class Deadline:
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
         """Return the deadline that expires ``seconds`` from now; ``seconds`` must be above 0."""
         # Negated, so that NaN is refused too.
-        given: object = seconds
-        if not isinstance(given, int | float) or not given > 0:
+        limit: object = seconds
+        if not isinstance(limit, int | float) or not limit > 0:
             raise ConfigError(f"deadline: expected seconds > 0, found {shown(seconds)}")
         chosen = clock or SystemClock()
         return cls(clock=chosen, expires_at=chosen.monotonic() + seconds)

@@ -253,10 +253,11 @@ def _too_dear(roles: Iterable[RolePlan], limit: Decimal | None) -> Iterator[str]
     Nothing is reserved in money for the test, as it is in rollouts.
     """
     costs = [role.expected.cost for role in roles]
-    known = [cost for cost in costs if cost is not None]
-    if limit is not None and len(known) == len(costs) and sum(known) > limit:
+    known_costs = [cost for cost in costs if cost is not None]
+    total = sum(known_costs, Decimal())
+    if limit is not None and len(known_costs) == len(costs) and total > limit:
         yield (
-            f"limits.max_cost: {dollars(limit)} is less than the {dollars(sum(known, Decimal()))} "
+            f"limits.max_cost: {dollars(limit)} is less than the {dollars(total)} "
             "that the run is expected to cost, so it may end before its winner is tested; raise "
             "it, or lower rollout_budget"
         )

@@ -249,7 +249,7 @@ def _lines_changed(name: str, before: str, after: str) -> Iterator[str]:
 def _cropped(line: str, others: Sequence[str]) -> str:
     """Return a line, a long one from where it differs from the line that it stands for."""
     label = line.partition(":")[0]
-    twins = [other for other in others if len(others) == 1 or other.startswith(f"{label}:")]
+    twins = [text for text in others if len(others) == 1 or text.startswith(f"{label}:")]
     if twins and len(line) > _LINE_CHARS:
         words, twin = line.split(), twins[0].split()
         same = next((n for n, word in enumerate(words) if twin[n : n + 1] != [word]), len(words))

@@ -118,8 +118,8 @@ class WholePrompt(Addition):
         records = passing(failures, modules)
         if len(parts) == 1:
             records = in_full(passing(attempt.records, modules), records)
-        known = passing((*attempt.records, *rollouts), modules)
-        evidence = self._evidence(records, known, history)
+        all_records = passing((*attempt.records, *rollouts), modules)
+        evidence = self._evidence(records, all_records, history)
         draft = kind(
             reflector=reflector, attempt=attempt, parts=parts, records=records, evidence=evidence
         )
@@ -211,7 +211,7 @@ class WholeDraft(Draft):
         Raises:
             InvalidProposalError: no edit of the reply can be used.
         """
-        self.is_partial: bool = False
+        self.is_partial = False
         by_mark = dict(_marked(self.parts))
         edited_modules = {change.module for change in self.changes}
         changes = list(self.changes)
