@@ -497,9 +497,7 @@ class FreeAdapter:
         return True
 
     def tokens_of_image(self, image: Image) -> int:
-        del image
         return 0
 
     def price_of(self, usage: Usage) -> Decimal:
-        del usage
         return Decimal(0)

@@ -301,14 +301,12 @@ class InCall:
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
         """Return a context for one run; ``folder`` is not used."""
-        del folder
         return contextlib.nullcontext()
 
     def deliver(
         self, texts: Mapping[str, str], *, deadline: Deadline | None = None
     ) -> contextlib.AbstractContextManager[Path | None]:
         """Return an empty context; never blocks."""
-        del texts, deadline
         return contextlib.nullcontext()
 
 
@@ -401,7 +399,6 @@ class FolderCopy:
         Raises:
             ConfigError: the folder cannot be copied.
         """
-        del deadline
         with contextlib.ExitStack() as opened:
             copies = self._copies
             if copies is None:

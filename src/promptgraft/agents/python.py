@@ -95,7 +95,6 @@ class PythonAgent:
         return bool(self._call_is)
 
     def check(self, delivery: str, names: Collection[str]) -> None:
-        del names
         if not self._call_is and delivery != "live":
             raise ConfigError(
                 f"agent `{self.name}` takes the query only, so the texts of a candidate never "

@@ -89,7 +89,6 @@ class TelemetryTracker(Tracker):
     def reported(
         self, bus: EventBus, *, key: str, folder: Path | None
     ) -> contextlib.AbstractContextManager[None]:
-        del key, folder
         return exported(bus, endpoint=self.endpoint, content=self.content)
 
     @classmethod

@@ -75,11 +75,9 @@ class _LazyGroup(click.Group):
     """A group that imports each command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
         return [*_COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
         if cmd_name in _COMMANDS:
             module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
             command: object = getattr(module, f"{cmd_name}_command")

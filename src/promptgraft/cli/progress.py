@@ -458,7 +458,6 @@ class EvalProgress:
 
     def ended(self, attempt: CaseAttempt | None) -> None:
         """Record a finished attempt; None for one that raised."""
-        del attempt
         with self._counts:
             self._answered += 1
         self._silence.stir()

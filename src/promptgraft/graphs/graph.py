@@ -477,7 +477,6 @@ class PlainFlow:
         return self.function
 
     def __call__(self, run: Run, *params: object) -> Any:
-        del run
         return self.function(*params)
 
 
@@ -502,7 +501,6 @@ class NotAsked:
         Raises:
             ConfigError: always.
         """
-        del prompt, session, deadline
         raise ConfigError(f"{self.identity} reads its texts itself; call `text`, not `run.ask`")
 
 
@@ -655,7 +653,7 @@ class GraphAdapter:
 
     def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
         """Raise a ``ConfigError`` if the adapter of a node cannot answer its prompt."""
-        del rendered  # the texts of all nodes
+        # The text of all nodes, which is what is rendered, goes to none of them.
         self._flow.check_nodes(self.graph.by_address)
 
     @property

@@ -180,7 +180,6 @@ class BasePromptOverridesStore(PromptOverridesStore):
         self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
     ) -> PromptOverride:
         """Return what a reader would see: here ``present``, in an overlay the base as well."""
-        del descriptor, tag
         return present
 
 
@@ -217,7 +216,6 @@ class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
 
     def file_of(self, address: OverrideAddress) -> Path | None:
         """Return the file that holds the revision of a tag; None if the store has no files."""
-        del address
         return None
 
 
@@ -331,7 +329,6 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
     def mutate_all(
         self, changes: Changes, *, provenance: Provenance | None = None
     ) -> dict[OverrideAddress, PromptOverride]:
-        del provenance
         with self._lock:
             before = {address: self._kept.get(address, address.empty()) for address in changes}
             after = {address: change(before[address]) for address, change in changes.items()}

@@ -72,7 +72,6 @@ class Tracker(Setting, ABC):
     @classmethod
     def joined(cls, bus: EventBus) -> AbstractContextManager[None]:
         """Report a run as the process itself has been set up to, without settings."""
-        del bus
         return contextlib.nullcontext()
 
 

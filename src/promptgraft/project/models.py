@@ -199,7 +199,6 @@ class _Unmade:
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
-        del prompt, session, deadline
         raise ConfigError(f"{self.identity} could not be made")
 
 

@@ -217,7 +217,6 @@ class _Silent:
         del delivery, names
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        del query, call
         raise ConfigError(f"agent `{self.name}` is not asked in a replay")
 
 
@@ -345,7 +344,7 @@ class ReplayJournal(FileJournal):
         reuse_scores: bool = False,
         translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> Mapping[str, Json]:
-        del reuse_scores  # a replay asks no function for a score
+        # With or without `reuse_scores`, for a replay asks no function for a score.
         present = dict(fingerprint)
         if self._replaced and self._fingerprint is not None:
             recorded = translated(self._fingerprint)

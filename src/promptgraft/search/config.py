@@ -217,7 +217,6 @@ class RunConfig(Settings, ABC):
 
     def warnings(self, target: Target) -> Iterator[str]:
         """Yield problems of the algorithm's own settings with this target, a line each."""
-        del target
         return iter(())
 
     def check(self) -> None:
@@ -265,12 +264,10 @@ class RunConfig(Settings, ABC):
             modules: parts that may change.
             steps: steps of a rollout, at most.
         """
-        del modules, steps
         return self.pays_for(rollouts).steps
 
     def expected_questions(self, proposals: int, modules: int) -> int:
         """Return how many questions are expected for proposals on this many modules."""
-        del modules
         return proposals
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
@@ -281,7 +278,6 @@ class RunConfig(Settings, ABC):
             questions: the questions, with the user's overrides.
             sizes: lengths of what they show of a rollout.
         """
-        del questions, sizes
         baseline = target.baseline()
         return [sum(len(target.text(module, baseline)) for module in target.modules)]
 

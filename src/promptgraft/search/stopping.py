@@ -501,7 +501,6 @@ class StopFile:
 
     def __call__(self, state: RunState) -> str | None:
         """Return a reason if the file exists, or None."""
-        del state
         return found_at(self.path)
 
 

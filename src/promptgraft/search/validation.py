@@ -24,19 +24,16 @@ class Full:
 
     def baseline(self, pareto: int, critical: int) -> int:
         """Return how many validation examples the baseline is evaluated on first."""
-        del critical
         return pareto
 
     def entries(
         self, pareto: int, critical: int, candidates: int, *, merges: int, each: int
     ) -> int:
         """Return how many rollouts on the validation set these candidates and merges can use."""
-        del critical, each
         return (candidates + merges) * pareto
 
     def finals(self, pareto: int, critical: int) -> int:
         """Return how many rollouts are reserved for the end of a search."""
-        del pareto, critical
         return 0
 
 
@@ -142,7 +139,6 @@ class Validator:
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         """Return the positions of the examples on which two candidates can be compared."""
-        del second
         return range(len(first))
 
     def begin(self, *, alone: bool) -> PoolEntry:
@@ -151,7 +147,6 @@ class Validator:
         Args:
             alone: whether no other running step waits for it.
         """
-        del alone
         return PoolEntry(order=self.baseline, first=len(self.baseline))
 
     def needs(self, entries: Sequence[PoolEntry]) -> list[int]:
@@ -186,7 +181,6 @@ class Validator:
             proposals: number of accepted proposals that it contains.
             total_gain: its gain over its parent on training examples, summed over them.
         """
-        del proposals, total_gain
         records = dict(known)
         places = [place for place in entry.order if place not in known]
         if places:
@@ -212,7 +206,6 @@ class Validator:
 
     def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
         """Evaluate the baseline on up to ``most`` examples, before the first step."""
-        del most
         return answered(None)
 
     @property
@@ -222,15 +215,12 @@ class Validator:
 
     def deepen(self, step: int) -> Asking[bool]:
         """Evaluate the best candidate on more examples; return whether there were any."""
-        del step
         return answered(False)
 
     def complete_best(self, step: int) -> Asking[None]:
         """Evaluate the best candidate on all remaining examples, if the budget allows."""
-        del step
         return answered(None)
 
     def finish(self, step: int) -> Asking[None]:
         """Decide which candidate is the best, at the end of the search."""
-        del step
         return answered(None)

@@ -157,7 +157,6 @@ class Target(Protocol):
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         """Return whether ``module`` can be changed now; a list of examples can be full."""
-        del module, candidate
         return True
 
     @abstractmethod
@@ -208,12 +207,10 @@ class Target(Protocol):
 
     def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
         """Return the texts of the parts that the candidate has added, by path."""
-        del candidate
         return {}
 
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
         """Return how much the rollouts of the baseline send and receive."""
-        del examples
         return Estimate()
 
     def check(self, examples: Sequence[GepaExample]) -> None:
@@ -238,7 +235,6 @@ class Target(Protocol):
         Raises:
             DataFormatError: ``in_force`` does not belong to the target.
         """
-        del in_force
         return self
 
     @abstractmethod
@@ -269,7 +265,6 @@ class Target(Protocol):
         Raises:
             StoreError: the store refuses, or holds neither a candidate of the run nor its baseline.
         """
-        del candidate, provenance, pool
         return False
 
 
@@ -328,7 +323,6 @@ class TextTarget(Target):
         parents: tuple[int, ...],
         examples: Sequence[GepaExample],
     ) -> Candidate:
-        del examples
         check_length(proposal, longest_text(self.max_part_chars, self.source(module)))
         if proposal == self.text(module, candidate):
             raise InvalidProposalError(
@@ -347,7 +341,6 @@ class TextTarget(Target):
         examples: Sequence[GepaExample],
         keep_both: bool = False,
     ) -> Candidate:
-        del examples, keep_both
         merged: dict[str, Change] = {}
         for name, before in base.changes.items():
             first_change, second_change = first.changes[name], second.changes[name]

@@ -251,12 +251,10 @@ class PromptPart(Module):
 
     def reverted(self, base: View, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return those of several overrides that say what is in force anyway."""
-        del base, entries
         return ()
 
     def has_room(self, view: View) -> bool:
         """Return whether the part can be changed now; a section of examples can be full."""
-        del view
         return True
 
     def edits(self, view: View, text: str) -> tuple[Entry, ...]:

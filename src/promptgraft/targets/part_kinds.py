@@ -133,7 +133,6 @@ class SummaryModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> SummaryOverride:
-        del view
         return attrs.evolve(self.blank, summary=text)
 
 

@@ -77,7 +77,6 @@ class PromptSet(ABC):
 
     def answered_by(self, adapter: ProviderAdapter) -> Self:
         """Return a copy with ``adapter`` in place of all its own adapters."""
-        del adapter
         return self
 
     def opening(self, parts: Collection[str]) -> PromptSet:
@@ -85,7 +84,6 @@ class PromptSet(ABC):
 
         Targets of a project also name parts of its other prompts.
         """
-        del parts
         return self
 
     def stand_in(self) -> StandIn | None:

@@ -80,7 +80,7 @@ class AnthropicBatches:
     path = "/v1/messages/batches"
 
     async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
-        del mark  # these batches have no metadata
+        # Without the mark, for these batches have no metadata.
         listed: list[Json] = [
             {"custom_id": name, "params": params} for name, params in requests.items()
         ]

@@ -274,7 +274,6 @@ class BatchEndpoint(SdkEndpoint):
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         """Wait for the answer in the results of a batch; the caller limits the ``seconds``."""
-        del seconds
         here = seat()
         if here is None:
             raise CallerError("a call of a batch was made outside of a BatchExecutor")

@@ -418,7 +418,6 @@ class GepaSettings(RunConfig):
         )
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
-        del modules, steps
         proposals = self.strategy.proposals_per_step * self.pays_for(rollouts).steps
         return proposals * self.reflections_per_proposal
 

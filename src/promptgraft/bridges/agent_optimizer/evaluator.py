@@ -74,13 +74,11 @@ class _InPlace:
     kind: Literal["live"] = "live"
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        del folder
         return contextlib.nullcontext()
 
     def deliver(
         self, texts: Mapping[str, str], *, deadline: Deadline | None = None
     ) -> contextlib.AbstractContextManager[Path | None]:
-        del texts, deadline
         return contextlib.nullcontext()
 
 

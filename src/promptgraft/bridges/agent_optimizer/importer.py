@@ -30,7 +30,6 @@ class OptimizerImporter(Importer):
 
     @classmethod
     def recognizes(cls, path: Path, value: Json) -> float:
-        del path
         if not isinstance(value, dict):
             return 0
         # Of an object that is nobody's, the faults say what an `optimizer.json` has.
@@ -38,7 +37,6 @@ class OptimizerImporter(Importer):
 
     @classmethod
     def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
-        del notes
         return _project(path, options)
 
 

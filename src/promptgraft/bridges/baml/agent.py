@@ -258,7 +258,6 @@ class BamlAgent:
         return self.function.variables if self.model is None else ()
 
     def check(self, delivery: str, names: Collection[str]) -> None:
-        del names
         if delivery != "argument":
             raise ConfigError(
                 "delivery: expected none, a BAML function gets its texts in memory; leave it out"
@@ -303,7 +302,6 @@ class BamlAgent:
 
         Raises what :meth:`Agent.ask` does, and ``ConfigError`` if the arguments do not fit.
         """
-        del query
         baml_call = BamlCall(
             function=self.function,
             compiled=self._candidate(call.texts),

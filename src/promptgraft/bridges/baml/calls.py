@@ -412,7 +412,6 @@ class _OwnClient:
     milliseconds: int = attrs.field(init=False, default=0)
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
-        del body
         from baml_py import Collector
         from baml_py.errors import BamlError
 

@@ -179,7 +179,6 @@ class AssertsMetric(BaseMetric):
     kind: ClassVar[str] = "asserts"
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        del case
         output = _output(answer)
         counted = [rule for rule in _rules(output) if rule["assert"] or rule["why"]]
         failed = [rule for rule in counted if not rule["held"]]
@@ -201,7 +200,6 @@ class PassMetric(BaseMetric):
     kind: ClassVar[str] = PASS
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        del case
         failed = [rule for rule in _rules(_output(answer)) if not rule["held"]]
         return self.verdict(
             0.0 if failed else 1.0, f"{len(failed)} of its rules fail" if failed else "passes"
@@ -221,7 +219,6 @@ class CheckMetric(BaseMetric):
     check_name: str
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        del case
         checks = [
             rule
             for rule in _rules(_output(answer))

@@ -94,7 +94,6 @@ class PromptfooImporter(Importer):
 
     @classmethod
     def recognizes(cls, path: Path, value: Json) -> float:
-        del path
         return 1 if isinstance(value, dict) and _KEYS & value.keys() else 0
 
     @classmethod

@@ -202,7 +202,7 @@ class WeakIncentivesTarget(TextTarget):
     def persist(
         self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
     ) -> bool:
-        del provenance  # their files have no place for it
+        # Without the provenance, which their files have no place for.
         if self._store is None:
             return False
         kept_changes = self._kept()
@@ -280,7 +280,6 @@ class _Holding:
     override: Any = attrs.field(hash=False)
 
     def resolve(self, descriptor: Any, tag: str = "latest") -> Any:
-        del descriptor, tag
         return self.override
 
 

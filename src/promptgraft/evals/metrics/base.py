@@ -406,7 +406,6 @@ class AllOf(BaseMetric):
 
     def asked_of(self, case: Case) -> tuple[Metric, ...]:
         """Return the metrics that judge a case."""
-        del case
         return self.metrics
 
     def check(self, case: Case) -> None:

@@ -93,7 +93,7 @@ class JsonSchema(BaseMetric):
     )
     fenced: bool = False
 
-    def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
+    def assess(self, case: Case, answer: Answer) -> Verdict:
         from referencing.exceptions import Unresolvable
 
         data = answer_data(answer, fenced=self.fenced)

@@ -182,7 +182,7 @@ class Length(BaseMetric):
         if self.max is not None and self.max < self.min:
             raise ConfigError(f"max: expected at least min={self.min}, found {self.max}")
 
-    def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
+    def assess(self, case: Case, answer: Answer) -> Verdict:
         text = answer.text
         counted = {"characters": text, "words": text.split(), "lines": text.splitlines()}
         count = len(counted[self.unit])

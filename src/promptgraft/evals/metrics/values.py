@@ -150,7 +150,7 @@ class _AmountMetric(BaseMetric):
     def measure(self) -> str:
         return self.kind
 
-    def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
+    def assess(self, case: Case, answer: Answer) -> Verdict:
         amount = usage_of(answer)[self.measure]
         if amount is None:
             return self.unscored(f"the number of {self.unit} that the answer took is unknown")

@@ -193,13 +193,11 @@ class Entry(ABC):
 
     def needed(self, descriptor: PromptDescriptor) -> str:
         """Return why it may not be replaced although its author allows that; empty if it may."""
-        del descriptor
         return ""
 
     @classmethod
     def sources(cls, prompt: PromptLike) -> Iterator[Self]:
         """Yield the source of every part that is not empty, as an override."""
-        del prompt
         return iter(())
 
     def counterpart(self, prompt: PromptLike) -> Entry | None:
@@ -227,7 +225,6 @@ class Entry(ABC):
         Raises:
             InvalidOverrideError, DataFormatError: its content does not fit the prompt.
         """
-        del descriptor
         return self
 
     def check_texts(self) -> None:
@@ -237,7 +234,6 @@ class Entry(ABC):
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
         """Return why it does not apply although its source is unchanged; None if it does."""
-        del descriptor
         return None
 
     def claims(self) -> Mapping[Hashable, str]:
@@ -252,7 +248,6 @@ class Entry(ABC):
 
     def over(self, older: Self) -> Self:
         """Return the combination with an older entry; the newer one wins."""
-        del older
         return self
 
     # How it is read by people.
@@ -298,7 +293,6 @@ class Entry(ABC):
     @classmethod
     def read(cls, document: Any, *, where: str) -> Self:
         """Return the entry of a ``document`` instance."""
-        del where
         assert isinstance(document, cls)  # noqa: S101 - unless a kind has a document of its own
         return document
 

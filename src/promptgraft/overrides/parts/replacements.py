@@ -136,7 +136,6 @@ class SummaryOverride(PathEntry):
                 yield cls(path=section.path, expected_hash=written_for, summary=section.summary)
 
     def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
-        del descriptor
         check_not_blank(self.summary, self.part)
         return self
 

@@ -389,7 +389,6 @@ class AddedTaskExample(Entry):
         yield "outcome", self.outcome_json
 
     def is_about(self, label: str) -> bool:
-        del label
         return True
 
     def check_stored(self, where: str) -> None:
@@ -450,5 +449,4 @@ class RemovedTaskExample(PathEntry):
         return iter(())
 
     def is_about(self, label: str) -> bool:
-        del label
         return True

@@ -54,7 +54,6 @@ class _Name(types.TypeDecorator[str]):
         return String(self.length)
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        del dialect
         if value is None or (value.isascii() and "\0" not in value):
             return value
         # No name has a backslash.

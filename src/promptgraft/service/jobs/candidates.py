@@ -66,7 +66,6 @@ class CandidateStore(BasePromptOverridesStore):
         return states
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
-        del tag
         self._store.delete(ns=ns, prompt_key=prompt_key, tag=self._tag)
 
 

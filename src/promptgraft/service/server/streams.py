@@ -135,7 +135,6 @@ class ServerStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
-        del scope
         with self.access.streaming(self.caller, self.job.project):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             sending = asyncio.ensure_future(self._send_all(send))

@@ -102,7 +102,6 @@ class Addition:
             least: the smallest budget that a search without additions can have.
             validation: examples of the validation set.
         """
-        del rollouts, least, validation
         return 0
 
     def expected_questions(self, modules: int, otherwise: float) -> float:
@@ -112,7 +111,6 @@ class Addition:
             modules: how many modules may change.
             otherwise: how many it is expected to ask without the addition.
         """
-        del modules
         return otherwise
 
     def begin(self, attempt: Attempt) -> Proposer | None:
@@ -123,12 +121,10 @@ class Addition:
         may leave examples out of the minibatch. The first addition that returns a proposer is
         asked first; where a proposer returns None, the next one is.
         """
-        del attempt
         return None
 
     def revise(self, attempt: Attempt, changes: Changes) -> Changes:
         """Return the changes of a child as they are to be tried; there is at least one."""
-        del attempt
         return changes
 
     def learn(self, attempt: Attempt) -> None:
@@ -140,5 +136,4 @@ class Addition:
 
     def finish(self, steps: int) -> Asking[None]:
         """Use what was reserved, after the search, which has made so many steps."""
-        del steps
         return answered(None)

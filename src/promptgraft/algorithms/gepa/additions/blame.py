@@ -46,7 +46,6 @@ class Blame(Addition):
 
     def expected_questions(self, modules: int, otherwise: float) -> float:
         # In half of the steps the blamed parts, on average half of them, are changed together.
-        del otherwise
         return 1 + (min(modules, MOST_MODULES_CHANGED) - 1) / 4
 
     def begin(self, attempt: Attempt) -> Proposer:

@@ -81,7 +81,6 @@ class WholePrompt(Addition):
         self._labels = {example.id: label_of(example.label) for example in kit.training}
 
     def expected_questions(self, modules: int, otherwise: float) -> float:
-        del modules
         return self.share + (1 - self.share) * otherwise
 
     def begin(self, attempt: Attempt) -> Proposer | None:
