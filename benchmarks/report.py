@@ -103,7 +103,7 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
                 winner_scores=tuple(max(one, float(chance.random() < 0.3)) for one in held_out),
             ),
             verdict=RunVerdict.IMPROVED,
-            stopped="budget used up",
+            stopped="too few test calls left for another step",
             stop_detail="12 of 900000 rollouts are left; one more step may take 308",
             ledger=(
                 LedgerEntry(

@@ -68,7 +68,7 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
         ),
         "cost        $0.00, 54 of 60 test calls, 3 reflection calls in 1 min 23 s",
         "rewrites    3 kept",
-        "stopped     budget used up",
+        "stopped     too few test calls left for another step",
         "",
         "changed: section rules",
         "  Known words:{+ w0 w4+}",

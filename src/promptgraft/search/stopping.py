@@ -218,7 +218,7 @@ def may_be_resumed(reason: str) -> bool:
 
 
 _SENTENCES: Mapping[str, str] = {
-    StopReason.BUDGET: "budget used up",
+    StopReason.BUDGET: "too few test calls left for another step",
     StopReason.PERFECT: "nothing left to improve, every validation case is right",
 }
 
