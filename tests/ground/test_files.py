@@ -214,3 +214,11 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(OSError, match="a"):
         make_folder(tmp_path / "a" / "b", under=tmp_path)
+
+
+def test_a_system_without_posix_locks_is_told_what_is_needed() -> None:
+    windows = "import sys; sys.modules['fcntl'] = None; from promptgraft import Prompt"
+    command = [sys.executable, "-c", windows]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("needs a POSIX system; on Windows, run it inside WSL\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -18,6 +17,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise ImportError("promptgraft needs a POSIX system; on Windows, run it inside WSL") from None
 
 
 def as_path(value: object, name: str = "path") -> Path:
