@@ -400,6 +400,7 @@ def _unreadable(detail: str) -> InvalidProposalError:
 
 
 _REASON_CHARS = 400
+_JSON_EDITS = re.compile(r"""\bedits["'”]?\s*:""")
 
 
 class Edit(NamedTuple):
@@ -428,11 +429,16 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
         InvalidProposalError: the reply cannot be read.
     """
     blocks = named_blocks(reply, {**names, **{mark: mark for mark in names.values()}})
-    if not blocks:
+    if not blocks and _JSON_EDITS.search(reply):
         return read_edits(
             parse_reply(reply, tag=JSON_TAG, finish_reason=finish_reason), names.values()
         )
     check_whole(reply, finish_reason)
+    if not blocks:
+        raise _unreadable(
+            "no block of the reply opens with the name of a part; open the block of each new text "
+            f"with ``` and a name, such as ```{next(iter(names))}"
+        )
     edits: dict[str, Edit] = {}
     faults: list[InvalidProposalError] = []
     for mark, text, before in blocks:
