@@ -138,6 +138,19 @@ def test_a_command_gets_the_folder_and_the_variables_of_the_file(
     assert found == answer.replace("HERE", str(Path.cwd()))
 
 
+def test_a_program_of_the_project_is_found_from_its_folder_and_from_elsewhere(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Path("answer.sh")
+    program.write_text("#!/bin/sh\necho four\n")
+    program.chmod(0o755)
+    file = written("{command: [./answer.sh, '{query}', '{texts.system}']}")
+    elsewhere = file.absolute()
+    assert check_project(file).faults == ()
+    monkeypatch.chdir("/")
+    assert check_project(elsewhere).faults == ()
+
+
 @pytest.mark.parametrize("env", ["", ", env: {KEY: '${OPENAI_API_KEY}'}", ", env: {only: [PATH]}"])
 def test_check_names_a_key_that_the_command_does_not_get(
     env: str, written: Written, monkeypatch: pytest.MonkeyPatch

@@ -198,7 +198,8 @@ class CommandAgent(Templated):
             names, "command: neither an argument nor `stdin`", needed, is_reached=self.in_copy
         )
         program = self.command[0]
-        where = self.cwd / program if os.sep in program else program
+        # Without a separator, as in `Path() / "./run"`, it would be searched for in `PATH`.
+        where = self.cwd.absolute() / program if os.sep in program else program
         if shutil.which(where) is None:
             raise MissingHereError(
                 f"command: there is no program `{program}`; install it, or give its path"
