@@ -97,6 +97,7 @@ FORMS: list[tuple[Any, str, Any]] = [
     (Shelf, "It is not travel.", REFUSED),
     (Shelf, "Travel is not the shelf.", REFUSED),
     (Shelf, "I am happy to help!", REFUSED),
+    (Literal["Größe", "Maß"], "Es ist die Gro\u0308ße.", "Größe"),
     # An object.
     (Book, '{"shelf": "travel"}', TRAVEL),
     (Book, '```json\n{"shelf": "travel"}\n```', TRAVEL),

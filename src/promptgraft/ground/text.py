@@ -23,11 +23,12 @@ _UNSAFE = re.compile(
 _FIGURE = re.compile(r"[-+$~]*[\d.,:/]+( %|%| s)?|none|unknown( price)?|")
 _UNSAFE_OR_BREAK = re.compile(f"[\t\n]|{_UNSAFE.pattern}")
 _MARKS = ("Mn", "Mc", "Me", "Cf")
-_SPACELESS = (
+SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
 )
+"""Letters of scripts that put no spaces between words, for a character class."""
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _BARS = "▁▂▃▄▅▆▇█"
 _SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
@@ -291,13 +292,13 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 @cache
 def _spaceless_pattern() -> re.Pattern[str]:
-    return re.compile(f"[{_SPACELESS}]")
+    return re.compile(f"[{SPACELESS}]")
 
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    letter = f"[^\\W_{_SPACELESS}]"
-    return re.compile(f"[{_SPACELESS}]|{letter}(?:{letter}|[{_mark_ranges()}])*")
+    letter = f"[^\\W_{SPACELESS}]"
+    return re.compile(f"[{SPACELESS}]|{letter}(?:{letter}|[{_mark_ranges()}])*")
 
 
 @cache

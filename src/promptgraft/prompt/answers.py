@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, get_origin
+from unicodedata import normalize
 
 import attrs
 
@@ -169,7 +170,12 @@ def choice_in(options: Sequence[str], reply: str) -> str:
     Raises:
         DataFormatError: it chooses none of them, or several.
     """
-    text = answer_text(reply)
+    # A letter with a mark may be written as one character or as two.
+    composed = {normalize("NFC", option): option for option in options}
+    return composed[_choice_in([*composed], normalize("NFC", answer_text(reply)))]
+
+
+def _choice_in(options: Sequence[str], text: str) -> str:
     for passage in _statements(text):
         if (option := _option(options, passage)) is not None:
             return option

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
+from unicodedata import normalize
 
 import attrs
 
@@ -105,7 +106,9 @@ class Folding:
     ignore_space: bool = False
 
     def fold(self, text: str) -> str:
-        spaced = " ".join(text.split()) if self.ignore_space else text
+        # A letter with a mark may be written as one character or as two.
+        composed = normalize("NFC", text)
+        spaced = " ".join(composed.split()) if self.ignore_space else composed
         return spaced.casefold() if self.ignore_case else spaced
 
 

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import ClassVar, Literal, TypeVar
+from unicodedata import normalize
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric
 from promptgraft.evals.metrics.reading import Path, UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.strict.checks import number, one_of
+from promptgraft.ground.text import SPACELESS
 
-# Exponents of more than three digits are not numbers: arithmetic with them would not end. A number
-# has at most 20 commas, or a list of thousands would be read again from each of its items.
+# In scripts without spaces a number may follow a letter (`計1,234円`); elsewhere `v2` is a name,
+# and so is all of `USD1,234`. Three parts between points are a date or a version. Exponents of
+# more than three digits are not numbers: arithmetic with them would not end. A number has at most
+# 20 commas, or a list of thousands would be read again from each of its items.
+_LETTER = rf"[^\W{SPACELESS}]"
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3}){1,20}(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
-    r"(?:[eE][-+]?\d{1,3})?(?![\d])"
+    rf"(?<!{_LETTER})(?=[^\W\d]){_LETTER}+(?<=\d)(?:,\d{{3}}){{1,20}}(?!\d)"
+    rf"|(?P<number>(?<!{_LETTER})(?<!\.)[-+−–]?(?:(?P<points>\d{{1,3}}(?:(?:\.\d{{3}}){{1,20}},\d+"
+    r"|(?:\.\d{3}){2,20})(?![\d,.]\d))"
+    r"|(?:\d{1,3}(?:,\d{3}){1,20}(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?:[eE][-+]?\d{1,3})?)(?!\d|[._]\d))"
 )
+# Of full-width forms, of Arabic, and typographic signs.
+_SIGNS = str.maketrans("，．－＋٫٬−–", ",.-+.,--")
+_GROUP = re.compile(r"(?<=\d)['’\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 
 T = TypeVar("T")
 
-_BETWEEN = re.compile(r"[,;\n]")
+_BETWEEN = re.compile(r"[,;\n，；、،؛]")
 # The reason that `Classification.assess` writes, for `labels_in`.
 _LISTED = r"`[^`\n]{1,80}`(?:, `[^`\n]{1,80}`){0,20}"
 _COMPARED = re.compile(
@@ -57,8 +69,10 @@ class Tolerance:
         return abs(one - other) <= max(Decimal(repr(self.tolerance)), relative)
 
 
+_FROM_POINTS = str.maketrans(",", ".", ".")
 # Between digits, and not before a group of three.
 _DECIMAL_COMMA = re.compile(r"\d,(?!\d{3}(?!\d))\d")
+_ONE_COMMA = re.compile(r"[^\d,.]*\d+,(?!\d{3}(?!\d))\d+[^\d,]*")
 
 
 def decimal(number: float) -> Decimal:
@@ -67,9 +81,12 @@ def decimal(number: float) -> Decimal:
 
 
 def numbers_in(text: str) -> list[Decimal]:
-    """Return the numbers in a text: ``1,234.5``, ``-3``, ``.5``, ``6e23``."""
+    """Return the numbers in a text: ``1,234.5``, ``1.234,50``, ``-3``, ``.5``, ``6e23``."""
+    text = _GROUP.sub("", text.translate(_SIGNS))
+    numbers = [match for match in _NUMBER.finditer(text) if match["number"]]
     return [
-        Decimal(match[0].replace(",", "").replace("−", "-")) for match in _NUMBER.finditer(text)
+        Decimal(match[0].translate(_FROM_POINTS) if match["points"] else match[0].replace(",", ""))
+        for match in numbers
     ]
 
 
@@ -117,6 +134,13 @@ class Number(ReferenceMetric, Tolerance):
         numbers = numbers_in(text)
         if not numbers:
             raise UnusableAnswerError(f"expected the number {wanted}, found none in {quoted(text)}")
+        words = text.split() if self.which == "first" else reversed(text.split())
+        word = next((word for word in words if numbers_in(word)), "")
+        if _ONE_COMMA.fullmatch(word):
+            raise UnusableAnswerError(
+                f"expected {wanted}, found {quoted(word)}: two numbers, or one with a decimal "
+                "comma; write a point before decimals"
+            )
         if len(numbers) > 1 and self.which == "only":
             listed = ", ".join(str(number) for number in numbers[:5])
             raise UnusableAnswerError(
@@ -210,20 +234,21 @@ def _labels(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: Seque
 
 
 def _fold(label: str) -> str:
-    return " ".join(label.split()).casefold()
+    return " ".join(normalize("NFKC", label).split()).casefold()
 
 
 @attrs.frozen(kw_only=True)
 class Classification(ReferenceMetric):
     """The overlap of the answer's labels with the expected ones: shared labels over all labels.
 
-    Letter case and white space do not count. An unknown label scores 0.
+    Letter case, full-width forms and white space do not count. An unknown label scores 0.
 
     Attributes:
         labels: all possible labels.
         several: a case may have several labels; in texts they are separated by commas, semicolons
-            or line breaks. Without it, exactly one label is expected.
-        within_text: the label is searched for as a word in a longer answer.
+            or line breaks, or are a list in JSON. Without it, exactly one label is expected.
+        within_text: the label is searched for as a word in a longer answer; in scripts without
+            spaces, marks such as quotes have to set it off.
     """
 
     kind: ClassVar[str] = "classification"
@@ -236,7 +261,9 @@ class Classification(ReferenceMetric):
         named = self._named(self.expected(case))
         if not named or (len(named) > 1 and not self.several):
             count = "labels" if self.several else "one label"
-            raise self.lacking(case, f"needs {count} as `expected`, found {shown(case.expected)}")
+            mend = "; add a label such as `none`, or use `json_match`" if self.several else ""
+            what = f"needs {count} as `expected`, found {shown(case.expected)}{mend}"
+            raise self.lacking(case, what)
         try:
             return frozenset(self._known(name) for name in named)
         except UnusableAnswerError as error:
@@ -270,6 +297,9 @@ class Classification(ReferenceMetric):
         if isinstance(value, list):
             return [as_text(item) for item in value]
         text = as_text(value)
+        if self.several and text.lstrip().startswith("["):
+            with contextlib.suppress(DataFormatError):
+                return self._named(parse_json(text, where="labels"))
         parts = _BETWEEN.split(text) if self.several else [text]
         return [part for part in parts if part.strip()]
 
