@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 
 from cli.console import Console
+from image_files import png
 from promptgraft.cli.exits import ExitCode
 
 PROJECTS = Path(__file__).parents[1] / "project"
@@ -307,6 +309,30 @@ def test_models_that_end_are_told_once_with_their_lines(console: Console, folder
     planned = console("plan", "triage", "--project", "everything.yaml").out
     assert re.search(f"warning: {end}", planned.replace("\n", " "))
     assert re.search(r"thinking +about 500 tokens a call of task, assumed\n", planned)
+
+
+def test_images_that_would_be_sent_as_text_are_a_warning_until_their_column_is_named(
+    console: Console, folder: Path
+) -> None:
+    prompt = "# Photo\n\nWhat is it?\n\n# See {#see .frozen}\n\n$photo $note\n"
+    (folder / "photo.md").write_text(prompt, "utf-8")
+    urls = [base64.b64encode(png(caption=str(number))).decode() for number in range(20)]
+    rows = [
+        {"photo": f"data:image/png;base64,{url}", "note": "data: none", "expected": "lamp"}
+        for url in urls
+    ]
+    (folder / "photos.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    model = "{provider: openai, model: m, base_url: 'http://127.0.0.1:9/v1', api_key: none}"
+    for options, warnings in ("", 1), (", images: [photo]", 0):
+        (folder / "promptgraft.yaml").write_text(
+            f"version: 1\nprompts: {{see: photo.md}}\ndataset: {{path: photos.jsonl{options}}}\n"
+            f"metrics: [exact]\nmodels: {{task: {model}}}\n",
+            "utf-8",
+        )
+        shown = console("check").out
+        assert "is valid" in shown
+        told = "dataset: `photo` holds an image as text; `images: [photo]` shows it\n"
+        assert shown.count(told) == shown.count("image as text") == warnings
 
 
 def test_test_cases_that_ask_nearly_the_same_as_others_are_a_warning_unless_of_one_family(

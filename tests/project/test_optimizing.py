@@ -243,6 +243,14 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"prompt": {}}, "prompt: expected texts by name, found none"),
     ({"prompt": {"A b": "x"}}, "prompt: name of a text: expected 1 to 64 lower-case letters"),
     ({"prompt": "$HOME and $mail"}, "the text names `$HOME`, which is not in the input"),
+    ({"prompt": "Sort {input}.", "cases": MAILS}, "has `{input}`, which is plain text; write `$in"),
+    (
+        {
+            "prompt": "Sort {{ mail }}.",
+            "cases": [{"input": {"mail": mail}, "expected": team} for mail, team in MAILS],
+        },
+        "section `prompt` has `{{ mail }}`, which is plain text; write `$mail`",
+    ),
     ({"cases": 3}, "cases: expected a file, a Dataset, Splits or a list of cases, found 3"),
     ({"cases": {"input": "a"}}, "cases: expected a list of cases, found one mapping"),
     ({"cases": "missing.csv"}, "missing.csv: cannot be read"),

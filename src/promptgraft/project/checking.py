@@ -316,10 +316,21 @@ def _about_cases(project: Project) -> Iterator[str]:
     elif dropped := project.splits.dropped:
         message = f"{counted(dropped, 'row')} left out, repeating another one"
         yield project.surroundings.file.line(("dataset", "duplicates"), message)
+    if names := _images_as_text(project):
+        line = f"{listed(names)} holds an image as text; `images: [{', '.join(names)}]` shows it"
+        yield project.surroundings.file.line(("dataset",), line)
     if not project.unsplit:
         for line in _alike(project.splits):
             yield project.surroundings.file.line(("dataset",), line)
     yield from _about_tests(project)
+
+
+def _images_as_text(project: Project) -> list[str]:
+    """Return the names of values that are data URLs of images, but texts to the model."""
+    inputs = [case.input for part in project.parts.values() for case in part]
+    values = (item for value in inputs if isinstance(value, dict) for item in value.items())
+    texts = ((name, value) for name, value in values if isinstance(value, str))
+    return list(dict.fromkeys(name for name, text in texts if text.startswith("data:image/")))
 
 
 def _alike(splits: Splits) -> Iterator[str]:

@@ -380,11 +380,13 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) 
     ]
     literal: Any = Literal  # its options are only known now
     output_type = literal[tuple(labels)] if labels else None
-    return Prompt(
-        PromptTemplate[object](
-            ns=NAMESPACE, key=next(iter(texts)), sections=sections, output_type=output_type
-        )
+    template = PromptTemplate[object](
+        ns=NAMESPACE, key=next(iter(texts)), sections=sections, output_type=output_type
     )
+    hints = template.lookalikes()
+    for name in filter(hints.get, unused):
+        raise ConfigError(f"prompt: {hints[name]}")
+    return Prompt(template)
 
 
 def _check_texts(texts: Mapping[str, str]) -> None:
