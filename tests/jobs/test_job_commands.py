@@ -227,6 +227,9 @@ def test_the_same_commands_ask_a_server(
         assert folder.parent == Path("copied")
         assert "support/triage" in said(capsys, "show", folder.name, "--runs", "copied")
         assert said(capsys, "jobs", "events", job).count("\n") == len(manager.events(job))
+        older = ("jobs", "prune", "--older-than", "1")
+        assert said(capsys, *older) == "no ended job is so old\n"
+        assert said(capsys, *older, "--state", "failed") == "no failed job is so old\n"
         assert "removed job" in said(capsys, "jobs", "prune", job)
         assert said(capsys, "jobs", "list").startswith("0 jobs")
 

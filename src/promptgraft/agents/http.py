@@ -194,7 +194,7 @@ class HttpAgent(Templated):
                 raise too_late(self.name, self.timeout) from None
             message = hidden(f"{type(error).__name__}: {error}", secrets)
             raise TransientProviderError(
-                f"agent `{self.name}` cannot be reached: {message}"
+                f"agent `{self.name}` cannot be reached: {message}; start it, or mend its `url`"
             ) from None
         if len(reply.body) > LONGEST_BODY:
             raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")

@@ -518,6 +518,8 @@ def prune_command(
             if not dry_run:
                 jobs.delete(job.id)
             echo(f"{'would remove' if dry_run else 'removed'} job {job.id}")
+        if not doomed:
+            echo(f"no {' or '.join(states) or 'ended'} job is so old")
 
 
 def _ended_before(jobs: Jobs, days: int, states: Sequence[str]) -> list[Job]:
