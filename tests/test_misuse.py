@@ -49,6 +49,23 @@ REFUSED: dict[str, Callable[[], object]] = {
     "sections: expected a list of sections, found MarkdownSection(": lambda: ANY.MarkdownSection(
         title="a", key="b", template="c", children=ROOM
     ),
+    "section `b`: template: expected a text, found None": lambda: ANY.MarkdownSection(
+        title="a", key="b", template=None
+    ),
+    "section `b`: title: expected a text, found 3": lambda: ANY.MarkdownSection(title=3, key="b"),
+    "tools: expected a list of tools, found ['look_up']": lambda: ANY.MarkdownSection(
+        title="a", key="b", tools=["look_up"]
+    ),
+    "tool: name: expected a text, found None": lambda: ANY.Tool(
+        name=None, description="Reads.", params_type=pg.Case, result_type=str
+    ),
+    "tool `a`: description: expected a text, found None": lambda: ANY.Tool(
+        name="a", description=None, params_type=pg.Case, result_type=str
+    ),
+    "examples: expected a list of examples, found 3": lambda: ANY.Tool(
+        name="a", description="Reads.", params_type=pg.Case, result_type=str, examples=3
+    ),
+    "tags: expected a mapping of texts, found ['nightly']": lambda: ANY.Session(tags=["nightly"]),
     "train: expected a Dataset, found [1]": lambda: ANY.Splits([1], CASES),
     "dataset: expected a Dataset, found [1]": lambda: ANY.Splits.by_ratio([1]),
     "prompt: expected a Prompt, found PromptTemplate(": lambda: ANY.evaluate(

@@ -28,12 +28,40 @@ from promptgraft.prompt.syntax import SectionSource, Values, compile_source, giv
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")
+ItemT = TypeVar("ItemT")
 
 Role: TypeAlias = Literal["system", "user"]
 """The message of a chat that a section belongs to."""
 
 # The function names that both OpenAI and Anthropic accept.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def _listed(items: object, kind: type[ItemT], what: str) -> tuple[ItemT, ...]:
+    """Return a list of one class as the tuple that prompts keep; refuse anything else."""
+    listing = tuple(items) if isinstance(items, Iterable) else None
+    if listing is None or not all(isinstance(item, kind) for item in listing):
+        raise PromptDefinitionError(f"{what}: expected a list of {what}, found {shown(items)}")
+    return listing
+
+
+def _as_examples(examples: Iterable[ToolExample[Any, Any]]) -> tuple[ToolExample[Any, Any], ...]:
+    return _listed(examples, ToolExample, "examples")
+
+
+def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
+    return _listed(tools, Tool, "tools")
+
+
+def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
+    """Return the sections as the tuple that templates keep; refuse what is no list of sections."""
+    return _listed(sections, MarkdownSection, "sections")
+
+
+def _check_texts(where: str, **texts: object) -> None:
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise PromptDefinitionError(f"{where}: {name}: expected a text, found {shown(text)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -76,15 +104,17 @@ class Tool(Generic[ParamsT, ResultT]):
     result_type: type[ResultT]
     handler: Callable[[ParamsT], ResultT | Awaitable[ResultT]] | None = None
     examples: tuple[ToolExample[ParamsT, ResultT], ...] = attrs.field(
-        default=(), converter=tuple[ToolExample[Any, Any], ...]
+        default=(), converter=_as_examples
     )
     overridable: bool = True
 
     def __attrs_post_init__(self) -> None:
+        _check_texts("tool", name=self.name)
         if not _TOOL_NAME.fullmatch(self.name):
             raise PromptDefinitionError(
                 f"tool name: expected 1 to 64 letters, digits, `_` or `-`, found {shown(self.name)}"
             )
+        _check_texts(f"tool `{self.name}`", description=self.description)
         if field_names(self.params_type) is None:
             raise PromptDefinitionError(
                 f"tool `{self.name}`: params_type: expected an attrs class or dataclass, "
@@ -128,17 +158,6 @@ def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
             f"placeholders: expected a list of strings, found {shown(names)}; write [{names!r}]"
         )
     return tuple(names)
-
-
-def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
-    """Return the sections as the tuple that templates keep; refuse what is no list of sections."""
-    listing: object = sections
-    items = tuple(listing) if isinstance(listing, Iterable) else None
-    if items is None or not all(isinstance(item, MarkdownSection) for item in items):
-        raise PromptDefinitionError(
-            f"sections: expected a list of sections, found {shown(listing)}"
-        )
-    return items
 
 
 @attrs.frozen(kw_only=True)
@@ -189,9 +208,7 @@ class MarkdownSection:
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
     overridable: bool = True
     params_type: type | None = None
-    tools: tuple[Tool[Any, Any], ...] = attrs.field(
-        default=(), converter=tuple[Tool[Any, Any], ...]
-    )
+    tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
     role: Role | None = None
     lead: str | None = None
@@ -199,6 +216,7 @@ class MarkdownSection:
     def __attrs_post_init__(self) -> None:
         where = f"section `{self.key}`"
         check_section_key(self.key)
+        _check_texts(where, title=self.title, template=self.template)
         # A set, because `in BodySyntax` raises TypeError for a string before Python 3.12.
         if self.syntax not in set(BodySyntax):
             raise PromptDefinitionError(

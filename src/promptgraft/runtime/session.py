@@ -38,6 +38,9 @@ class Charge:
 
 
 NOTHING = Charge()
+_TAGS = check(
+    "a mapping of texts", lambda tags: tags if isinstance(tags, Mapping) else None
+).or_none
 
 
 class Budget:
@@ -232,6 +235,7 @@ class Session:
         deadline: Deadline | None = None,
         calls: Places | None = None,
     ) -> None:
+        _TAGS.hold("tags", tags)
         self.tags: Mapping[str, str] = FrozenMap(tags or {})
         self.calls = calls
         self.budget = budget
