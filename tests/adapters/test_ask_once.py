@@ -14,7 +14,7 @@ import pytest
 
 from promptgraft import GepaOptimizer, GepaResult, MemoryJournal, OpenAIAdapter
 from promptgraft.adapters.base import ModelCalled, evaluated
-from promptgraft.adapters.calling.once import MOST_SHARED, SharedTurns
+from promptgraft.adapters.calling.adapter import MOST_SHARED, SharedTurns
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.evals.judges.kinds import LlmFinalResponse

@@ -16,7 +16,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import Job, JobManager
 from promptgraft.service.jobs.lines import encoded_plain
-from promptgraft.service.jobs.ordering import COLUMNS, Order
+from promptgraft.service.jobs.rows import COLUMNS, Order
 from promptgraft.service.jobs.types import Status
 
 STATUSES = (

@@ -18,7 +18,7 @@ from promptgraft.adapters.openai import ChatWire, OpenAIProfile
 from promptgraft.bridges.promptfoo.asserts import conditions_of
 from promptgraft.bridges.promptfoo.code import python_prompt
 from promptgraft.bridges.promptfoo.configuration import import_promptfoo
-from promptgraft.bridges.promptfoo.nunjucks import as_jinja
+from promptgraft.bridges.promptfoo.prompts import as_jinja
 from promptgraft.errors import DataFormatError
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.imported import Foreign, ImportedProject

@@ -22,7 +22,7 @@ from promptgraft import (
 from promptgraft.errors import JournalWriteError
 from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.journal import Journal
-from promptgraft.overrides.look_file import FILE, LookFile
+from promptgraft.overrides.local_store import FILE, LookFile
 from promptgraft.overrides.looks import Look
 from promptgraft.search.events import RunEnded
 from promptgraft.search.wear import wear_of

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from attrs.converters import optional
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError, PromptgraftError
+from promptgraft.evals.spending import Role
+from promptgraft.evals.types import Step
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict import structure
@@ -22,7 +26,6 @@ from promptgraft.ground.text import counted
 from promptgraft.journal.base import Journal
 from promptgraft.project.adding import Tracker, Workers, check_trackers
 from promptgraft.project.checking import try_metrics
-from promptgraft.project.earlier_runs import seen_answers, seen_in
 from promptgraft.project.exporting import keep_sources
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
@@ -30,7 +33,7 @@ from promptgraft.project.other_cases import on_kept_cases
 from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.runs import RunFolder
+from promptgraft.runs import RunFolder, RunSummary, State, list_runs, transcripts
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.reading import summarize
@@ -38,9 +41,86 @@ from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunPlan, RunResult
 from promptgraft.search.notices import Working
+from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.targets.prompts import PromptSet
+
+_MOST_LOOKED_AT = 500
+"""The most rollouts of an earlier run that a plan counts steps in."""
+_MOST_RUNS = 3
+"""The most earlier runs whose answers a plan reads."""
+
+
+def seen_in(runs: Path, job: OptimizationJob) -> SeenAnswers | None:
+    """Return what answers used in the newest of the last completed runs of a job that tells."""
+    ended = (run for run in list_runs(runs) if run.state is State.ENDED and run.prompt == job.name)
+    # Runs on the embedded model tell nothing, however many there are.
+    for run in islice(ended, _MOST_RUNS):
+        if usage_seen := seen_answers(run, job, f"as in run {run.id}"):
+            return usage_seen
+    return None
+
+
+def seen_answers(
+    run: RunSummary, job: OptimizationJob, where: str, *, is_probe: bool = False
+) -> SeenAnswers | None:
+    """Return what the answers of a run used; None if it has none whose tokens are known.
+
+    Args:
+        run: the run, which has ended.
+        job: what it was made of.
+        where: the run, in words.
+        is_probe: whether it is a probe of the present prompt.
+    """
+    if (ended := run.ended) is None:
+        return None
+    nodes: dict[str, SeenUse] = {}
+    # Only answers of graphs have steps.
+    if isinstance(job.subject, PromptSet):
+        rollouts = islice(transcripts(run.folder), _MOST_LOOKED_AT)
+        traces = [transcript.record.steps for transcript in rollouts]
+        nodes = _nodes_seen(traces) if any(traces) else {}
+    uses = tuple(
+        SeenUse(
+            role=row.role,
+            model=row.model,
+            calls=row.calls / max(1, ended.rollouts),
+            input_tokens=row.usage.input_tokens / row.calls,
+            output_tokens=row.usage.output_tokens / row.calls,
+            # The first call of a probe finds nothing in the cache, unlike most calls of a run.
+            cached_tokens=row.usage.cached_tokens / max(1, row.calls - is_probe),
+            thinking=row.usage.reasoning_tokens / row.calls,
+            cost=None if row.unpriced_calls else row.cost / row.calls,
+        )
+        for row in ended.ledger
+        if row.usage.output_tokens
+    )
+    if not (nodes or any(use.role is Role.TASK for use in uses)):
+        return None
+    return SeenAnswers(where=where, uses=uses, nodes=nodes, is_probe=is_probe)
+
+
+def _nodes_seen(traces: Iterable[Iterable[Step]]) -> dict[str, SeenUse]:
+    """Return the average calls per answer, and tokens per call, of each node of a graph."""
+    answers, calls = 0, Counter[str]()
+    sent, received = Counter[str](), Counter[str]()
+    for steps in traces:
+        answers += 1
+        for step in steps:
+            for spending in step.spent:
+                calls[step.node] += spending.calls
+                sent[step.node] += spending.input_tokens
+                received[step.node] += spending.output_tokens
+    return {
+        name: SeenUse(
+            calls=calls[name] / answers,
+            input_tokens=sent[name] / calls[name],
+            output_tokens=received[name] / calls[name],
+        )
+        for name in calls
+    }
 
 
 def _is_given(_: object, value: object) -> bool:

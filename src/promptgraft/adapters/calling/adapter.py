@@ -12,13 +12,12 @@ from typing import ClassVar, Literal, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, Usage
+from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage
 from promptgraft.adapters.calling.access import ADDRESS, Access, Api, is_address
 from promptgraft.adapters.calling.batch_forms import FORMS
 from promptgraft.adapters.calling.caller import Caller, KeptCall
 from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
-from promptgraft.adapters.calling.once import SharedTurns
 from promptgraft.adapters.calling.parts import read_text
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -28,6 +27,7 @@ from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
 from promptgraft.ground.serde import (
+    HexDigest,
     canonical_json,
     digest,
     digest_text,
@@ -43,6 +43,54 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.calls import Bound, Places
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import NOTHING, ZERO, Charge, SessionProtocol, places_of
+
+SHARED = ", asked once"
+"""What follows the name of a model in the ledger for calls that got an earlier answer."""
+MOST_SHARED = 10_000
+"""Answers that are remembered: with 4,000 characters each, about 40 MB of a long-lived process."""
+
+
+@attrs.define(eq=False)
+class _SharedTurn:
+    """The answer to a request; whoever needs it first asks, and the others wait."""
+
+    asking: threading.Lock = attrs.field(factory=threading.Lock)
+    turn: Turn | None = None
+
+
+class SharedTurns:
+    """The latest answers of a model by request; safe to share between threads, empty in a copy."""
+
+    def __init__(self) -> None:
+        self._answers: dict[HexDigest, _SharedTurn] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[SharedTurns], tuple[()]]:
+        return type(self), ()
+
+    def turn(
+        self, question: HexDigest, ask: Callable[[], Turn], *, model: str, session: SessionProtocol
+    ) -> Turn:
+        """Return the answer to a request, from ``ask`` if there is none yet.
+
+        Args:
+            question: identifies the request and the model.
+            ask: makes the call; what it raises is raised, and the next one asks again.
+            model: the name of the model.
+            session: is told of a call without a request, at no cost, if the answer was there.
+        """
+        with self._lock:
+            answer = self._answers.pop(question, None) or _SharedTurn()
+            self._answers[question] = answer
+            if len(self._answers) > MOST_SHARED:
+                del self._answers[next(iter(self._answers))]  # needed longest ago
+        with answer.asking:
+            if answer.turn is None:
+                answer.turn = ask()
+                return answer.turn
+        name = f"{model}{SHARED}"
+        session.dispatch(ModelCalled(model=name, requests=0, cost=Decimal(0), seconds=0.0))
+        return answer.turn
 
 
 def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:

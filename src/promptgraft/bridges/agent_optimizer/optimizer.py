@@ -1,6 +1,7 @@
 """``AgentOptimizer``: improves the texts of an agent as another optimizer would, files included.
 
-It also finds algorithms of the user by the ``algorithm.name`` of its configuration.
+During a run it tells listeners, writes lines to standard error, and keeps a file of each round. It
+also finds algorithms of the user by the ``algorithm.name`` of its configuration.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -38,18 +40,14 @@ from promptgraft.bridges.agent_optimizer.configuration import (
     read_as,
     without_plain_keys,
 )
-from promptgraft.bridges.agent_optimizer.listeners import (
-    RoundFiles,
-    listening,
-    warn_of_unheard,
-    write_rounds,
-)
 from promptgraft.bridges.agent_optimizer.result import (
     OptimizeResult,
     ResultNames,
+    RoundRecord,
     best_outputs,
     canceled,
     result_of,
+    rounds_of,
 )
 from promptgraft.bridges.agent_optimizer.target import TargetPrompt, file_names
 from promptgraft.errors import ConfigError, PromptgraftError, RunCancelledError
@@ -58,20 +56,129 @@ from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, shown
-from promptgraft.ground.text import visible
+from promptgraft.ground.text import listed, score, visible, visible_line
 from promptgraft.project.format_search import OPTIMIZER
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime.deadline import Cancellation
-from promptgraft.runtime.event_loop import beside
+from promptgraft.runtime.event_loop import awaited, beside
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
 from promptgraft.search.cases import Judging, data_settings
-from promptgraft.search.notices import QuestionAsked
+from promptgraft.search.notices import QuestionAsked, RoundStarted
+from promptgraft.search.place import Place
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RunState, StopFile, Stopper
+
+_CALLED_ON: Mapping[str, type[object]] = {
+    "on_optimization_start": events.RunStarted,
+    "on_iteration_start": RoundStarted,
+    "on_proposal_start": QuestionAsked,
+    "on_proposal_end": events.MutationProposed,
+    "on_budget_updated": events.RolloutCompleted,
+    "on_valset_evaluated": events.CandidateAdded,
+    "on_valset_breakdown": events.CandidateAdded,
+    "on_candidate_accepted": events.MutationAccepted,
+    "on_candidate_rejected": events.MutationRejected,
+    "on_merge_attempted": events.MergeAttempted,
+    "on_merge_accepted": events.MergeAccepted,
+    "on_merge_rejected": events.MergeRejected,
+    "on_optimization_end": events.RunEnded,
+}
+
+
+def warn_of_unheard(listeners: Iterable[object]) -> None:
+    """Warn of methods of listeners that look like hooks and are never called."""
+    for listener in listeners:
+        hooks = [name for name in dir(listener) if name.startswith("on_")]
+        if unheard := [name for name in hooks if name not in _CALLED_ON]:
+            warnings.warn(
+                f"extra_gepa_callbacks: {listed(unheard)} of {type(listener).__name__} will not be "
+                f"called; there are {listed(_CALLED_ON)}",
+                stacklevel=3,
+            )
+
+
+@contextlib.contextmanager
+def listening(
+    bus: EventBus, *, listeners: Sequence[object], verbose: int, names: ResultNames
+) -> Iterator[None]:
+    """Subscribe the user's listeners, and the messages of ``verbose``, to a run."""
+    by_kind = defaultdict[type[object], list[Callable[[Any], Any]]](list)
+    for name, kind in _CALLED_ON.items():
+        hooks = (getattr(listener, name, None) for listener in listeners)
+        by_kind[kind] += [partial(_called, hook) for hook in hooks if hook is not None]
+    if verbose:
+        by_kind[events.CandidateAdded].append(partial(_say_joined, names))
+        by_kind[events.MutationRejected].append(partial(_say_rejected, names))
+    if verbose > 1:
+        by_kind[QuestionAsked].append(_say_asked)
+    with contextlib.ExitStack() as subscribed:
+        for kind, handlers in by_kind.items():
+            for handler in handlers:
+                subscribed.callback(bus.subscribe(kind, handler))
+        yield
+
+
+def _called(handler: Callable[[object], Any], event: object) -> None:
+    awaited(handler(event))
+
+
+def _say_joined(names: ResultNames, event: events.CandidateAdded) -> None:
+    rate = "" if event.figures.pass_rate is None else f", pass rate {event.figures.pass_rate:.3f}"
+    changed = event.changed if event.module is None else _shown(names, event.module)
+    what = f"round {event.step}: {changed}" if event.step else "baseline"
+    line = visible_line(f"{what}: {score(event.mean)} on the validation set{rate}")
+    sys.stderr.write(f"{line}\n")
+
+
+def _say_rejected(names: ResultNames, event: events.MutationRejected) -> None:
+    module = _shown(names, event.module)
+    line = visible_line(f"round {event.step}: {module} refused: {event.reason}")
+    sys.stderr.write(f"{line}\n")
+
+
+def _say_asked(event: QuestionAsked) -> None:
+    sys.stderr.write(f"{event.position}:\n{visible(event.text)}\n")
+
+
+def _shown(names: ResultNames, modules: str) -> str:
+    return visible(", ".join(names.several(modules)))
+
+
+class RoundFiles:
+    """Writes ``round_NNN.json`` of a run, each when its step has ended."""
+
+    def __init__(self, output: Path, run: RunFolder, names: ResultNames) -> None:
+        self._folder = output / "rounds"
+        self._run = run
+        self._names = names
+        self._step = 1
+        self._written = 0
+
+    def on_question(self, event: QuestionAsked) -> None:
+        """Write the rounds of all steps before the step of a question."""
+        self._write_until(Place.parse(event.position).step)
+
+    def on_rollout(self, event: events.RolloutCompleted) -> None:
+        """Write the rounds of all steps before the step of a rollout."""
+        self._write_until(Place.parse(event.position.rpartition("/")[0]).step)
+
+    def _write_until(self, step: int) -> None:
+        if step > self._step:
+            self._step = step
+            rounds = rounds_of(read_run(self._run), self._names, until=step)
+            self._written += write_rounds(self._folder, list(rounds)[self._written :])
+
+
+def write_rounds(folder: Path, rounds: Sequence[RoundRecord]) -> int:
+    """Write each round to its file in ``folder``; return how many there are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for record in rounds:
+        record.dump_to(folder / f"round_{record.round:03d}.json")
+    return len(rounds)
 
 
 @attrs.frozen(kw_only=True)

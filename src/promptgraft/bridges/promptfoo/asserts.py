@@ -14,7 +14,7 @@ from functools import partial
 import attrs
 
 from promptgraft.bridges.promptfoo.code import Stubs, code_reference
-from promptgraft.bridges.promptfoo.nunjucks import as_jinja
+from promptgraft.bridges.promptfoo.prompts import as_jinja
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.patterns import hold_pattern
 from promptgraft.ground.serde import Json, canonical_json, map_texts, parse_json, shown

@@ -15,11 +15,11 @@ from promptgraft.bridges.promptfoo.asserts import Asserting, row_as_test
 from promptgraft.bridges.promptfoo.cases import Test, choices_of, judged
 from promptgraft.bridges.promptfoo.code import Stubs, code_reference
 from promptgraft.bridges.promptfoo.models import Models
-from promptgraft.bridges.promptfoo.nunjucks import as_jinja
 from promptgraft.bridges.promptfoo.prompts import (
     WRITE_HERE,
     PromptfooPrompts,
     Read,
+    as_jinja,
     reads,
     unwritten_text,
 )

@@ -5,7 +5,10 @@ Needs ``pip install "promptgraft[weakincentives]"`` and Python 3.12.2 or newer.
 
 from __future__ import annotations
 
-from promptgraft.bridges.weakincentives.parts import SectionBody, ToolDescription
-from promptgraft.bridges.weakincentives.target import WeakIncentivesTarget
+from promptgraft.bridges.weakincentives.target import (
+    SectionBody,
+    ToolDescription,
+    WeakIncentivesTarget,
+)
 
 __all__ = ["SectionBody", "ToolDescription", "WeakIncentivesTarget"]

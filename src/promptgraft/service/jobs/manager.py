@@ -32,7 +32,6 @@ from promptgraft.service.jobs.datasets import (
 from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.moving import TagMover
-from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import (
     check_idempotency_key,
     in_database,
@@ -44,7 +43,7 @@ from promptgraft.service.jobs.preparing import (
     written_changes,
 )
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
-from promptgraft.service.jobs.rows import ProjectTotals, encoded_changes
+from promptgraft.service.jobs.rows import Order, ProjectTotals, encoded_changes
 from promptgraft.service.jobs.types import (
     ALL_JOBS,
     ENDED,

@@ -24,31 +24,29 @@ from promptgraft.service.jobs.preparing import job_json
 from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.service.server.api_projects import (
+    COMMENT,
     DATASET_TEXT,
     PROMOTION,
     ROLLBACK,
+    approve_request,
+    decline_request,
     held_now,
     list_datasets,
     list_projects,
+    list_protections,
+    list_requests,
     list_tags,
     project_of,
     promote,
+    protect_tag,
     roll_back,
     save_dataset,
     show_dataset,
     show_dataset_history,
     show_history,
+    show_request,
     show_structure,
     show_tag,
-)
-from promptgraft.service.server.api_requests import (
-    COMMENT,
-    approve_request,
-    decline_request,
-    list_protections,
-    list_requests,
-    protect_tag,
-    show_request,
     unprotect_tag,
     withdraw_request,
 )

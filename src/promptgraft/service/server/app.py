@@ -1,4 +1,7 @@
-"""The server: one ASGI application with API, dashboard and metrics, and uvicorn to run it."""
+"""The server: one ASGI application with API, dashboard and metrics, and uvicorn to run it.
+
+Its threads and connections are bounded: a client that is slow, or asks for much, delays no other.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 import attrs
 import uvicorn
@@ -25,6 +30,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.service.database import Database
@@ -43,13 +49,11 @@ from promptgraft.service.server.calls import (
     openapi,
     reply,
 )
-from promptgraft.service.server.connections import connection_class
 from promptgraft.service.server.limits import Limits
 from promptgraft.service.server.metrics import RequestMetrics, show_metrics
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.oidc import OidcProvider
 from promptgraft.service.server.oidc_settings import read_oidc
-from promptgraft.service.server.pools import CheckThread, ReportPool
 from promptgraft.service.server.problems import TITLES, ApiProblem, problem_of
 from promptgraft.service.server.streams import (
     SECONDS_BETWEEN_LOOKS,
@@ -59,6 +63,128 @@ from promptgraft.service.server.streams import (
 )
 from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, scopes_of
 from promptgraft.service.server.views import JobViews
+
+T = TypeVar("T")
+
+
+class ReportPool:
+    """Makes reports a few at a time, so that other requests find threads.
+
+    Args:
+        threads: how many are made at a time.
+        waiting: how many more may wait; further ones are refused.
+    """
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reports")
+        self._most, self._count = threads + waiting, 0
+
+    async def run(self, make: Callable[[], T]) -> T:
+        """Return what ``make`` returns, in a thread of the pool.
+
+        Raises:
+            ApiProblem: 429: too many wait.
+        """
+        # Only the event loop counts, so that no lock is needed.
+        if self._count >= self._most:
+            raise ApiProblem(
+                429,
+                f"{self._count} reports are being made or wait for that; ask again in a moment",
+                headers={"Retry-After": "5"},
+            )
+        self._count += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, make)
+        finally:
+            self._count -= 1
+
+
+class CheckThread:
+    """Runs a check in a thread of its own; whoever asks meanwhile gets the same answer.
+
+    Args:
+        check: returns whether all is well.
+        seconds: after which the answer is no.
+    """
+
+    def __init__(self, check: Callable[[], bool], *, seconds: float) -> None:
+        self._check, self._seconds = check, seconds
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="check")
+        self._running: asyncio.Future[bool] | None = None
+
+    async def is_well(self) -> bool:
+        """Return the result of a check that has begun now or shortly before."""
+        if self._running is None or self._running.done():
+            loop = asyncio.get_running_loop()
+            self._running = loop.run_in_executor(self._thread, self._check)
+        try:
+            # Shielded: the next one who asks waits for the same check.
+            return await asyncio.wait_for(asyncio.shield(self._running), self._seconds)
+        except TimeoutError:
+            return False
+
+
+class _Waiting:
+    """Connections that have not brought the headers of a request, the oldest first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.seconds = limits.header_seconds
+        self._most = limits.waiting_connections
+        self._connections: dict[_TimedConnection, None] = {}
+
+    def add(self, connection: _TimedConnection) -> None:
+        self._connections[connection] = None
+        if len(self._connections) > self._most:
+            # The oldest has had the most time: clients that send a request are past this by then.
+            next(iter(self._connections)).transport.abort()
+
+    def discard(self, connection: _TimedConnection) -> None:
+        self._connections.pop(connection, None)
+
+
+class _TimedConnection(H11Protocol):
+    """A connection that is closed if the headers of a request do not arrive in time."""
+
+    waiting: ClassVar[_Waiting]
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # The cycle of request and response; None before the first.
+        if getattr(self.cycle, "response_complete", True):
+            self._begin()
+        else:
+            self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def _begin(self) -> None:
+        # Not anew with each byte, or a client could take for ever.
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.waiting.seconds, self.transport.abort)
+            self.waiting.add(self)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self.waiting.discard(self)
+
+
+def connection_class(limits: Limits) -> type[asyncio.Protocol]:
+    """Return the class of connections that keep to limits, for the setting ``http`` of uvicorn."""
+
+    class Connection(_TimedConnection):
+        waiting = _Waiting(limits)
+
+    return Connection
+
 
 _PAGES = (
     pages.ROUTES,

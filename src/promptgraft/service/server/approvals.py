@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from promptgraft.runs.report.texts import changes_between
 from promptgraft.service.jobs.approvals import APPROVALS, MoveRequest
-from promptgraft.service.server.api_requests import (
+from promptgraft.service.server.api_projects import (
     APPROVERS,
     check_approver,
     headline_of,

@@ -40,8 +40,8 @@ from promptgraft.service.jobs import (
 )
 from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
-from promptgraft.service.jobs.ordering import Order
 from promptgraft.service.jobs.preparing import read_changes, written_changes
+from promptgraft.service.jobs.rows import Order
 from promptgraft.service.jobs.types import ALLOWED
 from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
