@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import attrs
 import msgspec
 
+from promptgraft.adapters.calling import turns
 from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.parts import check_seen, messages_content
@@ -19,20 +20,6 @@ from promptgraft.adapters.calling.schemas import (
     SchemaRules,
     native_schema,
     with_object_root,
-)
-from promptgraft.adapters.calling.turns import (
-    Finish,
-    Tokens,
-    ToolAnswer,
-    ToolRequest,
-    Turn,
-    content_of,
-    counted_in,
-    extended,
-    misshapen,
-    read_as,
-    sendable,
-    usage_of,
 )
 from promptgraft.adapters.facts import cache_of, facts_of
 from promptgraft.errors import ConfigError
@@ -112,11 +99,11 @@ def profile_of(model: str) -> AnthropicProfile:
 
 
 _FINISHES = {
-    "tool_use": Finish.TOOLS,
-    "pause_turn": Finish.PAUSED,
-    "max_tokens": Finish.LENGTH,
-    "model_context_window_exceeded": Finish.LENGTH,
-    "refusal": Finish.REFUSED,
+    "tool_use": turns.Finish.TOOLS,
+    "pause_turn": turns.Finish.PAUSED,
+    "max_tokens": turns.Finish.LENGTH,
+    "model_context_window_exceeded": turns.Finish.LENGTH,
+    "refusal": turns.Finish.REFUSED,
 }
 _CACHED: Json = {"type": "ephemeral"}
 
@@ -138,7 +125,7 @@ class AnthropicWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
-        sent = content_of(rendered, say_format=native is None)
+        sent = turns.content_of(rendered, say_format=native is None)
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         body: JsonObject = {
             "model": self.model,
@@ -160,33 +147,33 @@ class AnthropicWire:
             config["format"] = {"type": "json_schema", "schema": native}
         if config:
             body["output_config"] = config
-        return sendable(body)
+        return turns.sendable(body)
 
-    def read(self, body: JsonObject) -> Turn:
-        answer = read_as(_Answer, body)
+    def read(self, body: JsonObject) -> turns.Turn:
+        answer = turns.read_as(_Answer, body)
         if answer.type != "message" or answer.stop_reason is None:
-            raise misshapen(
+            raise turns.misshapen(
                 "expected a whole message, "
                 f"found type `{answer.type}` and stop_reason `{answer.stop_reason}`"
             )
         blocks = [_read_block(block) for block in answer.content]
         requests = tuple(
-            ToolRequest(
+            turns.ToolRequest(
                 id=block.id, name=block.name, arguments=json.dumps(block.input, ensure_ascii=False)
             )
             for block in blocks
             if block.type == "tool_use"
         )
-        finish = _FINISHES.get(answer.stop_reason, Finish.DONE)
-        usage = counted_in(_Tokens, answer.usage)
+        finish = _FINISHES.get(answer.stop_reason, turns.Finish.DONE)
+        usage = turns.counted_in(_Tokens, answer.usage)
         read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-        return Turn(
+        return turns.Turn(
             text="".join(block.text or "" for block in blocks if block.type == "text"),
             requests=requests,
             # Compatible servers may give another reason beside calls of tools.
-            finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
+            finish=turns.Finish.TOOLS if requests and finish is turns.Finish.DONE else finish,
             finish_reason=answer.stop_reason,
-            usage=usage_of(
+            usage=turns.usage_of(
                 # Anthropic's input tokens leave out those of the cache; ours include them.
                 None if usage.input_tokens is None else usage.input_tokens + read + written,
                 usage.output_tokens,
@@ -202,20 +189,24 @@ class AnthropicWire:
     def stable(self, body: JsonObject) -> Json:
         return [body.get("tools"), body.get("system")]
 
-    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
+    def extend(
+        self, request: JsonObject, turn: turns.Turn, answers: Sequence[turns.ToolAnswer]
+    ) -> JsonObject:
         results: list[Json] = [_result(answer) for answer in answers]
-        return extended(request, turn, [{"role": "user", "content": results}] if results else [])
+        return turns.extended(
+            request, turn, [{"role": "user", "content": results}] if results else []
+        )
 
 
 class _Thought(msgspec.Struct, frozen=True):
-    thinking_tokens: Tokens | None = None
+    thinking_tokens: turns.Tokens | None = None
 
 
 class _Tokens(msgspec.Struct, frozen=True):
-    input_tokens: Tokens | None = None
-    output_tokens: Tokens | None = None
-    cache_read_input_tokens: Tokens | None = None
-    cache_creation_input_tokens: Tokens | None = None
+    input_tokens: turns.Tokens | None = None
+    output_tokens: turns.Tokens | None = None
+    cache_read_input_tokens: turns.Tokens | None = None
+    cache_creation_input_tokens: turns.Tokens | None = None
     output_tokens_details: _Thought | None = None
 
 
@@ -236,11 +227,11 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 def _read_block(block: JsonObject) -> _Block:
-    fields = read_as(_Block, block)
+    fields = turns.read_as(_Block, block)
     lacks_text = fields.type == "text" and fields.text is None
     if lacks_text or (fields.type == "tool_use" and not (fields.id and fields.name)):
         expected = "`text`" if lacks_text else "`id` and `name`"
-        raise misshapen(f"expected {expected} in a block of type `{fields.type}`")
+        raise turns.misshapen(f"expected {expected} in a block of type `{fields.type}`")
     return fields
 
 
@@ -257,7 +248,7 @@ def _repeatable(content: Sequence[JsonObject]) -> list[Json]:
     return [block for block in content if block["type"] != "text" or str(block["text"]).strip()]
 
 
-def _result(answer: ToolAnswer) -> JsonObject:
+def _result(answer: turns.ToolAnswer) -> JsonObject:
     result: JsonObject = {
         "type": "tool_result",
         "tool_use_id": answer.request.id,

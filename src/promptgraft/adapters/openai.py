@@ -11,6 +11,7 @@ import attrs
 import msgspec
 
 from promptgraft.adapters import responses
+from promptgraft.adapters.calling import turns
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.parts import chat_content, check_seen
@@ -19,17 +20,6 @@ from promptgraft.adapters.calling.schemas import (
     SchemaRules,
     native_schema,
     with_object_root,
-)
-from promptgraft.adapters.calling.turns import (
-    Finish,
-    ToolAnswer,
-    ToolRequest,
-    Turn,
-    content_of,
-    extended,
-    misshapen,
-    read_as,
-    sendable,
 )
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options, openai_usage
@@ -131,7 +121,7 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
 
 
 _TEXT_PARTS = {"text", "output_text"}
-_FINISHES = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
+_FINISHES = {"length": turns.Finish.LENGTH, "content_filter": turns.Finish.REFUSED}
 
 
 @attrs.frozen(kw_only=True)
@@ -147,7 +137,7 @@ class ChatWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
-        sent = content_of(rendered, say_format=native is None)
+        sent = turns.content_of(rendered, say_format=native is None)
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
         if sent.system:
@@ -164,30 +154,32 @@ class ChatWire:
         if native is not None:
             answer: JsonObject = {"name": "answer", "schema": native, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
-        return sendable(body)
+        return turns.sendable(body)
 
-    def read(self, body: JsonObject) -> Turn:
-        answer = read_as(_Answer, body)
+    def read(self, body: JsonObject) -> turns.Turn:
+        answer = turns.read_as(_Answer, body)
         if not answer.choices:
-            raise misshapen("expected a choice, found none")
+            raise turns.misshapen("expected a choice, found none")
         if answer.choices[0].finish_reason is None:
-            raise misshapen("expected a choice with a finish_reason, found one without")
+            raise turns.misshapen("expected a choice with a finish_reason, found one without")
         choice = answer.choices[0]
         message, reason = choice.message, choice.finish_reason or ""
-        calls = [read_as(_ToolCall, call) for call in message.tool_calls or ()]
+        calls = [turns.read_as(_ToolCall, call) for call in message.tool_calls or ()]
         requests = tuple(
-            ToolRequest(id=call.id, name=call.function.name, arguments=call.function.arguments)
+            turns.ToolRequest(
+                id=call.id, name=call.function.name, arguments=call.function.arguments
+            )
             for call in calls
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
-        finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
+        finish = _FINISHES.get(reason, turns.Finish.TOOLS if requests else turns.Finish.DONE)
         usage, written = openai_usage(answer.usage)
-        return Turn(
+        return turns.Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
             text=_text(message.content) or message.refusal or "",
             requests=requests,
-            finish=Finish.REFUSED if message.refusal else finish,
+            finish=turns.Finish.REFUSED if message.refusal else finish,
             finish_reason="refusal" if message.refusal else reason,
             usage=usage,
             cache_write_tokens=written,
@@ -207,8 +199,10 @@ class ChatWire:
         is_system = isinstance(first, dict) and first.get("role") == "system"
         return [body.get("tools"), first if is_system else None]
 
-    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
-        return extended(request, turn, [_reply(answer) for answer in answers])
+    def extend(
+        self, request: JsonObject, turn: turns.Turn, answers: Sequence[turns.ToolAnswer]
+    ) -> JsonObject:
+        return turns.extended(request, turn, [_reply(answer) for answer in answers])
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -266,7 +260,7 @@ def _tool(tool: RenderedTool) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _reply(answer: ToolAnswer) -> JsonObject:
+def _reply(answer: turns.ToolAnswer) -> JsonObject:
     return {"role": "tool", "tool_call_id": answer.request.id, "content": answer.text}
 
 

@@ -9,22 +9,9 @@ import attrs
 import msgspec
 
 from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling import turns
 from promptgraft.adapters.calling.parts import check_seen, responses_content
 from promptgraft.adapters.calling.schemas import SchemaRules, native_schema, with_object_root
-from promptgraft.adapters.calling.turns import (
-    Finish,
-    Tokens,
-    ToolAnswer,
-    ToolRequest,
-    Turn,
-    content_of,
-    counted_in,
-    extended,
-    misshapen,
-    read_as,
-    sendable,
-    usage_of,
-)
 from promptgraft.ground.serde import Json, digest
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
@@ -117,7 +104,7 @@ class ResponsesWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.rules)
-        content = content_of(rendered, say_format=native is None)
+        content = turns.content_of(rendered, say_format=native is None)
         check_seen(content.content, sees=self.sees, model=self.model)
         user: JsonObject = {"role": "user", "content": responses_content(content.content)}
         body: JsonObject = {"model": self.model, "input": [user]}
@@ -137,23 +124,23 @@ class ResponsesWire:
             text = body.get("text")
             further = text if isinstance(text, dict) else {}
             body["text"] = {**further, "format": {"type": "json_schema", **form}}
-        return sendable(body)
+        return turns.sendable(body)
 
-    def read(self, body: JsonObject) -> Turn:
-        answer = read_as(_Answer, body)
+    def read(self, body: JsonObject) -> turns.Turn:
+        answer = turns.read_as(_Answer, body)
         if answer.status not in {"completed", "incomplete"}:
-            raise misshapen(
+            raise turns.misshapen(
                 f"expected the status `completed` or `incomplete`, found `{answer.status}`"
             )
-        items = [read_as(_Item, item) for item in answer.output]
+        items = [turns.read_as(_Item, item) for item in answer.output]
         refusal = _text_in(items, "refusal")
         finish, reason = _finish(answer, refusal=refusal)
         requests = tuple(_request(item) for item in items if item.type == "function_call")
         usage, written = openai_usage(answer.usage)
-        return Turn(
+        return turns.Turn(
             text=refusal or _text_in(items, "output_text"),
             requests=requests,
-            finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
+            finish=turns.Finish.TOOLS if requests and finish is turns.Finish.DONE else finish,
             finish_reason=reason,
             usage=usage,
             cache_write_tokens=written,
@@ -167,22 +154,24 @@ class ResponsesWire:
         is_system = isinstance(first, dict) and first.get("role") == "developer"
         return [body.get("tools"), body.get("instructions"), first if is_system else None]
 
-    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
-        return extended(request, turn, [_reply(answer) for answer in answers], field="input")
+    def extend(
+        self, request: JsonObject, turn: turns.Turn, answers: Sequence[turns.ToolAnswer]
+    ) -> JsonObject:
+        return turns.extended(request, turn, [_reply(answer) for answer in answers], field="input")
 
 
 class _CacheTokens(msgspec.Struct, frozen=True):
-    cached_tokens: Tokens | None = None
-    cache_write_tokens: Tokens | None = None
+    cached_tokens: turns.Tokens | None = None
+    cache_write_tokens: turns.Tokens | None = None
 
 
 class _ThoughtTokens(msgspec.Struct, frozen=True):
-    reasoning_tokens: Tokens | None = None
+    reasoning_tokens: turns.Tokens | None = None
 
 
 class _Tokens(msgspec.Struct, frozen=True):
-    input_tokens: Tokens | None = None
-    output_tokens: Tokens | None = None
+    input_tokens: turns.Tokens | None = None
+    output_tokens: turns.Tokens | None = None
     input_tokens_details: _CacheTokens | None = None
     output_tokens_details: _ThoughtTokens | None = None
 
@@ -200,11 +189,11 @@ def openai_usage(counts: object) -> tuple[Usage, int]:
     if isinstance(counts, dict):
         renamed = {name: counts[key] for key, name in _NAMES_IN_CHAT.items() if key in counts}
         counts = {**counts, **renamed}
-    tokens = counted_in(_Tokens, counts)
+    tokens = turns.counted_in(_Tokens, counts)
     cache = tokens.input_tokens_details or _CacheTokens()
     thought = tokens.output_tokens_details or _ThoughtTokens()
     written = cache.cache_write_tokens or 0
-    usage = usage_of(
+    usage = turns.usage_of(
         tokens.input_tokens,
         tokens.output_tokens,
         cached=cache.cached_tokens or 0,
@@ -243,14 +232,14 @@ class _Item(msgspec.Struct, frozen=True):
     arguments: str = ""
 
 
-def _finish(answer: _Answer, *, refusal: str) -> tuple[Finish, str]:
+def _finish(answer: _Answer, *, refusal: str) -> tuple[turns.Finish, str]:
     """Return why the model stopped, and the same in the provider's terms."""
     if refusal:
-        return Finish.REFUSED, "refusal"
+        return turns.Finish.REFUSED, "refusal"
     if answer.status == "completed":
-        return Finish.DONE, "completed"
+        return turns.Finish.DONE, "completed"
     reason = (answer.incomplete_details or _Incomplete()).reason or "incomplete"
-    return (Finish.REFUSED if reason == "content_filter" else Finish.LENGTH), reason
+    return (turns.Finish.REFUSED if reason == "content_filter" else turns.Finish.LENGTH), reason
 
 
 def _text_in(items: Sequence[_Item], kind: str) -> str:
@@ -262,10 +251,10 @@ def _text_in(items: Sequence[_Item], kind: str) -> str:
     return "".join((part.refusal if kind == "refusal" else part.text) or "" for part in parts)
 
 
-def _request(item: _Item) -> ToolRequest:
+def _request(item: _Item) -> turns.ToolRequest:
     if not (item.call_id and item.name):
-        raise misshapen("expected `call_id` and `name` in an item of type `function_call`")
-    return ToolRequest(id=item.call_id, name=item.name, arguments=item.arguments)
+        raise turns.misshapen("expected `call_id` and `name` in an item of type `function_call`")
+    return turns.ToolRequest(id=item.call_id, name=item.name, arguments=item.arguments)
 
 
 def _is_repeatable(item: JsonObject) -> bool:
@@ -287,5 +276,5 @@ def _tool(tool: RenderedTool) -> JsonObject:
     }
 
 
-def _reply(answer: ToolAnswer) -> JsonObject:
+def _reply(answer: turns.ToolAnswer) -> JsonObject:
     return {"type": "function_call_output", "call_id": answer.request.id, "output": answer.text}

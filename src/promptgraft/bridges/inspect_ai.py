@@ -12,24 +12,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import listed
-from promptgraft.project.imported import (
-    CASES_FILE,
-    NO_MODEL,
-    OFFLINE,
-    ROWS,
-    USUAL,
-    Foreign,
-    ImportedProject,
-    Importer,
-    ImportOptions,
-    Notes,
-    image_part,
-    lines_of,
-    parts_of,
-    prompt_file,
-    questions_in,
-    splits_of,
-)
+from promptgraft.project import imported
 
 FIELDS = ("input", "target", "choices", "id", "metadata")
 _FILE = "prompts/question.md"
@@ -37,7 +20,7 @@ _MOST_LISTED = 20
 _LETTER = "Answer the question with the letter of the right choice, and nothing else."
 
 
-class InspectImporter(Importer):
+class InspectImporter(imported.Importer):
     """Converts data sets of inspect_ai."""
 
     source = "a data set of inspect_ai"
@@ -45,12 +28,14 @@ class InspectImporter(Importer):
 
     @classmethod
     def recognizes(cls, path: Path, value: Json) -> float:
-        return 1 if path.suffix.lower() in ROWS or isinstance(value, list) else 0
+        return 1 if path.suffix.lower() in imported.ROWS or isinstance(value, list) else 0
 
     @classmethod
-    def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
+    def convert(
+        cls, path: Path, options: imported.ImportOptions, notes: imported.Notes
+    ) -> imported.ImportedProject:
         fields = dict(_named_fields(options["fields"]))
-        return import_inspect(Foreign.of(path, notes=notes), fields)
+        return import_inspect(imported.Foreign.of(path, notes=notes), fields)
 
 
 def _named_fields(options: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -63,7 +48,7 @@ def _named_fields(options: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield name, column
 
 
-def import_inspect(files: Foreign, fields: Mapping[str, str]) -> ImportedProject:
+def import_inspect(files: imported.Foreign, fields: Mapping[str, str]) -> imported.ImportedProject:
     """Convert an inspect_ai data set, in CSV, JSON or JSONL, to a project with a first prompt.
 
     Targets are searched for in the answer, as ``includes()`` does; for choices, the letter counts.
@@ -83,10 +68,10 @@ def import_inspect(files: Foreign, fields: Mapping[str, str]) -> ImportedProject
     source.raise_all()
     cases = list(_cases(root, fields, notes))
     source.raise_all()
-    splits = dict(splits_of(cases, root, notes))
+    splits = dict(imported.splits_of(cases, root, notes))
     most = max((len(_choices(row, fields)) for row in root.items()), default=0)
     if not most:
-        notes.add(root, NO_MODEL)
+        notes.add(root, imported.NO_MODEL)
     metric: dict[str, Json] = {"any_of": True, "ignore_case": True}
     prompt = [("system", "Answer the question."), ("user", "{{ question }}")]
     choices: Sequence[str] = ()
@@ -97,23 +82,28 @@ def import_inspect(files: Foreign, fields: Mapping[str, str]) -> ImportedProject
         metric = {"labels": list(letters), "within_text": True, "several": several}
         prompt = [("system", _LETTER), ("user", "{{ question }}\n\n{{ choices }}")]
     kind = "classification" if most else "contains"
-    path, prompt_path = files.free(CASES_FILE), files.free(_FILE)
-    return ImportedProject(
+    path, prompt_path = files.free(imported.CASES_FILE), files.free(_FILE)
+    return imported.ImportedProject(
         document={
             "version": 1,
             "prompts": {"question": prompt_path},
             "dataset": {"path": path},
             **splits,
             "metrics": [{"name": "target", "kind": kind, **metric}],
-            "models": {"task": OFFLINE if most else USUAL},
+            "models": {"task": imported.OFFLINE if most else imported.USUAL},
         },
-        files={path: lines_of(cases), prompt_path: prompt_file("question", prompt, choices)},
+        files={
+            path: imported.lines_of(cases),
+            prompt_path: imported.prompt_file("question", prompt, choices),
+        },
         notes=notes.lines,
-        unwritten=(path,) if questions_in(cases) < 2 else (),
+        unwritten=(path,) if imported.questions_in(cases) < 2 else (),
     )
 
 
-def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict[str, Json]]:
+def _cases(
+    root: Node, fields: Mapping[str, str], notes: imported.Notes
+) -> Iterator[dict[str, Json]]:
     names = {fields.get(name, name): name for name in FIELDS}
     chooses = any(_choices(row, fields) for row in root.items())
     for number, row in enumerate(root.items(), start=1):
@@ -192,7 +182,7 @@ def _data(node: Node) -> Json:
     return value
 
 
-def _question(node: Node, notes: Notes) -> Json:
+def _question(node: Node, notes: imported.Notes) -> Json:
     """Return the question: a text, or texts and images in order; messages are joined to one."""
     if not isinstance(node.value, list):
         return str(node.value)
@@ -210,15 +200,15 @@ def _question(node: Node, notes: Notes) -> Json:
     return pieces
 
 
-def _content(message: Node, notes: Notes) -> Iterator[Json]:
+def _content(message: Node, notes: imported.Notes) -> Iterator[Json]:
     """Yield the images of a message and the texts between them."""
     pieces: list[Json] = []
-    for part in parts_of(message):
+    for part in imported.parts_of(message):
         match part:
             case {"text": str(text)}:
                 pieces.append(text)
             case {"type": "image", "image": str(place)}:
-                pieces.append(image_part(place))
+                pieces.append(imported.image_part(place))
             case _:
                 what = "a part of a message that is no text and no image is left out"
                 notes.add(message, what)

@@ -19,19 +19,8 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.ground.files import nearest_folder
 from promptgraft.ground.text import listed, visible
 from promptgraft.overrides.resolution import parts_json
-from promptgraft.project import Project
+from promptgraft.project import Project, applying
 from promptgraft.project.agents import callbacks_of
-from promptgraft.project.applying import (
-    Rewritten,
-    StaleWinnerError,
-    Winner,
-    choose,
-    patch_of,
-    patch_root,
-    planned,
-    store_winners,
-    winners_of,
-)
 from promptgraft.project.files import FileChange
 from promptgraft.project.format_agents import TextsConfig
 from promptgraft.project.origins import RunTarget, files_folder, found_target, project_of
@@ -101,7 +90,7 @@ def apply_command(
             f"{option}: --patch touches no store and writes nothing; leave one out"
         )
     record = read_run(chosen_runs(runs, project, runs_again=True).find(run))
-    choice = choose(record, candidate, keep_anyway=keep_anyway)
+    choice = applying.choose(record, candidate, keep_anyway=keep_anyway)
     if choice.candidate is None:
         _report_no_improvement(record, choice.why_not, as_json=as_json)
         return ExitCode.NOT_IMPROVED
@@ -111,7 +100,7 @@ def apply_command(
     way = _write_to_source if to_source else _make_patch if patch else _apply_to_store
     try:
         answer = _carry_out(request, way, project_of(record, project), store=store)
-    except StaleWinnerError as error:
+    except applying.StaleWinnerError as error:
         for fault in error.faults:
             complain(fault)
         return ExitCode.WRONG_USE
@@ -180,7 +169,7 @@ class _ApplyRequest:
         outcome: str,
         show: Callable[[Screen], None],
         *,
-        winner: Winner | None = None,
+        winner: applying.Winner | None = None,
         **more: object,
     ) -> Answer:
         """Return a printer of ``more`` as JSON, or of a heading and ``show`` as text."""
@@ -207,9 +196,12 @@ _Way = Callable[[_ApplyRequest, RunTarget], Answer]
 
 def _apply_to_store(request: _ApplyRequest, target: RunTarget) -> Answer:
     """Write the candidate to ``--tag``, or to the tag that the run started from."""
-    winners, store = winners_of(request.run, request.candidate, target.addresses), target.store
+    winners, store = (
+        applying.winners_of(request.run, request.candidate, target.addresses),
+        target.store,
+    )
     sourced = list(zip(winners, target.prompts, strict=True))
-    written = store_winners(store, sourced, request.tag or target.tag, dry=request.dry)
+    written = applying.store_winners(store, sourced, request.tag or target.tag, dry=request.dry)
     tag, applied = written[0].address.tag, any(prompt_written.parts for prompt_written in written)
     rows = [
         {
@@ -263,7 +255,7 @@ def _apply_to_store(request: _ApplyRequest, target: RunTarget) -> Answer:
 
 def _write_to_source(request: _ApplyRequest, target: RunTarget) -> Answer:
     """Write the candidate to the files of its prompts, all or none."""
-    rewritten = Rewritten.of(request.run, request.candidate, target)
+    rewritten = applying.Rewritten.of(request.run, request.candidate, target)
     parts, stale = rewritten.parts, rewritten.left_behind(target)
     paths = rewritten.write(request.run, request.candidate, target, dry=request.dry)
 
@@ -301,9 +293,9 @@ def _print_files(screen: Screen, request: _ApplyRequest, paths: Sequence[str]) -
 
 def _make_patch(request: _ApplyRequest, target: RunTarget) -> Answer:
     """Make a patch of the files that turns them into the candidate; write nothing."""
-    rewritten = Rewritten.of(request.run, request.candidate, target)
-    winner, root = rewritten.winner, patch_root(target.folder)
-    planned(root, rewritten.changes)  # refuses files outside of ``root``
+    rewritten = applying.Rewritten.of(request.run, request.candidate, target)
+    winner, root = rewritten.winner, applying.patch_root(target.folder)
+    applying.planned(root, rewritten.changes)  # refuses files outside of ``root``
     if stored := [text.name for text in rewritten.texts if not text.path]:
         complain(f"not in the patch, as no file holds them: {listed(stored)}")
     in_files = [
@@ -311,7 +303,7 @@ def _make_patch(request: _ApplyRequest, target: RunTarget) -> Answer:
         for text in rewritten.texts
         if text.path
     ]
-    patch = patch_of([*rewritten.changes, *in_files], root=root)
+    patch = applying.patch_of([*rewritten.changes, *in_files], root=root)
     if request.as_json:
         outcome, show = _APPLIED[bool(patch)], lambda _: None
         return request.answer("patch", outcome, show, winner=winner, root=str(root), patch=patch)
@@ -343,8 +335,8 @@ def apply_unattended(folder: RunFolder) -> ExitCode:
     best = run.ended.best
     try:
         with found_target(run, project_of(run, None), None, to_files=True) as target:
-            paths = Rewritten.of(run, best, target).write(run, best, target, dry=False)
-    except StaleWinnerError as error:
+            paths = applying.Rewritten.of(run, best, target).write(run, best, target, dry=False)
+    except applying.StaleWinnerError as error:
         for fault in error.faults:
             complain(f"apply: to-source: nothing was written: {fault}")
         return ExitCode.WRONG_USE

@@ -8,17 +8,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.field_kinds import (
-    CONTENT,
-    FLAG,
-    HINTS,
-    MESSAGES,
-    TOOL_USES,
-    USE_ALIASES,
-    USE_KEYS,
-    content_of,
-    said_keys,
-)
+from promptgraft.evals import field_kinds
 from promptgraft.evals.types import (
     SCENARIO,
     Answer,
@@ -91,8 +81,8 @@ class _Found:
 
 def _content_by(*roles: str) -> Kind[str | Content]:
     """Return the kind of values that are a text, content, or a message of one of these roles."""
-    kind = record(content_of, said_keys(roles, required=False), aliases={})
-    return either("a text or a message", ((str, list), CONTENT), (dict, kind))
+    kind = record(field_kinds.content_of, field_kinds.said_keys(roles, required=False), aliases={})
+    return either("a text or a message", ((str, list), field_kinds.CONTENT), (dict, kind))
 
 
 def _read_text(node: Node) -> str | None:
@@ -119,17 +109,17 @@ _RESPONSE: Kind[tuple[str, Json]] = record(
 _SESSION: Kind[dict[str, Json]] = record(
     dict, {"app_name": Key(ANYTHING), "user_id": Key(ANYTHING), "state": Key(OBJECT)}, aliases={}
 )
-_USE_KEYS = {**USE_KEYS, "id": Key(ANYTHING)}
+_USE_KEYS = {**field_kinds.USE_KEYS, "id": Key(ANYTHING)}
 _SAID = keys_of(
     _Invocation,
     special={
         "user_content": _content_by("user"),
         "final_response": _ANSWER_TEXT,
-        "tools": TOOL_USES,
+        "tools": field_kinds.TOOL_USES,
         "intermediate_data": record_of(
             _Intermediate,
             special={
-                "tool_uses": listed(record(_use, _USE_KEYS, aliases=USE_ALIASES)),
+                "tool_uses": listed(record(_use, _USE_KEYS, aliases=field_kinds.USE_ALIASES)),
                 "tool_responses": listed(_RESPONSE),
             },
             aliases={},
@@ -160,11 +150,11 @@ _CASE = record_of(
         ),
         "conversation": _invocations(asked=True),
         "actual_conversation": _invocations(asked=False),
-        "context_messages": MESSAGES,
+        "context_messages": field_kinds.MESSAGES,
         "session_input": _SESSION,
         "conversation_scenario": record_of(Scenario, aliases={}, left_out=("user_persona",)),
-        "critical": FLAG,
-        "hints": HINTS,
+        "critical": field_kinds.FLAG,
+        "hints": field_kinds.HINTS,
     },
     aliases={},
     left_out=("eval_id", "creation_timestamp", "final_session_state", "rubrics"),

@@ -20,17 +20,7 @@ from promptgraft.errors import (
     LimitReachedError,
     PermanentProviderError,
 )
-from promptgraft.evals.aggregate import (
-    Aggregation,
-    CaseSummary,
-    EvaluationReport,
-    Spread,
-    report_card,
-    spread_of_runs,
-    summarize,
-    summarize_case,
-    unscored,
-)
+from promptgraft.evals import aggregate
 from promptgraft.evals.attempt import UNANSWERED, CaseAttempt, ParamsOf, attempted, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
@@ -64,14 +54,14 @@ class Evaluation(Shown):
             unscored.
     """
 
-    runs: tuple[EvaluationReport, ...]
-    cases: tuple[CaseSummary, ...]
-    score: Spread
+    runs: tuple[aggregate.EvaluationReport, ...]
+    cases: tuple[aggregate.CaseSummary, ...]
+    score: aggregate.Spread
     attempts: tuple[CaseAttempt, ...]
     stopped: str = ""
 
     @property
-    def report(self) -> EvaluationReport:
+    def report(self) -> aggregate.EvaluationReport:
         """The report of the first run."""
         return self.runs[0]
 
@@ -105,7 +95,7 @@ class Evaluation(Shown):
         return f"<Evaluation {len(self.runs)} runs, the first: {self.report!r}>"
 
     def _card(self) -> Card:
-        card = report_card(self.report)
+        card = aggregate.report_card(self.report)
         fields = list(card.fields)
         if len(self.runs) > 1:
             mean, deviation = score(self.score.mean), score(self.score.deviation)
@@ -123,7 +113,7 @@ def evaluate(
     *,
     adapter: ProviderAdapter,
     params: ParamsOf | None = None,
-    aggregation: Aggregation | None = None,
+    aggregation: aggregate.Aggregation | None = None,
     num_runs: int = 1,
     executor: Executor | None = None,
     deadline: Deadline | None = None,
@@ -184,7 +174,7 @@ def evaluate(
     why = f"not tried: {stopped}"
     attempts = [
         all_attempts.get(place)
-        or CaseAttempt(case_id=case.id, run=run, outcome=unscored(case.id, why))
+        or CaseAttempt(case_id=case.id, run=run, outcome=aggregate.unscored(case.id, why))
         for place, (case, _, run) in enumerate(plan)
     ]
     return _evaluation(len(chosen), metrics, attempts, stopped)
@@ -225,13 +215,13 @@ def _evaluation(
     """Return the result of attempts that are ordered run by run."""
     by_run = [attempts[begin : begin + size] for begin in range(0, len(attempts), size)]
     runs = tuple(
-        summarize((attempt.outcome for attempt in attempts_of_run), metrics)
+        aggregate.summarize((attempt.outcome for attempt in attempts_of_run), metrics)
         for attempts_of_run in by_run
     )
     return Evaluation(
         runs=runs,
-        cases=tuple(map(summarize_case, zip(*(run.cases for run in runs), strict=True))),
-        score=spread_of_runs(runs),
+        cases=tuple(map(aggregate.summarize_case, zip(*(run.cases for run in runs), strict=True))),
+        score=aggregate.spread_of_runs(runs),
         attempts=tuple(attempts),
         stopped=stopped,
     )

@@ -10,17 +10,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
 from promptgraft.ground.content import Content, File, is_content
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.checks import (
-    ANYTHING,
-    OBJECT,
-    STRING,
-    Check,
-    Kind,
-    check,
-    money,
-    number,
-    one_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import (
     Key,
     Keys,
@@ -49,12 +39,12 @@ def _flag(value: object) -> bool | None:
 def _read_hints(node: Node) -> Mapping[str, str] | None:
     if isinstance(node.value, str):
         return {"": node.value} if node.value else {}
-    return named(STRING).read(node)
+    return named(checks.STRING).read(node)
 
 
-FLAG: Check[bool] = check("true or false", _flag)
+FLAG: checks.Check[bool] = checks.check("true or false", _flag)
 """A boolean, also written as ``yes``, ``no``, ``1`` or ``0``."""
-HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
+HINTS: checks.Kind[Mapping[str, str]] = checks.Kind(_read_hints)
 """Hints by metric; a bare text applies to all metrics."""
 
 
@@ -68,7 +58,7 @@ def _text_of_part(text: str | None = None, thought: object = None) -> str:
 def _read_content(node: Node) -> str | Content | None:
     """Read a text, or a list of texts, images and files, of which parts of messages are made."""
     if not isinstance(node.value, list):
-        return STRING.read(node)
+        return checks.STRING.read(node)
     pieces = [_PIECE.read(item) for item in node.items()]
     return _joined([piece for piece in pieces if piece is not None])
 
@@ -103,8 +93,8 @@ def _is_part(value: object) -> bool:
     return isinstance(value, (str, File))
 
 
-_PIECE: Kind[str | File] = Kind(_read_piece)
-CONTENT: Kind[str | Content] = Kind(_read_content)
+_PIECE: checks.Kind[str | File] = checks.Kind(_read_piece)
+CONTENT: checks.Kind[str | Content] = checks.Kind(_read_content)
 """A text, or a list of texts, images and files."""
 
 
@@ -125,25 +115,27 @@ def _message(*, role: str, **said: Any) -> Message:
 
 def said_keys(roles: tuple[str, ...], *, required: bool) -> Keys:
     """Return the keys of a message by one of these roles."""
-    part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
+    part = record(
+        _text_of_part, {"text": Key(checks.STRING), "thought": Key(checks.ANYTHING)}, aliases={}
+    )
     return {
-        "role": Key(one_of(*roles), required=required),
+        "role": Key(checks.one_of(*roles), required=required),
         "content": Key(CONTENT),
         "parts": Key(listed(either("a part", (File, _PIECE), (dict, part)))),
     }
 
 
-MESSAGES: Kind[tuple[Message, ...]] = listed(
+MESSAGES: checks.Kind[tuple[Message, ...]] = listed(
     record(_message, said_keys(tuple(_SPEAKERS), required=True), aliases={})
 )
-USE_KEYS = keys_of(ToolUse, special={"arguments": OBJECT, "result": ANYTHING})
+USE_KEYS = keys_of(ToolUse, special={"arguments": checks.OBJECT, "result": checks.ANYTHING})
 USE_ALIASES = {"args": "arguments"}
 
 
-TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
+TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = listed(
     record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
 )
-_OWN_TURNS: Kind[tuple[Turn, ...]] = listed(
+_OWN_TURNS: checks.Kind[tuple[Turn, ...]] = listed(
     record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
 )
 
@@ -163,21 +155,21 @@ def _read_turns(node: Node) -> tuple[Turn, ...] | None:
     return _OWN_TURNS.read(node)
 
 
-TURNS: Kind[tuple[Turn, ...]] = Kind(_read_turns, _OWN_TURNS.schema)
+TURNS: checks.Kind[tuple[Turn, ...]] = checks.Kind(_read_turns, _OWN_TURNS.schema)
 """Turns, or the messages of a chat log."""
-ANSWER: Kind[Answer] = either(
+ANSWER: checks.Kind[Answer] = either(
     "a text or an object with `text`",
-    (str, Kind(lambda node: Answer(text=str(node.value)))),
+    (str, checks.Kind(lambda node: Answer(text=str(node.value)))),
     (
         dict,
         record_of(
             Answer,
             special={
-                "output": ANYTHING,
+                "output": checks.ANYTHING,
                 "tools": TOOL_USES,
                 "usage": record_of(Usage),
-                "cost": money(0, texts=True),
-                "seconds": number(0, what="seconds"),
+                "cost": checks.money(0, texts=True),
+                "seconds": checks.number(0, what="seconds"),
             },
             skip=("steps", "turns"),
             aliases={},

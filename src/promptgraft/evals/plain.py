@@ -11,16 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.field_kinds import (
-    ANSWER,
-    CONTENT,
-    FLAG,
-    HINTS,
-    MESSAGES,
-    TOOL_USES,
-    TURNS,
-    are_parts,
-)
+from promptgraft.evals import field_kinds
 from promptgraft.evals.row_paths import RowPaths, listed_keys, root_of
 from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
@@ -32,13 +23,13 @@ from promptgraft.ground.yaml_text import plain_scalar
 
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,
-    "critical": FLAG,
-    "hints": HINTS,
-    "tools": TOOL_USES,
-    "turns": TURNS,
-    "context": MESSAGES,
+    "critical": field_kinds.FLAG,
+    "hints": field_kinds.HINTS,
+    "tools": field_kinds.TOOL_USES,
+    "turns": field_kinds.TURNS,
+    "context": field_kinds.MESSAGES,
     "state": OBJECT,
-    "recorded": ANSWER,
+    "recorded": field_kinds.ANSWER,
     "fields": OBJECT,
 }
 FIELDS = ("id", "input", *_KINDS)
@@ -184,7 +175,7 @@ class PlainReader:
         """Return a case, or note its faults and return None."""
         value = node.value if isinstance(node.value, dict) else {}
         nodes, rest = self._sorted_out(node)
-        turns = TURNS.read(nodes["turns"]) if "turns" in nodes else ()
+        turns = field_kinds.TURNS.read(nodes["turns"]) if "turns" in nodes else ()
         last = turns[-1] if turns else _NO_TURN
         conversation: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
         for name, kind in _KINDS.items():
@@ -194,8 +185,8 @@ class PlainReader:
         value_given: Input = last.user
         if turns:
             self._refuse_beside_turns(node, rest)
-        elif are_parts(input_value):
-            value_given = CONTENT.read(nodes["input"])
+        elif field_kinds.are_parts(input_value):
+            value_given = field_kinds.CONTENT.read(nodes["input"])
         elif isinstance(input_value, list):
             value_given = self._last_message(nodes["input"], conversation)
         elif turns == ():
@@ -258,7 +249,7 @@ class PlainReader:
 
     def _last_message(self, node: Node, said: dict[str, Any]) -> str | Content | None:
         """Return the last of several messages, of the user, and keep the others as context."""
-        messages = MESSAGES.read(node)
+        messages = field_kinds.MESSAGES.read(node)
         if messages is None:
             return None
         if not messages or messages[-1].speaker is not Speaker.USER:

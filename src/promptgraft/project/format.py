@@ -17,17 +17,7 @@ from promptgraft.algorithms import DEFAULT
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.ground.serde import Json, shown
-from promptgraft.ground.strict.checks import (
-    DOLLARS,
-    PATH,
-    TEXT,
-    Kind,
-    Reach,
-    Schema,
-    check,
-    integer,
-    one_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.overrides.parts.validation import check_key
@@ -161,7 +151,7 @@ def read_project(path: Path) -> tuple[Source, ProjectConfig]:
     return source, config
 
 
-def project_schema() -> Schema:
+def project_schema() -> checks.Schema:
     """Return the JSON Schema of ``promptgraft.yaml``, version 1, which also ships as a file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -179,7 +169,7 @@ def _check_prompt(spec: str) -> None:
         )
 
 
-_VERSION = check(
+_VERSION = checks.check(
     f"{VERSION}, the version of the format that this promptgraft reads",
     # In Python `true` equals 1, but the JSON Schema refuses it.
     lambda value: VERSION if value == VERSION and type(value) is int else None,
@@ -187,7 +177,7 @@ _VERSION = check(
 )
 
 
-def _by_name(what: str, example: str, kind: Kind[T]) -> Kind[dict[str, T]]:
+def _by_name(what: str, example: str, kind: checks.Kind[T]) -> checks.Kind[dict[str, T]]:
     return named(
         kind,
         f"an object with at least one {what}, such as `{{triage: {example}}}`",
@@ -197,8 +187,8 @@ def _by_name(what: str, example: str, kind: Kind[T]) -> Kind[dict[str, T]]:
     )
 
 
-_PROMPT: Kind[str] = checked(TEXT, _check_prompt).reaching(Reach.CODE)
-_PROMPT_OR_TEXTS: Kind[str | TextsConfig | BamlConfig] = either(
+_PROMPT: checks.Kind[str] = checked(checks.TEXT, _check_prompt).reaching(checks.Reach.CODE)
+_PROMPT_OR_TEXTS: checks.Kind[str | TextsConfig | BamlConfig] = either(
     "a prompt, or an object with `files` and `callbacks` or with `baml` and `function`",
     (str, _PROMPT),
     (dict, TEXTS_OR_BAML),
@@ -275,7 +265,7 @@ def _project(**given: Any) -> ProjectConfig:
     return config
 
 
-def _agent_kind() -> Kind[AgentConfig]:
+def _agent_kind() -> checks.Kind[AgentConfig]:
     # Most projects have none, and each kind of agent imports what it needs.
     from promptgraft.project.format_agent_kinds import AGENT
 
@@ -286,7 +276,7 @@ def _read_agent(node: Node) -> AgentConfig | None:
     return _agent_kind().read(node)
 
 
-_OBJECT: Schema = {"type": "object"}
+_OBJECT: checks.Schema = {"type": "object"}
 _KEYS: Keys = keys_of(
     ProjectConfig,
     special={
@@ -298,21 +288,21 @@ _KEYS: Keys = keys_of(
         "metrics": METRICS,
         "aggregation": AGGREGATION,
         "models": MODELS,
-        "agent": Kind(_read_agent, {"$ref": "#/$defs/agent"}, reach=Reach.ADDRESS),
+        "agent": checks.Kind(_read_agent, {"$ref": "#/$defs/agent"}, reach=checks.Reach.ADDRESS),
         "delivery": DELIVERY,
-        "apply": one_of("to-source").reaching(Reach.FILE),
+        "apply": checks.one_of("to-source").reaching(checks.Reach.FILE),
         "params": REFERENCE,
         "teacher": _PROMPT,
         "optimizer": OPTIMIZER,
         "store": STORE,
-        "runs": PATH,
-        "workers": integer(1),
+        "runs": checks.PATH,
+        "workers": checks.integer(1),
         "executor": EXECUTOR,
         "trackers": TRACKERS,
-        "max_cost_per_day": DOLLARS,
+        "max_cost_per_day": checks.DOLLARS,
     },
 )
-_OF_BAML: Kind[ProjectConfig] = record(
+_OF_BAML: checks.Kind[ProjectConfig] = record(
     _project,
     _KEYS,
     rules={
@@ -331,7 +321,7 @@ _OF_BAML: Kind[ProjectConfig] = record(
     },
 )
 # Only a BAML function has metrics of its own; the JSON Schema expresses this in `rules`.
-_OF_OTHERS: Kind[ProjectConfig] = record(
+_OF_OTHERS: checks.Kind[ProjectConfig] = record(
     _project, {**_KEYS, "metrics": attrs.evolve(_KEYS["metrics"], required=True)}
 )
 
@@ -343,4 +333,4 @@ def _read_project(node: Node) -> ProjectConfig | None:
     return (_OF_BAML if is_baml else _OF_OTHERS).read(node)
 
 
-PROJECT: Kind[ProjectConfig] = Kind(_read_project, _OF_BAML.schema)
+PROJECT: checks.Kind[ProjectConfig] = checks.Kind(_read_project, _OF_BAML.schema)

@@ -19,6 +19,7 @@ from promptgraft.overrides.parts.validation import check_key, check_ns, check_st
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.prompt import rendering
 from promptgraft.prompt.describing import Walked, describe_template, walk
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import (
@@ -29,16 +30,6 @@ from promptgraft.prompt.rendered import (
     check_choice,
     check_output_type,
     show_type,
-)
-from promptgraft.prompt.rendering import (
-    Bindings,
-    Resolved,
-    by_class,
-    check_values,
-    render_prompt,
-    resolve,
-    values_of,
-    with_files,
 )
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, show_section
 from promptgraft.runtime.session import SessionProtocol
@@ -57,7 +48,7 @@ class _RecentlyResolved:
     """
 
     def __init__(self) -> None:
-        self._recent: tuple[tuple[PromptOverride | None, Resolved], ...] = ()
+        self._recent: tuple[tuple[PromptOverride | None, rendering.Resolved], ...] = ()
         self._skipped: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[type[_RecentlyResolved], tuple[()]]:
@@ -65,19 +56,19 @@ class _RecentlyResolved:
 
     def of(
         self, descriptor: PromptDescriptor, walked: Walked, override: PromptOverride | None
-    ) -> Resolved:
+    ) -> rendering.Resolved:
         recent = self._recent
         for store_known, resolved in recent:
             # By identity: stores return the same object as long as nothing changes.
             if store_known is override:
                 return resolved
-        resolved = resolve(descriptor, walked, resolve_override(descriptor, override))
+        resolved = rendering.resolve(descriptor, walked, resolve_override(descriptor, override))
         self._recent = ((override, resolved), *recent[: _KEPT - 1])
         if resolved.resolution.skipped:
             self._warn(descriptor, resolved)
         return resolved
 
-    def _warn(self, descriptor: PromptDescriptor, resolved: Resolved) -> None:
+    def _warn(self, descriptor: PromptDescriptor, resolved: rendering.Resolved) -> None:
         """Log which overrides do not apply, unless the last warning said the same."""
         skipped = tuple(
             f"{skipped_part.part} ({skipped_part.reason})"
@@ -156,7 +147,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         object.__setattr__(self, "walked", walked)
         object.__setattr__(self, "descriptor", descriptor)
 
-    def resolved(self, override: PromptOverride | None) -> Resolved:
+    def resolved(self, override: PromptOverride | None) -> rendering.Resolved:
         """Return the template with ``override`` applied, before anything is bound."""
         return self._recently.of(self.descriptor, self.walked, override)
 
@@ -262,12 +253,12 @@ class Prompt(Shown, Generic[OutputT_co]):
                 dataclass instance nor a mapping; or a placeholder shows a value that has no text,
                 such as bytes.
         """
-        bound, new = by_class(self.params), by_class(params)
+        bound, new = rendering.by_class(self.params), rendering.by_class(params)
         for param in params:
             # Only to refuse it here, at the call that passed it.
-            check_values(values_of(param), self.template.shown_names)
+            rendering.check_values(rendering.values_of(param), self.template.shown_names)
         if dict in bound and dict in new:
-            new[dict] = {**values_of(bound[dict]), **values_of(new[dict])}
+            new[dict] = {**rendering.values_of(bound[dict]), **rendering.values_of(new[dict])}
         return Prompt(
             self.template,
             overrides_store=self.overrides_store,
@@ -286,9 +277,9 @@ class Prompt(Shown, Generic[OutputT_co]):
             PromptRenderError: a Jinja block does not render with these values.
             StoreError: the store cannot be read.
         """
-        rendered = self._rendered(Bindings(self.params))
+        rendered = self._rendered(rendering.Bindings(self.params))
         if self.files:
-            rendered = with_files(rendered, self.files)
+            rendered = rendering.with_files(rendered, self.files)
         if session is not None:
             session.dispatch(PromptRendered(rendered))
         return rendered
@@ -303,11 +294,11 @@ class Prompt(Shown, Generic[OutputT_co]):
         """
         return self._rendered(None)
 
-    def _rendered(self, bindings: Bindings | None) -> RenderedPrompt[OutputT_co]:
+    def _rendered(self, bindings: rendering.Bindings | None) -> RenderedPrompt[OutputT_co]:
         override = None
         if self.overrides_store is not None:
             override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
-        return render_prompt(
+        return rendering.render_prompt(
             self.descriptor,
             self.template.walked,
             bindings,

@@ -16,46 +16,21 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import score
-from promptgraft.search.events import (
-    CandidateAdded,
-    CandidateScored,
-    CaseTaught,
-    MergeAccepted,
-    MergeRejected,
-    MutationAccepted,
-    MutationProposed,
-    MutationRejected,
-    Rewrites,
-    RolloutCompleted,
-    RunEnded,
-    RunStarted,
-)
+from promptgraft.search import events, round_events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.search.place import Place
-from promptgraft.search.round_events import (
-    Blame,
-    Decided,
-    GradientsMerged,
-    Loss,
-    PatchWritten,
-    Problem,
-    QuestionUnanswered,
-    RoundEnded,
-    RoundTrained,
-    StepBlamed,
-)
 from promptgraft.search.scores import Score
 
 OfRound = (
-    RoundTrained
-    | StepBlamed
-    | QuestionUnanswered
-    | GradientsMerged
-    | PatchWritten
-    | RoundEnded
-    | MutationProposed
-    | MutationAccepted
-    | MutationRejected
+    round_events.RoundTrained
+    | round_events.StepBlamed
+    | round_events.QuestionUnanswered
+    | round_events.GradientsMerged
+    | round_events.PatchWritten
+    | round_events.RoundEnded
+    | events.MutationProposed
+    | events.MutationAccepted
+    | events.MutationRejected
 )
 """Events that rounds are made of."""
 
@@ -92,37 +67,37 @@ class RoundSummary:
 
     number: int
     current: int | None = None
-    decided: Decided | None = None
+    decided: round_events.Decided | None = None
     detail: str = ""
     tried: tuple[Score, Score] | None = None
     validated: tuple[Score, Score] | None = None
     candidate: int | None = None
     cases: int = 0
-    losses: tuple[Loss, ...] = ()
-    blamed: tuple[tuple[str, Blame], ...] = ()
-    problems: Mapping[str, tuple[Problem, ...]] = FrozenMap()
+    losses: tuple[round_events.Loss, ...] = ()
+    blamed: tuple[tuple[str, round_events.Blame], ...] = ()
+    problems: Mapping[str, tuple[round_events.Problem, ...]] = FrozenMap()
     patches: tuple[RoundPatch, ...] = ()
     unanswered: tuple[str, ...] = ()
 
     def after(self, event: Event) -> RoundSummary:
         """Return the round as it is after an event of it."""
         match event:
-            case RoundTrained():
+            case round_events.RoundTrained():
                 return attrs.evolve(
                     self, current=event.current, cases=len(event.cases), losses=event.losses
                 )
-            case StepBlamed():
+            case round_events.StepBlamed():
                 blamed = ((event.case, blame) for blame in event.blamed)
                 return attrs.evolve(self, blamed=(*self.blamed, *blamed))
-            case QuestionUnanswered():
+            case round_events.QuestionUnanswered():
                 return attrs.evolve(self, unanswered=(*self.unanswered, event.detail))
-            case GradientsMerged():
+            case round_events.GradientsMerged():
                 return attrs.evolve(self, problems={**self.problems, event.module: event.problems})
-            case PatchWritten():
+            case round_events.PatchWritten():
                 return self._patched(
                     RoundPatch(module=event.module, text=event.text, why=event.why)
                 )
-            case RoundEnded():
+            case round_events.RoundEnded():
                 names = ("current", "candidate", "decided", "detail", "tried", "validated")
                 return attrs.evolve(self, **{name: getattr(event, name) for name in names})
             case _:
@@ -130,22 +105,22 @@ class RoundSummary:
 
     def _mutated(self, event: Event) -> RoundSummary:
         match event:
-            case MutationProposed():
+            case events.MutationProposed():
                 patch = RoundPatch(module=event.module, text=event.after, why=event.reason)
                 return attrs.evolve(self._patched(patch), current=event.parent)
-            case MutationRejected() if self.candidate is None:
+            case events.MutationRejected() if self.candidate is None:
                 return attrs.evolve(
                     self,
                     current=event.parent,
-                    decided=Decided.REFUSED,
+                    decided=round_events.Decided.REFUSED,
                     detail=event.detail,
                     tried=(event.parent_score, event.child_score),
                 )
-            case MutationAccepted():
+            case events.MutationAccepted():
                 return attrs.evolve(
                     self,
                     current=event.parent,
-                    decided=Decided.ACCEPTED,
+                    decided=round_events.Decided.ACCEPTED,
                     detail="",
                     tried=(event.parent_score, event.child_score),
                     candidate=event.candidate,
@@ -162,7 +137,7 @@ class RoundSummary:
         """Return it as plain data."""
         patches: list[Json] = [attrs.asdict(patch) for patch in self.patches]
         losses: list[Json] = [
-            {name: str(getattr(loss, name)) for name in Loss.__struct_fields__}
+            {name: str(getattr(loss, name)) for name in round_events.Loss.__struct_fields__}
             for loss in self.losses
         ]
         blamed: list[Json] = [
@@ -194,7 +169,7 @@ class RoundSummary:
 _LEAST_FOR_A_PACE = timedelta(seconds=5)
 
 
-def shown_mean(one: CandidateAdded) -> str:
+def shown_mean(one: events.CandidateAdded) -> str:
     """Return the mean of a candidate, with ``~`` if it is an estimate."""
     return score(one.mean, estimated=one.estimated)
 
@@ -224,9 +199,9 @@ class StepCandidates:
     scored: int | None = None
     reasons: dict[str, str] = attrs.field(factory=dict)
 
-    def add(self, event: CandidateAdded | CandidateScored) -> None:
+    def add(self, event: events.CandidateAdded | events.CandidateScored) -> None:
         """Record a candidate that joined the pool or was evaluated on more examples."""
-        if isinstance(event, CandidateScored):
+        if isinstance(event, events.CandidateScored):
             self.scored = event.candidate if self.scored is None else self.scored
             return
         if len(event.parents) > 1:
@@ -265,12 +240,12 @@ class RunHistory:
         rounds: its rounds or steps, by number.
     """
 
-    started: RunStarted | None = None
+    started: events.RunStarted | None = None
     plan: RunPlanned | None = None
-    candidates: list[CandidateAdded] = attrs.field(factory=list)
-    rejections: list[MutationRejected] = attrs.field(factory=list)
-    merges: list[MergeAccepted | MergeRejected] = attrs.field(factory=list)
-    ended: RunEnded | None = None
+    candidates: list[events.CandidateAdded] = attrs.field(factory=list)
+    rejections: list[events.MutationRejected] = attrs.field(factory=list)
+    merges: list[events.MergeAccepted | events.MergeRejected] = attrs.field(factory=list)
+    ended: events.RunEnded | None = None
     best: int = 0
     accepted: int = 0
     merged: int = 0
@@ -287,7 +262,7 @@ class RunHistory:
     curve: list[float] = attrs.field(factory=list)
     wait: CallWaits | None = None
     tried: dict[int, StepCandidates] = attrs.field(factory=dict)
-    taught: dict[str, CaseTaught] = attrs.field(factory=dict)
+    taught: dict[str, events.CaseTaught] = attrs.field(factory=dict)
     rounds: dict[int, RoundSummary] = attrs.field(factory=dict)
     _position: str = ""
     _number: int = 0
@@ -308,7 +283,7 @@ class RunHistory:
             before = self.rounds.get(event.step, RoundSummary(number=event.step))
             self.rounds[event.step] = before.after(event)
         match event:
-            case RolloutCompleted():
+            case events.RolloutCompleted():
                 # Published one by one after the batch is complete, so the count must not drop.
                 self.rollouts = max(self.rollouts, event.total_rollouts)
                 position = event.position.rpartition("/")[0]
@@ -321,14 +296,14 @@ class RunHistory:
                 self.plan, self.expected_cost = event, event.expected_cost
             case CallWaits():
                 self.wait = event
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
-            case RunEnded():
+            case events.RunEnded():
                 self._end(event)
             case _:
                 self._change(event)
 
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: events.RunStarted) -> None:
         # A resumed run repeats all events from the start, except for the plan, which follows.
         self.started, self.ended, self.wait, self.place = event, None, None, None
         self.candidates, self.rejections, self.merges, self.curve = [], [], [], []
@@ -340,24 +315,24 @@ class RunHistory:
     def _change(self, event: Event) -> None:
         """Add an event about candidates or proposals."""
         match event:
-            case CandidateAdded():
+            case events.CandidateAdded():
                 self._join(event)
-            case CandidateScored():
+            case events.CandidateScored():
                 self._score(event)
-            case MutationProposed():
+            case events.MutationProposed():
                 tried = self._step(event.step)
                 tried.parent, tried.reasons[event.module] = event.parent, event.reason
-            case MutationAccepted():
+            case events.MutationAccepted():
                 self._step(event.step)
                 self.accepted, self.wait = self.accepted + event.rewrites, None
-            case MutationRejected():
+            case events.MutationRejected():
                 self._reject(event)
-            case MergeAccepted() | MergeRejected():
+            case events.MergeAccepted() | events.MergeRejected():
                 self._check("parents", *event.parents)
                 self._step(event.step)
-                self.merged += isinstance(event, MergeAccepted)
+                self.merged += isinstance(event, events.MergeAccepted)
                 self.merges.append(event)
-            case CaseTaught():
+            case events.CaseTaught():
                 self.taught[event.case] = event
             case _:
                 return
@@ -367,7 +342,7 @@ class RunHistory:
         self.steps = max(self.steps, step)
         return self.tried.setdefault(step, StepCandidates())
 
-    def _join(self, event: CandidateAdded) -> None:
+    def _join(self, event: events.CandidateAdded) -> None:
         if self._is_cut:
             # After a cut, those from here on are retracted; without one, the number is a fault.
             del self.candidates[event.candidate :]
@@ -382,7 +357,7 @@ class RunHistory:
         self._lead(event.best)
         self._use(event)
 
-    def _score(self, event: CandidateScored) -> None:
+    def _score(self, event: events.CandidateScored) -> None:
         self._check("candidate", event.candidate)
         self._check_scores(event)
         self._step(event.step).add(event)
@@ -395,7 +370,7 @@ class RunHistory:
         )
         self._lead(event.best)
 
-    def _reject(self, event: MutationRejected) -> None:
+    def _reject(self, event: events.MutationRejected) -> None:
         self._check("parent", event.parent)
         self._step(event.step).parent = event.parent
         last = self.rejections[-1] if self.rejections else None
@@ -403,7 +378,7 @@ class RunHistory:
         self.rejections.append(replace(event, attempt=attempt))
         self.wait = None
 
-    def _end(self, event: RunEnded) -> None:
+    def _end(self, event: events.RunEnded) -> None:
         if len(event.means) != len(self.candidates):
             _refuse("means", f"{len(self.candidates)}", len(event.means))
         # Estimates may have changed: the baseline has been evaluated on more examples since.
@@ -436,7 +411,7 @@ class RunHistory:
             # Earlier answers came from the journal and would distort the pace.
             self._paced = event.time, self.rollouts
 
-    def _use(self, event: CandidateAdded | Working | RunProgress) -> None:
+    def _use(self, event: events.CandidateAdded | Working | RunProgress) -> None:
         if event.rollouts >= self.rollouts:  # overlapping steps may have used more already
             self.rollouts, self.reflections = event.rollouts, event.reflections
             self.cost, self.tokens = event.cost, event.tokens
@@ -458,7 +433,7 @@ class RunHistory:
             if not 0 <= at < len(self.candidates):
                 _refuse(name, f"one of the {len(self.candidates)} candidates so far", at)
 
-    def _check_scores(self, event: CandidateAdded | CandidateScored) -> None:
+    def _check_scores(self, event: events.CandidateAdded | events.CandidateScored) -> None:
         """Refuse scores that do not match the validation set: they would belong to other cases."""
         if len(event.scores) not in (0, len(self.pareto_ids)):
             _refuse("scores", f"{len(self.pareto_ids)} or none", len(event.scores))
@@ -479,15 +454,15 @@ class RunHistory:
         return self.started.seed if self.started else None
 
     @property
-    def sides(self) -> tuple[CandidateAdded, CandidateAdded] | None:
+    def sides(self) -> tuple[events.CandidateAdded, events.CandidateAdded] | None:
         """The baseline and the best candidate; None before the baseline is evaluated."""
         return (self.candidates[0], self.candidates[self.best]) if self.candidates else None
 
     @property
-    def rewrites(self) -> Rewrites:
+    def rewrites(self) -> events.Rewrites:
         """What became of the rewrites so far."""
         reasons = Counter(str(rejection.reason) for rejection in self.rejections)
-        return Rewrites(kept=self.accepted, combined=self.merged, dropped=reasons)
+        return events.Rewrites(kept=self.accepted, combined=self.merged, dropped=reasons)
 
     @property
     def means(self) -> tuple[Score, Score]:
@@ -502,7 +477,7 @@ class RunHistory:
         return (sides[0].estimated, sides[1].estimated) if sides else (False, False)
 
     @property
-    def ranked(self) -> list[CandidateAdded]:
+    def ranked(self) -> list[events.CandidateAdded]:
         """The candidates by descending mean; ties keep the older candidate first."""
         return sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0)))
 

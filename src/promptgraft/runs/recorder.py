@@ -22,15 +22,7 @@ from promptgraft.ground.text import counted
 from promptgraft.journal import FileJournal
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
-from promptgraft.runs.documents import (
-    changed_parts,
-    frontier_document,
-    ledger_document,
-    result_document,
-    source_of,
-    warnings_of,
-    whole_prompt,
-)
+from promptgraft.runs import documents
 from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import (
     RunFolder,
@@ -212,7 +204,7 @@ class Recorder:
         for prompt in self._prompts.values():
             if isinstance(prompt, TextsPrompt) and prompt.as_file is not None:
                 path = page.with_suffix(prompt.ending)
-                self._write_page(path, partial(source_of, prompt, line), known=known)
+                self._write_page(path, partial(documents.source_of, prompt, line), known=known)
 
     def _write_round(self, *, known: bool) -> None:
         round_events = self._round
@@ -254,9 +246,9 @@ class Recorder:
             read_changes(history.candidates[at].entries, ended.tag, where=f"candidate {at}")
             for at in (0, ended.best)
         )
-        changes = changed_parts(self._prompts, baseline, winner)
-        warnings = warnings_of(ended.remarks, self._prompts, changes)
-        document = result_document(
+        changes = documents.changed_parts(self._prompts, baseline, winner)
+        warnings = documents.warnings_of(ended.remarks, self._prompts, changes)
+        document = documents.result_document(
             ended,
             history.started.prompt if history.started else folder.id,
             winner,
@@ -270,8 +262,8 @@ class Recorder:
         )
         write_document(folder.result, {**document, "prompts": self._whole(ended, baseline, winner)})
         self._write_best(ended.best)
-        write_document(folder.frontier, frontier_document(history, ended))
-        write_document(folder.ledger, ledger_document(ended))
+        write_document(folder.frontier, documents.frontier_document(history, ended))
+        write_document(folder.ledger, documents.ledger_document(ended))
         page = summary_page(folder, history, ended, changes, warnings=warnings)
         write_text(folder.summary, page)
 
@@ -284,7 +276,7 @@ class Recorder:
         sides = {"baseline": Candidate(changes=baseline), "winner": Candidate(changes=winner)}
         return {
             at: {
-                name: whole_prompt(prompt, base[at], side.overrides[at])
+                name: documents.whole_prompt(prompt, base[at], side.overrides[at])
                 for name, side in sides.items()
             }
             for at, prompt in self._prompts.items()

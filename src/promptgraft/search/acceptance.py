@@ -13,17 +13,9 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.gains import check_installed, paired_test
 from promptgraft.ground.strict.checks import integer, number
+from promptgraft.search import scores
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.events import Emit, MutationRejected
-from promptgraft.search.scores import (
-    Score,
-    Scorer,
-    beats,
-    critical_loss,
-    mean_score,
-    paired_means,
-    task_cost,
-)
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription, names_of
 
@@ -44,7 +36,7 @@ class AcceptancePolicy(Protocol):
         """How often both may be evaluated again while a comparison is undecided."""
         ...
 
-    def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
+    def decide(self, before: Sequence[scores.Score], after: Sequence[scores.Score]) -> Decision:
         """Decide by the answers that both have a score for; there is at least one pair.
 
         Args:
@@ -65,8 +57,8 @@ class Strict:
 
     max_repeats = 0
 
-    def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        return Decision.ACCEPT if beats(after, before) else Decision.REFUSE
+    def decide(self, before: Sequence[scores.Score], after: Sequence[scores.Score]) -> Decision:
+        return Decision.ACCEPT if scores.beats(after, before) else Decision.REFUSE
 
 
 @attrs.frozen
@@ -81,8 +73,8 @@ class MinGain:
 
     max_repeats = 0
 
-    def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        mean, other_mean = paired_means(before, after)
+    def decide(self, before: Sequence[scores.Score], after: Sequence[scores.Score]) -> Decision:
+        mean, other_mean = scores.paired_means(before, after)
         gain = (other_mean or 0.0) - (mean or 0.0)
         return Decision.ACCEPT if gain >= self.gain else Decision.REFUSE
 
@@ -117,8 +109,8 @@ class Paired:
                 f"{self.level:g}: the least p is {2.0**-answers:g}; {mend}"
             )
 
-    def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        if not beats(after, before):
+    def decide(self, before: Sequence[scores.Score], after: Sequence[scores.Score]) -> Decision:
+        if not scores.beats(after, before):
             return Decision.REFUSE
         gain = paired_test(before, after)
         return Decision.ACCEPT if gain.p_value <= self.level else Decision.UNDECIDED
@@ -136,8 +128,8 @@ class Compared:
         batches: the rollouts that were compared, alternately the parent's and the child's.
     """
 
-    before: Score = None
-    after: Score = None
+    before: scores.Score = None
+    after: scores.Score = None
     gain: float = 0.0
     refusal: tuple[RejectionReason, str] | None = None
     batches: tuple[Records, ...]
@@ -155,7 +147,7 @@ class Comparer:
     """
 
     policy: AcceptancePolicy
-    scorer: Scorer
+    scorer: scores.Scorer
     max_rollout_cost: Decimal | None = None
     where: str = "the minibatch"
 
@@ -201,9 +193,11 @@ class Comparer:
             for half in (batches[::2], batches[1::2])
         )
         before, after = (list(chain.from_iterable(side)) for side in (theirs, ours))
-        mean, other_mean = paired_means(before, after)
+        mean, other_mean = scores.paired_means(before, after)
         # By the means of all repeats, because one answer to an example may be bad luck.
-        lost = critical_loss([*map(mean_score, theirs)], [*map(mean_score, ours)], minibatch)
+        lost = scores.critical_loss(
+            [*map(scores.mean_score, theirs)], [*map(scores.mean_score, ours)], minibatch
+        )
         refusal = None
         if mean is None or other_mean is None:
             detail = f"no example of {self.where} was scored for both parent and child"
@@ -224,7 +218,7 @@ class Comparer:
 def _more_expensive(records: Records, limit: Decimal) -> str:
     """Return a message about the first rollout that costs more than the limit; empty for none."""
     for record in records:
-        cost = task_cost(record)  # a float would be above a limit that it equals
+        cost = scores.task_cost(record)  # a float would be above a limit that it equals
         if cost is not None and cost > limit:
             return (
                 f"a rollout on example `{record.example_id}` cost {cost:.4f} US dollars, more "

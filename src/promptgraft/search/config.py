@@ -15,16 +15,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Case
 from promptgraft.ground.functions import taking
 from promptgraft.ground.serde import Json, unstructure
-from promptgraft.ground.strict.checks import (
-    COUNT,
-    FLAG,
-    LARGEST_AMOUNT,
-    Check,
-    Kind,
-    check,
-    instance,
-    integer,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -54,10 +45,10 @@ from promptgraft.targets.formatting import default_example_formatter, default_tr
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
 
-ROLLOUTS = integer(1, LARGEST_AMOUNT)
+ROLLOUTS = checks.integer(1, checks.LARGEST_AMOUNT)
 """A budget of test calls as a number."""
 
-BUDGET: Check[int | str] = check(
+BUDGET: checks.Check[int | str] = checks.check(
     f"{ROLLOUTS.what} or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
     lambda value: (
         ROLLOUTS.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
@@ -66,7 +57,7 @@ BUDGET: Check[int | str] = check(
     names=PROPOSALS,
 )
 
-_POLICY: Check[object] = check(
+_POLICY: checks.Check[object] = checks.check(
     "a policy such as Strict(), MinGain(0.05) or Paired()",
     lambda value: (
         value if not isinstance(value, type) and callable(getattr(value, "decide", None)) else None
@@ -141,15 +132,16 @@ class RunConfig(Settings, ABC):
     """The roles of its questions, with the share of each; they add up to 1."""
 
     rollout_budget: int | Size = attrs.field(validator=BUDGET)
-    pareto_set_size: int = attrs.field(validator=COUNT)
+    pareto_set_size: int = attrs.field(validator=checks.COUNT)
     target_section_paths: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     target_tool_examples: Sequence[ToolExampleTarget] = attrs.field(
-        default=(), validator=Several("a tuple of ToolExampleTarget", instance(ToolExampleTarget))
+        default=(),
+        validator=Several("a tuple of ToolExampleTarget", checks.instance(ToolExampleTarget)),
     )
     target_task_examples: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
-    targets: Targets = attrs.field(factory=Targets, validator=instance(Targets))
+    targets: Targets = attrs.field(factory=Targets, validator=checks.instance(Targets))
     training_examples: Sequence[GepaExample] = attrs.field(validator=EXAMPLES, repr=False)
-    data: Data = attrs.field(factory=Data, validator=instance(Data))
+    data: Data = attrs.field(factory=Data, validator=checks.instance(Data))
     feedback_fn: FeedbackFn | None = attrs.field(
         default=None, validator=taking("example", "response", "session")
     )
@@ -157,19 +149,19 @@ class RunConfig(Settings, ABC):
         default=None, validator=taking("example", "response")
     )
     trace_formatter: TraceFormatter | None = attrs.field(default=None, validator=taking("session"))
-    seed: int = attrs.field(default=0, validator=integer(0))
-    enable_example_generation: bool = attrs.field(default=False, validator=FLAG)
-    max_task_examples_per_section: int = attrs.field(default=5, validator=COUNT)
-    max_example_chars: int = attrs.field(default=6_000, validator=integer(100))
-    max_trace_chars: int = attrs.field(default=6_000, validator=integer(100))
-    limits: Limits = attrs.field(factory=Limits, validator=instance(Limits))
-    objectives: Objectives = attrs.field(factory=Objectives, validator=instance(Objectives))
+    seed: int = attrs.field(default=0, validator=checks.integer(0))
+    enable_example_generation: bool = attrs.field(default=False, validator=checks.FLAG)
+    max_task_examples_per_section: int = attrs.field(default=5, validator=checks.COUNT)
+    max_example_chars: int = attrs.field(default=6_000, validator=checks.integer(100))
+    max_trace_chars: int = attrs.field(default=6_000, validator=checks.integer(100))
+    limits: Limits = attrs.field(factory=Limits, validator=checks.instance(Limits))
+    objectives: Objectives = attrs.field(factory=Objectives, validator=checks.instance(Objectives))
     acceptance: AcceptancePolicy = attrs.field(factory=Strict, validator=_POLICY)
-    guards: Guards = attrs.field(factory=Guards, validator=instance(Guards))
-    persist: bool = attrs.field(default=True, validator=FLAG)
-    keep_anyway: bool = attrs.field(default=False, validator=FLAG)
+    guards: Guards = attrs.field(factory=Guards, validator=checks.instance(Guards))
+    persist: bool = attrs.field(default=True, validator=checks.FLAG)
+    keep_anyway: bool = attrs.field(default=False, validator=checks.FLAG)
     persist_scope: PersistenceScope = attrs.field(
-        default=PersistenceScope.GLOBAL, validator=instance(PersistenceScope)
+        default=PersistenceScope.GLOBAL, validator=checks.instance(PersistenceScope)
     )
 
     def __attrs_post_init__(self) -> None:
@@ -195,7 +187,7 @@ class RunConfig(Settings, ABC):
         return {name: unstructure(getattr(self, name), path=name) for name in sorted(own_fields)}
 
     @classmethod
-    def kinds(cls) -> Mapping[str, Kind[object]]:
+    def kinds(cls) -> Mapping[str, checks.Kind[object]]:
         """Return how files write settings that differ from their form in Python, by name."""
         return {}
 

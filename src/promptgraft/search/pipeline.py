@@ -20,17 +20,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.search import asks
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.asks import (
-    AnyEnded,
-    Asking,
-    Branch,
-    Checkpoint,
-    Join,
-    Release,
-    Standing,
-    Start,
-)
 from promptgraft.search.notices import RoundStarted
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 from promptgraft.search.validation import PoolEntry, Validator
@@ -71,7 +62,7 @@ class Step(Generic[AttemptT]):
     parent: int = 0
     entry: PoolEntry
     attempts: Sequence[AttemptT] = ()
-    waiting: deque[tuple[AttemptT, Branch[None]]] = attrs.field(factory=deque, init=False)
+    waiting: deque[tuple[AttemptT, asks.Branch[None]]] = attrs.field(factory=deque, init=False)
     has_started: bool = attrs.field(default=False, init=False)
 
     @property
@@ -109,11 +100,11 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
         """Begin a step, while ``ahead`` attempts of earlier steps are under way."""
 
     @abstractmethod
-    def work(self, attempt: AttemptT) -> Asking[None]:
+    def work(self, attempt: AttemptT) -> asks.Asking[None]:
         """Do a part of a step. It changes nothing that other parts see."""
 
     @abstractmethod
-    def commit(self, attempt: AttemptT, ended: Asking[None]) -> Asking[None]:
+    def commit(self, attempt: AttemptT, ended: asks.Asking[None]) -> asks.Asking[None]:
         """Learn from an attempt.
 
         Args:
@@ -122,11 +113,11 @@ class Stepping(ABC, Generic[StepT, AttemptT]):
         """
 
     @abstractmethod
-    def close(self, step: StepT) -> Asking[None]:
+    def close(self, step: StepT) -> asks.Asking[None]:
         """Determine the result of a step whose attempts are committed."""
 
     @abstractmethod
-    def conclude(self) -> Asking[None]:
+    def conclude(self) -> asks.Asking[None]:
         """Validate the pending result, if there is one."""
 
     def gives_back(self) -> bool:
@@ -155,7 +146,7 @@ class Pipeline(Generic[StepT, AttemptT]):
     _begun: int = attrs.field(default=0, init=False)
     _is_broken: bool = attrs.field(default=False, init=False)
 
-    def run(self) -> Asking[None]:
+    def run(self) -> asks.Asking[None]:
         """Make steps until there is a reason to stop, then raise it."""
         search = self.search
         stop = yield from self._reason_to_stop()
@@ -179,7 +170,7 @@ class Pipeline(Generic[StepT, AttemptT]):
                 at_end = yield from self._unless_stopped(search.conclude())
                 stop = stop or at_end or (yield from self._reason_to_stop())
 
-    def or_broken(self, part: Asking[T] | Join[T]) -> Asking[T]:
+    def or_broken(self, part: asks.Asking[T] | asks.Join[T]) -> asks.Asking[T]:
         """Run a part of a step; if it fails, no further step is closed.
 
         A larger budget would have completed it, and a resumed run must take the same path.
@@ -190,7 +181,7 @@ class Pipeline(Generic[StepT, AttemptT]):
             self._is_broken = True
             raise
 
-    def _fill(self) -> Asking[None]:
+    def _fill(self) -> asks.Asking[None]:
         """Begin steps until as many are under way as may be; one more may be in validation."""
         # One place is left for the step in validation.
         while len(self._steps) < max(1, self.at_once - 1):
@@ -200,10 +191,10 @@ class Pipeline(Generic[StepT, AttemptT]):
             self._steps.append(step)
             for attempt in step.attempts:
                 work = self.search.work(attempt)
-                branch = yield from Start(work, most_questions=self.most_questions, held=True)
+                branch = yield from asks.Start(work, most_questions=self.most_questions, held=True)
                 step.waiting.append((attempt, branch))
 
-    def _first_ended(self) -> Asking[StepT | None]:
+    def _first_ended(self) -> asks.Asking[StepT | None]:
         """Wait for the first attempt; None if the budget does not cover the next step."""
         while True:
             yield from self._start()
@@ -213,20 +204,20 @@ class Pipeline(Generic[StepT, AttemptT]):
             _, branch = first.waiting[0]
             if branch.has_ended:
                 return first
-            yield from AnyEnded()
+            yield from asks.AnyEnded()
 
-    def _commit(self, step: StepT) -> Asking[None]:
+    def _commit(self, step: StepT) -> asks.Asking[None]:
         """Commit the first attempt of the first step, and close the step after its last one."""
         attempt, branch = step.waiting.popleft()
         if not step.waiting:
             self._steps.popleft()
         self._reserve_whole()
         # If one attempt of a step failed, the result of the step is unknown.
-        yield from self.search.commit(attempt, self.or_broken(Join(branch)))
+        yield from self.search.commit(attempt, self.or_broken(asks.Join(branch)))
         if not step.waiting and not self._is_broken:
             yield from self.search.close(step)
 
-    def _start(self) -> Asking[None]:
+    def _start(self) -> asks.Asking[None]:
         """Start the steps in order, as far as the budget covers each of them completely."""
         validation, entries = self._entries()
         most_kept = validation and validation + self.search.most_after
@@ -242,7 +233,7 @@ class Pipeline(Generic[StepT, AttemptT]):
                 for _, branch in step.waiting:
                     if self._has_fault():
                         return  # an error that ends the run: further work would be wasted
-                    yield from Release(branch)
+                    yield from asks.Release(branch)
             most_kept += entry + self.search.most_after
             for attempt, branch in step.waiting:
                 most_kept += branch.rollouts if branch.has_ended else attempt.largest
@@ -283,7 +274,7 @@ class Pipeline(Generic[StepT, AttemptT]):
             f"{whole} are left for steps{for_later}",
         )
 
-    def _unless_stopped(self, part: Asking[None]) -> Asking[Stop | None]:
+    def _unless_stopped(self, part: asks.Asking[None]) -> asks.Asking[Stop | None]:
         """Run a part of the search, and return the stop if it ends the search in good order."""
         try:
             yield from part
@@ -293,13 +284,13 @@ class Pipeline(Generic[StepT, AttemptT]):
             return error
         return None
 
-    def _reason_to_stop(self) -> Asking[Stop | None]:
+    def _reason_to_stop(self) -> asks.Asking[Stop | None]:
         """Return why no further step begins; a stop that rests on estimates is verified first."""
         search, pool = self.search, self.kit.population.pool
         while True:
             estimated = self.validator.estimates_best
-            standing = Standing(pool, search.steps, search.proposals, estimated=estimated)
-            outlook = yield from Checkpoint(standing)
+            standing = asks.Standing(pool, search.steps, search.proposals, estimated=estimated)
+            outlook = yield from asks.Checkpoint(standing)
             if outlook.stop is not None or not outlook.is_close:
                 return outlook.stop
             try:

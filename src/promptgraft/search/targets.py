@@ -28,19 +28,10 @@ from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
+from promptgraft.targets import part_kinds
 from promptgraft.targets.base import Identity, OwnTarget, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
 from promptgraft.targets.part import PartOf, PromptPart
-from promptgraft.targets.part_kinds import (
-    GenerationModule,
-    OutputFieldModule,
-    SectionModule,
-    SummaryModule,
-    TaskExampleModule,
-    ToolExampleModule,
-    ToolModule,
-    VisibilityModule,
-)
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.prompts import (
@@ -210,7 +201,7 @@ def _target_names(modules: Iterable[Module]) -> Iterator[str]:
     for module in modules:
         yield module.name
         part = module.part if isinstance(module, PartOf) else module
-        if isinstance(part, VisibilityModule):
+        if isinstance(part, part_kinds.VisibilityModule):
             yield from map(show_path, part.paths)
 
 
@@ -260,18 +251,21 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptP
             "for; add a TaskExamplesSection, or turn it off"
         )
     return (
-        *map(SectionModule, config.target_section_paths),
-        *map(SummaryModule, config.targets.summaries),
-        *map(ToolModule, config.targets.tools),
-        *map(OutputFieldModule, config.targets.output_fields),
-        *(ToolExampleModule(t.tool_name, t.example_index) for t in config.target_tool_examples),
-        *map(TaskExampleModule, config.target_task_examples),
+        *map(part_kinds.SectionModule, config.target_section_paths),
+        *map(part_kinds.SummaryModule, config.targets.summaries),
+        *map(part_kinds.ToolModule, config.targets.tools),
+        *map(part_kinds.OutputFieldModule, config.targets.output_fields),
         *(
-            [VisibilityModule(tuple(paths_shown))]
+            part_kinds.ToolExampleModule(t.tool_name, t.example_index)
+            for t in config.target_tool_examples
+        ),
+        *map(part_kinds.TaskExampleModule, config.target_task_examples),
+        *(
+            [part_kinds.VisibilityModule(tuple(paths_shown))]
             if (paths_shown := config.targets.visibility)
             else ()
         ),
-        *map(GenerationModule, generated),
+        *map(part_kinds.GenerationModule, generated),
     )
 
 

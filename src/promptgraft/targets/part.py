@@ -11,15 +11,7 @@ import attrs
 from promptgraft.errors import CallerError, DataFormatError, InvalidOverrideError
 from promptgraft.ground.serde import canonical_json, parse_json
 from promptgraft.ground.text import clip, fenced
-from promptgraft.overrides.parts.descriptors import (
-    OutputFieldDescriptor,
-    PromptDescriptor,
-    SectionPath,
-    ToolDescriptor,
-    section_part,
-    summary_part,
-    task_example_part,
-)
+from promptgraft.overrides.parts import descriptors
 from promptgraft.overrides.parts.entry import EffectiveParts, Entry
 from promptgraft.overrides.parts.examples import WorkedExample, one_line
 from promptgraft.overrides.parts.validation import check_text
@@ -72,29 +64,29 @@ class View:
         )
 
     @property
-    def descriptor(self) -> PromptDescriptor:
+    def descriptor(self) -> descriptors.PromptDescriptor:
         """Identity and hashes of the source."""
         return self.template.descriptor
 
-    def body(self, path: SectionPath) -> str:
+    def body(self, path: descriptors.SectionPath) -> str:
         """Return the text of a section."""
         body = self.parts.bodies.get(path)
         return self.template.section_body(path) if body is None else body
 
-    def summary(self, path: SectionPath) -> str:
+    def summary(self, path: descriptors.SectionPath) -> str:
         """Return the summary of a section."""
         summary = self.parts.summaries.get(path)
         return (self.template.section(path).summary or "") if summary is None else summary
 
-    def tool(self, name: str) -> ToolDescriptor:
+    def tool(self, name: str) -> descriptors.ToolDescriptor:
         """Return a tool with the changes of the candidate."""
         return self.parts.tools[name]
 
-    def task_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
+    def task_examples(self, container: descriptors.SectionPath) -> dict[str, WorkedExample]:
         """Return the task examples of a section by key."""
         return {**self.parts.examples[container]}
 
-    def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
+    def shown_examples(self, container: descriptors.SectionPath) -> dict[str, WorkedExample]:
         """Return the task examples of a section by key, with outcomes as a model would see them."""
         return {
             key: attrs.evolve(example, outcome_json=self._shown_outcome(example.outcome_json))
@@ -115,7 +107,7 @@ class View:
         except DataFormatError as error:
             raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
 
-    def field(self, name: str) -> OutputFieldDescriptor:
+    def field(self, name: str) -> descriptors.OutputFieldDescriptor:
         """Return a field of the answer from the source."""
         return next(field for field in self.descriptor.output_fields if field.field == name)
 
@@ -151,12 +143,12 @@ class View:
         schema = json.dumps(schema_of(kind, self._said), ensure_ascii=False)
         return f"A JSON object of type {kind.__name__}, with this schema: {schema}"
 
-    def is_shown(self, path: SectionPath) -> bool:
+    def is_shown(self, path: descriptors.SectionPath) -> bool:
         """Return whether neither a section or task example, nor anything above it, is hidden."""
         return not any(self.parts.hides(path[:depth]) for depth in range(1, len(path) + 1))
 
     def neighbours(
-        self, but: str, *, without: SectionPath | None = None, with_hidden: bool = False
+        self, but: str, *, without: descriptors.SectionPath | None = None, with_hidden: bool = False
     ) -> list[tuple[str, str]]:
         """Return name and text of the other parts that are not empty.
 
@@ -169,8 +161,8 @@ class View:
             for section in self.descriptor.sections
             if all_of_them or self.is_shown(section.path)
         ]
-        parts = [(section_part(path), self.body(path)) for path in sections]
-        parts += [(summary_part(path), self.summary(path)) for path in sections]
+        parts = [(descriptors.section_part(path), self.body(path)) for path in sections]
+        parts += [(descriptors.summary_part(path), self.summary(path)) for path in sections]
         parts += [
             (f"tool {tool.name}", self.tool(tool.name).description)
             for tool in self.descriptor.tools
@@ -182,7 +174,7 @@ class View:
                 path = (*container.path, key)
                 if all_of_them or self.is_shown(path):
                     text = f"{example.objective} → {example.outcome_json}"
-                    parts.append((task_example_part(path), text))
+                    parts.append((descriptors.task_example_part(path), text))
         return [
             (name, clip(text, self.max_shown_chars)) for name, text in parts if text and name != but
         ]
@@ -289,7 +281,7 @@ class PromptPart(Module):
         opaque: Mapping[str, str] | None = None,
         schema: str = "",
         siblings: Sequence[str] = (),
-        without: SectionPath | None = None,
+        without: descriptors.SectionPath | None = None,
         with_hidden: bool = False,
         as_json: bool = False,
     ) -> ModuleDescription:

@@ -12,16 +12,8 @@ from functools import partial
 import attrs
 
 from promptgraft.adapters.base import CallWaiting
+from promptgraft.adapters.calling import batch_forms
 from promptgraft.adapters.calling.access import Access
-from promptgraft.adapters.calling.batch_forms import (
-    FORMS,
-    BatchForm,
-    Outcome,
-    UnusableError,
-    created_batch,
-    encoded,
-    judged,
-)
 from promptgraft.adapters.calling.faults import Fault
 from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, Intended, seat
 from promptgraft.adapters.calling.sdk import LONGEST_RESULTS, SdkEndpoint
@@ -44,7 +36,7 @@ class _Request:
     key: str
     body: JsonObject
     size: int
-    answer: asyncio.Future[Outcome]
+    answer: asyncio.Future[batch_forms.Outcome]
 
 
 @attrs.define(eq=False)
@@ -59,8 +51,8 @@ class _Batch:
     """
 
     id: str
-    waiting: dict[str, asyncio.Future[Outcome]] = attrs.field(factory=dict)
-    outcome: Callable[[str], Outcome] | None = None
+    waiting: dict[str, asyncio.Future[batch_forms.Outcome]] = attrs.field(factory=dict)
+    outcome: Callable[[str], batch_forms.Outcome] | None = None
     is_followed: bool = False
 
 
@@ -98,7 +90,7 @@ class _Gathering:
         if self._executor.all_wait:
             self.flush()
 
-    async def answer(self, body: JsonObject, position: str) -> Outcome:
+    async def answer(self, body: JsonObject, position: str) -> batch_forms.Outcome:
         """Return the answer to a request, from a batch of an earlier process if there is one.
 
         Faults in earlier batches are not reused: the request may succeed now.
@@ -113,10 +105,10 @@ class _Gathering:
             batch_id, request = kept_answer.pop(0)
             with self._executor.waiting():
                 reply = await self._answer_in(self._batches[batch_id], request)
-            if not isinstance(judged(reply), Fault):
+            if not isinstance(batch_forms.judged(reply), Fault):
                 return reply
-        answer: asyncio.Future[Outcome] = self._loop.create_future()
-        self._pending.append(_Request(key, body, len(encoded(body)) + _FRAME, answer))
+        answer: asyncio.Future[batch_forms.Outcome] = self._loop.create_future()
+        self._pending.append(_Request(key, body, len(batch_forms.encoded(body)) + _FRAME, answer))
         with self._executor.waiting():
             return await answer
 
@@ -130,13 +122,13 @@ class _Gathering:
         endpoint = self._own
         while self._lost:
             intended = self._lost.pop()
-            if batch := await created_batch(
+            if batch := await batch_forms.created_batch(
                 endpoint.ask, endpoint.form, intended, self._batches.keys()
             ):
                 self._executor.keep(endpoint.who, batch, intended)
                 self._know(batch, intended.requests)
 
-    async def _answer_in(self, batch: _Batch, request: str) -> Outcome:
+    async def _answer_in(self, batch: _Batch, request: str) -> batch_forms.Outcome:
         if batch.outcome is not None:
             return batch.outcome(request)
         batch.waiting[request] = self._loop.create_future()
@@ -178,7 +170,7 @@ class _Gathering:
             batch_id = await self._own.form.create(self._own.ask, bodies, intended.mark)
             batch = _Batch(batch_id, waiting)
             self._executor.keep(self._own.who, batch_id, intended)
-        except UnusableError as error:
+        except batch_forms.UnusableError as error:
             # The fault of each request, as if it had been sent alone; retries make the next batch.
             for answer in waiting.values():
                 _resolve(answer, error.outcome)
@@ -213,11 +205,11 @@ class _Gathering:
         finally:
             batch.is_followed = False
 
-    async def _outcome(self, batch: _Batch) -> Callable[[str], Outcome] | None:
+    async def _outcome(self, batch: _Batch) -> Callable[[str], batch_forms.Outcome] | None:
         try:
             outcomes = await self._own.form.results(self._own.ask, batch.id)
-        except UnusableError as error:
-            outcome, fault = error.outcome, judged(error.outcome)
+        except batch_forms.UnusableError as error:
+            outcome, fault = error.outcome, batch_forms.judged(error.outcome)
             return None if isinstance(fault, Fault) and fault.retried else lambda _: outcome
         if outcomes is None:
             return None
@@ -229,16 +221,16 @@ class _Gathering:
     async def _cancel(self, batch: _Batch) -> None:
         try:
             await self._own.ask("POST", f"{self._own.form.path}/{batch.id}/cancel")
-        except UnusableError:
+        except batch_forms.UnusableError:
             return  # it ends by itself within a day
 
 
-def _resolve(answer: asyncio.Future[Outcome], outcome: Outcome) -> None:
+def _resolve(answer: asyncio.Future[batch_forms.Outcome], outcome: batch_forms.Outcome) -> None:
     if not answer.done():
         answer.set_result(outcome)
 
 
-def _fail(answers: Iterable[asyncio.Future[Outcome]], error: PromptgraftError) -> None:
+def _fail(answers: Iterable[asyncio.Future[batch_forms.Outcome]], error: PromptgraftError) -> None:
     for answer in answers:
         if not answer.done():
             answer.set_exception(error)
@@ -256,7 +248,7 @@ class BatchEndpoint(SdkEndpoint):
 
     def __init__(self, access: Access, *, model: str, poll: float, seconds: float) -> None:
         super().__init__(access, longest=LONGEST_RESULTS)
-        self.form: BatchForm = FORMS[access.api.provider](access.api.path)
+        self.form: batch_forms.BatchForm = batch_forms.FORMS[access.api.provider](access.api.path)
         self.model = model
         self.poll = poll
         self._seconds = seconds
@@ -270,7 +262,7 @@ class BatchEndpoint(SdkEndpoint):
         try:
             return await self.exchange(method, path, body=body, files=files, seconds=self._seconds)
         except NothingReceivedError as error:
-            raise UnusableError(error) from None
+            raise batch_forms.UnusableError(error) from None
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         """Wait for the answer in the results of a batch; the caller limits the ``seconds``."""

@@ -22,6 +22,7 @@ from promptgraft.adapters.base import (
     called_from_json,
     called_to_json,
 )
+from promptgraft.adapters.calling import turns
 from promptgraft.adapters.calling.access import blanked, one_line
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
@@ -31,16 +32,6 @@ from promptgraft.adapters.calling.retrying import (
     CallTime,
     RetryPolicy,
     retry,
-)
-from promptgraft.adapters.calling.turns import (
-    Endpoint,
-    Finish,
-    NothingReceivedError,
-    Received,
-    Turn,
-    UnreadableTurnError,
-    turn_from_json,
-    turn_to_json,
 )
 from promptgraft.errors import (
     DeadlineExceededError,
@@ -81,7 +72,7 @@ class KeptCall:
     def __attrs_post_init__(self) -> None:
         self.place = self.places.next()
 
-    def recall(self, session: SessionProtocol) -> Turn | None:
+    def recall(self, session: SessionProtocol) -> turns.Turn | None:
         """Return the answer that an earlier process has paid for, and dispatch how it came."""
         answer = self.places.kept.find(self.place, self.question)
         if answer is None:
@@ -89,7 +80,7 @@ class KeptCall:
         match answer:
             case {"calls": [called], "turn": turn}:
                 session.dispatch(called_from_json(called, self.place))
-                return turn_from_json(turn, self.place)
+                return turns.turn_from_json(turn, self.place)
         raise JournalCorruptError(
             f"the journal's record of the call `{self.place}` is no answer of a model; restore the "
             "journal"
@@ -99,17 +90,17 @@ class KeptCall:
         """Note that a request is about to be sent."""
         self.places.kept.sent(self.place, self.question, self.bound)
 
-    def keep(self, turn: Turn) -> None:
+    def keep(self, turn: turns.Turn) -> None:
         """Keep the answer."""
         self.places.kept.keep(self.place, lambda: self._record(turn))
 
-    def _record(self, turn: Turn) -> tuple[HexDigest, Json] | None:
+    def _record(self, turn: turns.Turn) -> tuple[HexDigest, Json] | None:
         if self.called is None:
             return None
         calls: list[Json] = [called_to_json(self.called)]
         # Only a turn that the conversation goes on from is ever sent back.
-        goes_on = turn.finish in {Finish.TOOLS, Finish.PAUSED}
-        turn_json = turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
+        goes_on = turn.finish in {turns.Finish.TOOLS, turns.Finish.PAUSED}
+        turn_json = turns.turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
         return self.question, {"calls": calls, "turn": turn_json}
 
 
@@ -121,7 +112,7 @@ _KEPT = 240.0
 """Seconds that a beginning is relied on after a call; providers keep it for five minutes."""
 _MOST = 1_000
 
-Work = Callable[[], Awaitable[Turn | Fault]]
+Work = Callable[[], Awaitable[turns.Turn | Fault]]
 
 
 class Beginnings:
@@ -141,7 +132,7 @@ class Beginnings:
 
     async def after_the_first(
         self, beginning: str, work: Work, *, waited: Callable[[float], None]
-    ) -> Turn | Fault:
+    ) -> turns.Turn | Fault:
         """Do work, after the first call with the same beginning if that is still under way.
 
         Args:
@@ -170,8 +161,8 @@ class Beginnings:
     def _is_cached(self, beginning: str) -> bool:
         return self._clock.monotonic() - self._cached.get(beginning, float("-inf")) < _KEPT
 
-    def _noted(self, beginning: str, outcome: Turn | Fault) -> Turn | Fault:
-        if isinstance(outcome, Turn):
+    def _noted(self, beginning: str, outcome: turns.Turn | Fault) -> turns.Turn | Fault:
+        if isinstance(outcome, turns.Turn):
             self._cached[beginning] = self._clock.monotonic()
             self._cached.move_to_end(beginning)
             if len(self._cached) > _MOST:
@@ -201,7 +192,7 @@ class Caller:
         if_absent: the advice for a server that does not have the path of the requests.
     """
 
-    endpoint: Endpoint = attrs.field(kw_only=False)
+    endpoint: turns.Endpoint = attrs.field(kw_only=False)
     policy: RetryPolicy = attrs.field(kw_only=True)
     call_timeout: float = attrs.field(validator=SECONDS)
     max_concurrency: int | None = attrs.field(default=None, validator=COUNT.or_none)
@@ -229,15 +220,15 @@ class Caller:
         self,
         body: JsonObject,
         *,
-        read: Callable[[JsonObject], Turn],
-        price: Callable[[Turn], Decimal | None],
+        read: Callable[[JsonObject], turns.Turn],
+        price: Callable[[turns.Turn], Decimal | None],
         model: str,
         expected: Charge,
         session: SessionProtocol,
         deadline: Deadline | None,
         kept: KeptCall | None = None,
         beginning: str = "",
-    ) -> Turn:
+    ) -> turns.Turn:
         """Send ``body``, retry as the policy allows, and return the answer.
 
         Every request is charged to the budget of ``session``: ``expected`` is reserved before and
@@ -316,15 +307,15 @@ class _Call:
 
     caller: Caller
     body: JsonObject = attrs.field(hash=False)
-    read: Callable[[JsonObject], Turn]
-    price: Callable[[Turn], Decimal | None]
+    read: Callable[[JsonObject], turns.Turn]
+    price: Callable[[turns.Turn], Decimal | None]
     time: CallTime
     bill: Bill
     deadline: Deadline | None
     kept: KeptCall | None
     announce: Announce
 
-    async def attempt(self) -> Turn | Fault:
+    async def attempt(self) -> turns.Turn | Fault:
         if not self.caller.limited:
             # Calls in batches, which would hold a slot for hours.
             return await self._request()
@@ -341,7 +332,7 @@ class _Call:
         verdict, wait = Verdict.SILENT, None
         try:
             outcome = await self._request()
-            if isinstance(outcome, Turn):
+            if isinstance(outcome, turns.Turn):
                 verdict = Verdict.CLEAN
             elif outcome.limited:
                 verdict, wait = Verdict.LIMITED, outcome.wait
@@ -349,7 +340,7 @@ class _Call:
             gate.leave(ticket, lane, verdict, wait=wait)
         return outcome
 
-    async def _request(self) -> Turn | Fault:
+    async def _request(self) -> turns.Turn | Fault:
         if self.deadline is not None:
             self.deadline.check()
         self.bill.begin()
@@ -361,31 +352,33 @@ class _Call:
                 self.kept.sending()
             received = await self._send()
             # Requests of fallbacks were sent all the same; `begin` has counted the first.
-            if isinstance(received, Received):
+            if isinstance(received, turns.Received):
                 self.bill.more(received.requests - 1)
             outcome = self._outcome_of(received)
-            if isinstance(outcome, Turn):
+            if isinstance(outcome, turns.Turn):
                 self.bill.answered(outcome.usage, self.price(outcome))
         finally:
             # Does nothing if the answer has settled the reservation.
             self.bill.failed()
         return outcome
 
-    def _outcome_of(self, received: Received | NothingReceivedError) -> Turn | Fault:
+    def _outcome_of(
+        self, received: turns.Received | turns.NothingReceivedError
+    ) -> turns.Turn | Fault:
         gate, secrets = self.caller.gate, self.caller.endpoint.blanked
         caller = self.caller
         body = judge(received, now=caller.clock.now(), if_absent=caller.if_absent)
-        if not (isinstance(received, NothingReceivedError) and received.unreachable):
+        if not (isinstance(received, turns.NothingReceivedError) and received.unreachable):
             gate.reached = True
         elif not gate.reached and isinstance(body, Fault) and self.time.total >= UNREACHABLE:
             # An address that never answered is more likely wrong than temporarily down.
             return attrs.evolve(body, error=PermanentProviderError, mend=MEND, retried=False)
         try:
             return body if isinstance(body, Fault) else self.read(blanked(body, secrets))
-        except UnreadableTurnError as error:
+        except turns.UnreadableTurnError as error:
             return unreadable(error)
 
-    async def _send(self) -> Received | NothingReceivedError:
+    async def _send(self) -> turns.Received | turns.NothingReceivedError:
         seconds = min(self.caller.call_timeout, self.time.left_of_call)
         # If the run's deadline shortens the request, a timeout is not the provider's fault.
         last = self.time.left_of_run <= seconds
@@ -394,8 +387,8 @@ class _Call:
             async with asyncio.timeout(seconds + GRACE):
                 return await self.caller.endpoint.send(self.body, seconds=seconds)
         except TimeoutError:
-            nothing = NothingReceivedError(f"nothing within {seconds:g} s", timed_out=True)
-        except NothingReceivedError as error:
+            nothing = turns.NothingReceivedError(f"nothing within {seconds:g} s", timed_out=True)
+        except turns.NothingReceivedError as error:
             nothing = error
         if last and nothing.timed_out:
             self.time.check_run()

@@ -11,18 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
+from promptgraft.adapters.offline import questions
 from promptgraft.adapters.offline.learner import names_of
-from promptgraft.adapters.offline.questions import (
-    AT_MOST,
-    EXPECTED,
-    PART,
-    Block,
-    Case,
-    Field,
-    Question,
-    fields_among,
-    read_blocks,
-)
 from promptgraft.adapters.offline.reflector import REPLIES as REFLECTIONS
 from promptgraft.adapters.offline.reflector import Better, Habits
 from promptgraft.adapters.offline.words import content_words, read_json, texts_in
@@ -56,17 +46,19 @@ class _Shown:
     """The blocks of a question, by their headings."""
 
     def __init__(self, text: str) -> None:
-        self.blocks = list(read_blocks(text))
+        self.blocks = list(questions.read_blocks(text))
 
-    def titled(self, title: str) -> Block:
-        return next((block for block in self.blocks if block.title == title), Block(title))
+    def titled(self, title: str) -> questions.Block:
+        return next(
+            (block for block in self.blocks if block.title == title), questions.Block(title)
+        )
 
     def wrong(self, title: str) -> Iterator[_Wrong]:
         """Yield the wrong values named by the reasons below a heading."""
         for label, text in self.titled(title).fenced:
             severity = label.upper() if _SEVERITY.fullmatch(label) else "P1"
             for line in text.split("\n"):
-                expected, wrong_value = _value(EXPECTED, line), _value(_FOUND, line)
+                expected, wrong_value = _value(questions.EXPECTED, line), _value(_FOUND, line)
                 if expected:
                     yield _Wrong(severity, expected, wrong_value, line)
 
@@ -114,7 +106,7 @@ def blame_trace(text: str) -> Json:
     return {"blame": blame[:_MOST_PROBLEMS]}
 
 
-def _handles(block: Block) -> list[str]:
+def _handles(block: questions.Block) -> list[str]:
     return [label.upper() for label, _ in block.fenced]
 
 
@@ -157,14 +149,14 @@ def patch(text: str, habits: Habits) -> Json:
     shown_text = _Shown(text)
     current, part = (
         shown_text.titled("current text"),
-        PART.search(shown_text.titled("current text").prose),
+        questions.PART.search(shown_text.titled("current text").prose),
     )
     name = part[1].strip("`").rpartition("#")[2] if part else ""
     refused = len(shown_text.titled("refused texts").fenced)
     wrong = list(shown_text.wrong("what is wrong"))
-    fields = fields_among(shown_text.titled("expected answers").whole) or _choice(wrong)
-    at_most = AT_MOST.search(shown_text.titled("task").prose)
-    question = Question(
+    fields = questions.fields_among(shown_text.titled("expected answers").whole) or _choice(wrong)
+    at_most = questions.AT_MOST.search(shown_text.titled("task").prose)
+    question = questions.Question(
         part=name,
         current=next(iter(current.texts), ""),
         neighbours="\n\n".join(shown_text.titled("rest of the texts").texts),
@@ -182,7 +174,7 @@ def patch(text: str, habits: Habits) -> Json:
     return {"text": better, "why": f"what points to {', '.join(values)[:200]} was not said"}
 
 
-def _choice(wrong: Sequence[_Wrong]) -> list[Field]:
+def _choice(wrong: Sequence[_Wrong]) -> list[questions.Field]:
     """Return the values as one choice, if the question does not say what answers look like."""
     values = sorted(
         {
@@ -192,13 +184,13 @@ def _choice(wrong: Sequence[_Wrong]) -> list[Field]:
             if value
         }
     )
-    return [Field(name="", options=tuple(values))] if values else []
+    return [questions.Field(name="", options=tuple(values))] if values else []
 
 
-def _case(wrong: _Wrong, fields: Sequence[Field]) -> Case:
+def _case(wrong: _Wrong, fields: Sequence[questions.Field]) -> questions.Case:
     words = _WORDS.search(wrong.line)
     name = next((field.name for field in fields if wrong.expected in field.options), "")
-    return Case(
+    return questions.Case(
         score=0.0,
         input=words[1] if words else "",
         output=wrong.found,

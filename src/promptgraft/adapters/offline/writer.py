@@ -12,15 +12,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptgraft.adapters.offline.learner import (
-    ATTENTION,
-    Lesson,
-    Names,
-    Opening,
-    is_plain,
-    learn,
-    names_of,
-)
+from promptgraft.adapters.offline import learner
 from promptgraft.adapters.offline.words import content_words, term, terms
 
 WORDS_PER_FAILURE = 15
@@ -104,7 +96,7 @@ def rewrite(
     refused: str | None = None,
     words_per_failure: int = WORDS_PER_FAILURE,
     words_per_rule: int = WORDS_PER_RULE,
-    attention: int = ATTENTION,
+    attention: int = learner.ATTENTION,
 ) -> str:
     """Return improved rules, or the same rules if there is no failure to learn from.
 
@@ -124,12 +116,12 @@ def rewrite(
         words_per_rule: most words of evidence in a rule; an input adds at most three eighths.
         attention: how many rule words count per choice.
     """
-    names = names_of(choices)
+    names = learner.names_of(choices)
     choice_cases = [case for case in tried if case.wanted in choices]
     has_failures = any(case.failed for case in choice_cases)
     if not has_failures or _defines(neighbours, names) > _defines(rules, names):
         return rules
-    lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
+    lesson = learner.learn(f"{rules}\n\n{neighbours}", choices, attention)
     # The reply is fenced on lines of its own, so that line breaks around it do not count.
     known_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
     room = math.inf if max_chars is None else max_chars
@@ -143,7 +135,7 @@ def rewrite(
     return rules
 
 
-def _defines(text: str, names: Names) -> int:
+def _defines(text: str, names: learner.Names) -> int:
     """Return how many lines of a text say something about a choice that they open with."""
     openings = map(names.opening, text.split("\n"))
     return sum(opening is not None and bool(opening.rest.strip()) for opening in openings)
@@ -224,14 +216,14 @@ class _Rules:
     """
 
     def __init__(
-        self, text: str, choices: tuple[str, ...], lesson: Lesson, words_per_rule: int
+        self, text: str, choices: tuple[str, ...], lesson: learner.Lesson, words_per_rule: int
     ) -> None:
         self._lesson, self._words_per_rule = lesson, words_per_rule
-        self._source, self._choices, self._names = text, choices, names_of(choices)
+        self._source, self._choices, self._names = text, choices, learner.names_of(choices)
         self._evidence: defaultdict[int, _Evidence] = defaultdict(_Evidence)
         self._meanings: dict[int, str] = {}
         self._home: dict[int, int] = {}
-        self._style = Opening(0, "- ", ": ", "")
+        self._style = learner.Opening(0, "- ", ": ", "")
         self._lines: list[str] = []
         for line in text.split("\n"):
             self._read(line)
@@ -307,7 +299,7 @@ class _Rules:
         claim = self._lesson.weight(stem, choice)
         return (
             all(weight <= claim for _, weight in self._lesson.weights.get(stem, ()))
-            and is_plain(word)
+            and learner.is_plain(word)
             # The name of another choice in the list would count as evidence for that choice.
             and {choice}.issuperset(self._names.named_in(word))
         )

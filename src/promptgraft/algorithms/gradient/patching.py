@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import attrs
 
+from promptgraft.algorithms.gradient import stages
 from promptgraft.algorithms.gradient.inquiries import (
     Inquiries,
     Inquiry,
@@ -16,15 +17,6 @@ from promptgraft.algorithms.gradient.inquiries import (
     read_problems,
 )
 from promptgraft.algorithms.gradient.prompts import MergeParams, PatchParams, QuestionKey
-from promptgraft.algorithms.gradient.stages import (
-    Aggregate,
-    AggregateRequest,
-    NewText,
-    Rewrite,
-    RewriteRequest,
-    results_of,
-    staged,
-)
 from promptgraft.algorithms.gradient.tracing import Gradient
 from promptgraft.evals.spending import Role
 from promptgraft.ground.text import fenced, score
@@ -106,8 +98,8 @@ class Patcher:
     guard: AnswerGuard
     most: int
     emit: Emit
-    aggregate: Aggregate | None = None
-    rewrite: Rewrite | None = None
+    aggregate: stages.Aggregate | None = None
+    rewrite: stages.Rewrite | None = None
     _refused: dict[str, list[tuple[str, Score, Score]]] = attrs.field(
         factory=dict, init=False, hash=False
     )
@@ -261,7 +253,7 @@ class Patcher:
         self, base: Base, module: Module, gradients: Sequence[Gradient]
     ) -> Asking[InquiryOutcome[tuple[Problem, ...]]]:
         """Merge the gradients of a part by the user's own stage."""
-        request = AggregateRequest(
+        request = stages.AggregateRequest(
             position=f"round/{base.number}/aggregate/{named(module.name)}",
             part=module.name,
             text=self.target.text(module, base.candidate),
@@ -270,10 +262,10 @@ class Patcher:
                 for gradient in gradients
             ),
         )
-        result = yield from staged("aggregate", self.aggregate, request)
+        result = yield from stages.staged("aggregate", self.aggregate, request)
         position = request.position
         return InquiryOutcome(
-            found=results_of(Problem, result, name="aggregate", position=position)
+            found=stages.results_of(Problem, result, name="aggregate", position=position)
         )
 
     def _rewritten(
@@ -284,15 +276,17 @@ class Patcher:
         before: ModuleDescription,
     ) -> Asking[InquiryOutcome[Patch]]:
         """Write the new text of a part by the user's own stage."""
-        request = RewriteRequest(
+        request = stages.RewriteRequest(
             position=f"round/{base.number}/optimize/{named(merged.module)}",
             part=merged.module,
             text=before.text,
             problems=merged.problems,
             refused=tuple(self._refused.get(merged.module, ())),
         )
-        result = yield from staged("rewrite", self.rewrite, request)
-        [new] = results_of(NewText, [result], name="rewrite", position=request.position)
+        result = yield from stages.staged("rewrite", self.rewrite, request)
+        [new] = stages.results_of(
+            stages.NewText, [result], name="rewrite", position=request.position
+        )
         try:
             return InquiryOutcome(found=self._patch(base, merged, before, new, module=module))
         except InvalidProposalError as error:
@@ -303,7 +297,7 @@ class Patcher:
         base: Base,
         merged: GradientsMerged,
         before: ModuleDescription,
-        new: NewText,
+        new: stages.NewText,
         *,
         module: Module,
     ) -> Patch:
@@ -350,7 +344,7 @@ class Patcher:
         position = f"round/{base.number}/optimize/{named(one.module)}"
 
         def read(reply: Reply) -> Patch:
-            new = NewText(*read_patch(reply, as_json=before.as_json))
+            new = stages.NewText(*read_patch(reply, as_json=before.as_json))
             return self._patch(base, one, before, new, module=module)
 
         return Inquiry(

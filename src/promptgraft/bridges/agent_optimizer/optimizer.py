@@ -29,17 +29,7 @@ from promptgraft.agents.adapter import BlackBox
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import Sources
 from promptgraft.algorithms import algorithm
-from promptgraft.bridges.agent_optimizer.configuration import (
-    PUBLISHED,
-    Imported,
-    adapter_of,
-    algorithm_name,
-    config_of,
-    import_optimizer,
-    metrics_of,
-    read_as,
-    without_plain_keys,
-)
+from promptgraft.bridges.agent_optimizer import configuration
 from promptgraft.bridges.agent_optimizer.result import (
     OptimizeResult,
     ResultNames,
@@ -225,7 +215,7 @@ class OptimizerRegistry:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that a file may give, the built-in one first."""
-        return PUBLISHED, *self._classes
+        return configuration.PUBLISHED, *self._classes
 
     def register(self, name: str, optimizer: type[BaseOptimizer]) -> None:
         """Register an algorithm under a name; registering the same class again is harmless.
@@ -243,7 +233,7 @@ class OptimizerRegistry:
             raise TypeError(
                 f"expected a subclass of BaseOptimizer, found {shown(optimizer_object)}"
             )
-        if name == PUBLISHED or self._classes.get(name, optimizer) is not optimizer:
+        if name == configuration.PUBLISHED or self._classes.get(name, optimizer) is not optimizer:
             raise ConfigError(f"there already is an algorithm `{name}`; choose another name")
         self._classes[name] = optimizer
 
@@ -325,7 +315,7 @@ class AgentOptimizer:
             listeners=tuple(extra_gepa_callbacks or ()),
         )
         settings.check()
-        name = algorithm_name(config_path, OPTIMIZER_REGISTRY.names)
+        name = configuration.algorithm_name(config_path, OPTIMIZER_REGISTRY.names)
         if (registered := OPTIMIZER_REGISTRY.get(name)) is not None:
             return await settings.run_registered(registered, name)
         warn_of_unheard(settings.listeners)
@@ -387,12 +377,12 @@ class _GivenOptions:
     def optimize(self, stop: Cancellation) -> OptimizeResult:
         """Run a search of ours, and write what it leaves; ``stop`` ends it early."""
         began = SystemClock().now()
-        imported, sources = import_optimizer(self.path), self.target.sources()
+        imported, sources = configuration.import_optimizer(self.path), self.target.sources()
         self._warn(imported)
         with ThreadPoolExecutor(imported.workers) as executor:
             bus, reflection = EventBus(), imported.models["reflection"]
             context = OptimizationContext(
-                reflection_adapter=adapter_of(
+                reflection_adapter=configuration.adapter_of(
                     reflection, "reflection_lm", path=self.path, keys=imported.keys
                 ),
                 executor=executor,
@@ -431,7 +421,7 @@ class _GivenOptions:
         """Run an algorithm of the user; the sources hold their texts again when it has ended."""
         texts = await self.target.read_all()
         optimizer = kind(
-            config=config_of(self.path),
+            config=configuration.config_of(self.path),
             call_agent=self.agent,
             target_prompt=self.target,
             train_dataset_path=str(self.data[0]),
@@ -455,7 +445,7 @@ class _GivenOptions:
         self._conclude(result)
         return result
 
-    def _warn(self, imported: Imported) -> None:
+    def _warn(self, imported: configuration.Imported) -> None:
         """Warn of settings without the effect that they have in that optimizer."""
         for line in imported.ignored:
             warnings.warn(line, stacklevel=2)
@@ -477,8 +467,8 @@ class _GivenOptions:
     def _write_beginning(self, texts: Mapping[str, str]) -> None:
         self.output.mkdir(parents=True, exist_ok=True)
         self._write_prompts("baseline_prompts", texts)
-        config, snapshot = config_of(self.path), self.output / "config.snapshot.json"
-        if (shareable := without_plain_keys(config)) == config:
+        config, snapshot = configuration.config_of(self.path), self.output / "config.snapshot.json"
+        if (shareable := configuration.without_plain_keys(config)) == config:
             shutil.copyfile(self.path, snapshot)
         else:
             write_text(snapshot, f"{json.dumps(shareable, indent=2, ensure_ascii=False)}\n")
@@ -501,7 +491,7 @@ class _GivenOptions:
             yield
 
     def _job(
-        self, imported: Imported, sources: Sources, context: OptimizationContext
+        self, imported: configuration.Imported, sources: Sources, context: OptimizationContext
     ) -> OptimizationJob:
         subject = BlackBox(
             sources.texts,
@@ -511,14 +501,14 @@ class _GivenOptions:
         )
         train, validation = (Dataset.load(path) for path in self.data)
         judges = imported.models.get("judges")
-        metrics = metrics_of(
+        metrics = configuration.metrics_of(
             imported.evaluate,
             judges if isinstance(judges, dict) else {},
             path=self.path,
             keys=imported.keys,
         )
         judging = Judging(splits=Splits(train, validation), metrics=metrics)
-        optimizer = read_as(OPTIMIZER, imported.optimizer)
+        optimizer = configuration.read_as(OPTIMIZER, imported.optimizer)
         settings = {
             **optimizer.settings,
             **data_settings(subject.prompt, judging),

@@ -14,35 +14,17 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError
+from promptgraft.evals.judges import prompts
 from promptgraft.evals.judges.panel import (
     LONGEST_JUDGE_REASON,
     Judgement,
     JudgeMetric,
     weighted_share,
 )
-from promptgraft.evals.judges.prompts import (
-    Category,
-    CategoryReply,
-    Met,
-    RubricReply,
-    RubricsReply,
-    VoidReplyError,
-    checked_reason,
-    material_of,
-)
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.serde import Json, shown
-from promptgraft.ground.strict.checks import (
-    NUMBER,
-    OBJECT,
-    STRING,
-    TEXT,
-    Kind,
-    check,
-    number,
-    one_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import Key, listed, record, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import clip, fenced
@@ -95,7 +77,7 @@ FINAL_RESPONSE = PromptTemplate(
     key="final-response",
     name="Judge an answer by its reference",
     sections=_sections(_COMPARE, _ANSWER),
-    output_type=CategoryReply,
+    output_type=prompts.CategoryReply,
 )
 """Asks a judge for the category of an answer."""
 
@@ -104,7 +86,7 @@ RUBRIC_RESPONSE = PromptTemplate(
     key="rubric-response",
     name="Judge an answer by rubrics",
     sections=_sections(_CHECK.replace("$subject", "the answer"), _ANSWER, _RUBRICS_SECTION),
-    output_type=RubricsReply,
+    output_type=prompts.RubricsReply,
 )
 """Asks a judge which rubrics an answer meets."""
 
@@ -117,15 +99,15 @@ KNOWLEDGE_RECALL = PromptTemplate(
         _TOOLS,
         _RUBRICS_SECTION,
     ),
-    output_type=RubricsReply,
+    output_type=prompts.RubricsReply,
 )
 """Asks a judge which rubrics the results of tools meet."""
 
 
-CATEGORY_SCORES: Mapping[Category, float] = {
-    Category.CORRECT: 1.0,
-    Category.PARTLY: 0.5,
-    Category.WRONG: 0.0,
+CATEGORY_SCORES: Mapping[prompts.Category, float] = {
+    prompts.Category.CORRECT: 1.0,
+    prompts.Category.PARTLY: 0.5,
+    prompts.Category.WRONG: 0.0,
 }
 """The score of each category."""
 
@@ -142,7 +124,7 @@ _VOTING: Mapping[str, Json] = {
     "weighted_avg": "weighted",
     "weighted_majority": "weighted majority",
 }
-_MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
+_MODELS = checks.check("a list of models", lambda value: value if isinstance(value, list) else None)
 # `parallel` only says how those tools call their judges; it changes no verdict and is ignored.
 _JUDGE = (
     "judge_model",
@@ -171,11 +153,11 @@ class LlmFinalResponse(JudgeMetric):
         if case.expected is None or case.expected == "":
             raise self.lacking(case, "needs `expected` as the reference, found none")
 
-    def question(self, case: Case, answer: Answer) -> Prompt[CategoryReply]:
-        return self.prompt_of(FINAL_RESPONSE).bind(material_of(case, answer))
+    def question(self, case: Case, answer: Answer) -> Prompt[prompts.CategoryReply]:
+        return self.prompt_of(FINAL_RESPONSE).bind(prompts.material_of(case, answer))
 
-    def judgement(self, reply: CategoryReply) -> Judgement:
-        reason = clip(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
+    def judgement(self, reply: prompts.CategoryReply) -> Judgement:
+        reason = clip(prompts.checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
         return Judgement(
             score=CATEGORY_SCORES[reply.category], reason=f"{reply.category}: {reason}"
         )
@@ -191,9 +173,9 @@ class Rubric:
         weight: its weight relative to the others, above 0.
     """
 
-    id: str = attrs.field(validator=TEXT)
-    text: str = attrs.field(validator=TEXT)
-    weight: float = attrs.field(default=1.0, validator=number(above=0))
+    id: str = attrs.field(validator=checks.TEXT)
+    text: str = attrs.field(validator=checks.TEXT)
+    weight: float = attrs.field(default=1.0, validator=checks.number(above=0))
 
     def __attrs_post_init__(self) -> None:
         if self.id.split() != [self.id]:
@@ -230,7 +212,7 @@ class LlmRubricResponse(JudgeMetric):
     """
 
     kind: ClassVar[str] = "llm_rubric_response"
-    template: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
+    template: ClassVar[PromptTemplate[prompts.RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
     rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
@@ -243,17 +225,17 @@ class LlmRubricResponse(JudgeMetric):
     def instructions(self) -> str:
         return self.prompt_of(self.template).with_placeholders().text
 
-    def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
+    def question(self, case: Case, answer: Answer) -> Prompt[prompts.RubricsReply]:
         shown_rubrics = [
             f"Rubric `{rubric.id}`:\n\n{fenced(rubric.text)}" for rubric in self.rubrics
         ]
         rubrics = "\n\n".join(shown_rubrics)
-        material = material_of(case, answer, tools=self.shows_tools, rubrics=rubrics)
+        material = prompts.material_of(case, answer, tools=self.shows_tools, rubrics=rubrics)
         return self.prompt_of(self.template).bind(material)
 
-    def judgement(self, reply: RubricsReply) -> Judgement:
+    def judgement(self, reply: prompts.RubricsReply) -> Judgement:
         replies = _in_order(self.rubrics, reply.rubrics)
-        met = [reply.met is Met.YES for reply in replies]
+        met = [reply.met is prompts.Met.YES for reply in replies]
         lines = [_said(rubric, reply) for rubric, reply in zip(self.rubrics, replies, strict=True)]
         shares = [float(holds) for holds in met]
         # What is not met comes first: the reflector can learn from that alone.
@@ -274,18 +256,20 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
     """
 
     kind: ClassVar[str] = "llm_rubric_knowledge_recall"
-    template: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
+    template: ClassVar[PromptTemplate[prompts.RubricsReply]] = KNOWLEDGE_RECALL
     shows_tools: ClassVar[bool] = True
     judges_tools: ClassVar[bool] = True
 
     tools: tuple[str, ...] = attrs.field(default=(), converter=tuple)
 
-    def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
+    def question(self, case: Case, answer: Answer) -> Prompt[prompts.RubricsReply]:
         called = tuple(tool for tool in answer.tools if not self.tools or tool.name in self.tools)
         return super().question(case, attrs.evolve(answer, tools=called))
 
 
-def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
+def _in_order(
+    rubrics: Sequence[Rubric], replies: Iterable[prompts.RubricReply]
+) -> list[prompts.RubricReply]:
     """Return the replies in the order of the rubrics; a reply that is not one for each is void."""
     # The prompt shows ids in backticks, which models copy.
     replies_by_id = [(reply.id.strip().strip("`"), reply) for reply in replies]
@@ -296,15 +280,15 @@ def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list
     faults += [f"rubric `{name}` is answered {counts[name]} times" for name in twice]
     faults += [f"there is no rubric {shown(name)}" for name in counts if name not in ids]
     if faults:
-        raise VoidReplyError("; ".join(faults) + "; answer every rubric exactly once")
+        raise prompts.VoidReplyError("; ".join(faults) + "; answer every rubric exactly once")
     by_id = dict(replies_by_id)
     for name in ids:
-        checked_reason(by_id[name].reason, f"rubric `{name}`")
+        prompts.checked_reason(by_id[name].reason, f"rubric `{name}`")
     return [by_id[name] for name in ids]
 
 
-def _said(rubric: Rubric, reply: RubricReply) -> str:
-    verdict = "met" if reply.met is Met.YES else "not met"
+def _said(rubric: Rubric, reply: prompts.RubricReply) -> str:
+    verdict = "met" if reply.met is prompts.Met.YES else "not met"
     return f"rubric `{rubric.id}` {verdict}: {clip(reply.reason.strip(), LONGEST_JUDGE_REASON)}"
 
 
@@ -323,7 +307,7 @@ def read_judge(name: str, judge_of: JudgeOf, node: Node) -> Metric | None:
     settings: dict[str, Any] = {}
     if issubclass(kind, LlmRubricResponse):
         rubrics = members.pop("rubrics", Node([], node.path, node.source))
-        read = TEXT.read if isinstance(rubrics.value, str) else _RUBRICS.read
+        read = checks.TEXT.read if isinstance(rubrics.value, str) else _RUBRICS.read
         settings["rubrics"] = read(rubrics) or ()
     elif "rubrics" in members:
         node.member("rubrics").fault("this metric compares with `expected` and takes no rubrics")
@@ -358,10 +342,10 @@ _OWN_RUBRIC = record_of(Rubric)
 _THEIR_RUBRIC = record(
     _their_rubric,
     {
-        "id": Key(STRING),
-        "content": Key(record(lambda text=None: text, {"text": Key(STRING)}, aliases={})),
-        "description": Key(STRING),
-        "weight": Key(NUMBER),
+        "id": Key(checks.STRING),
+        "content": Key(record(lambda text=None: text, {"text": Key(checks.STRING)}, aliases={})),
+        "description": Key(checks.STRING),
+        "weight": Key(checks.NUMBER),
     },
     aliases={},
     left_out=("type",),
@@ -371,12 +355,12 @@ _THEIR_RUBRIC = record(
 def _rubric(node: Node) -> Rubric | str | None:
     """Return a rubric as a text, in our own form, or in that of other tools: ``content.text``."""
     if isinstance(node.value, str):
-        return TEXT.read(node)
+        return checks.TEXT.read(node)
     is_own = isinstance(node.value, dict) and "text" in node.value
     return (_OWN_RUBRIC if is_own else _THEIR_RUBRIC).read(node)
 
 
-_RUBRICS = listed(Kind(_rubric), "a text or a list of rubrics")
+_RUBRICS = listed(checks.Kind(_rubric), "a text or a list of rubrics")
 
 
 def _translated(node: Node) -> dict[str, Node]:
@@ -400,9 +384,9 @@ def _translated(node: Node) -> dict[str, Node]:
 
 
 def _panel(judge: Criterion) -> Options:
-    several, single = judge.read("judge_models", _MODELS), judge.read("judge_model", OBJECT)
+    several, single = judge.read("judge_models", _MODELS), judge.read("judge_model", checks.OBJECT)
     models: list[Json] = several or ([single] if single is not None else [])
-    voting = judge.read("models_aggregator", one_of(*_VOTING)) or "all_pass"
+    voting = judge.read("models_aggregator", checks.one_of(*_VOTING)) or "all_pass"
     pairs = [_split(model) for model in models]
     samples = [sampling.get("num_samples") or 1 for _, sampling in pairs]
     if any(sample_count != samples[0] for sample_count in samples):

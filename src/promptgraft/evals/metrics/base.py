@@ -17,15 +17,7 @@ from promptgraft.errors import (
     joined_faults,
     user_errors,
 )
-from promptgraft.evals.metrics.reading import (
-    Path,
-    UnusableAnswerError,
-    answer_data,
-    as_text,
-    only,
-    parse_path,
-    places,
-)
+from promptgraft.evals.metrics import reading
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import Json, did_you_mean, shown
@@ -127,7 +119,7 @@ class BaseMetric(ABC):
     ) -> Verdict:
         try:
             return awaited(self.assess(case, answer), deadline=deadline_of(session))
-        except UnusableAnswerError as error:
+        except reading.UnusableAnswerError as error:
             # The candidate's fault: an answer in another form is a wrong answer.
             return self.verdict(0.0, str(error))
 
@@ -169,8 +161,8 @@ class ReferenceMetric(BaseMetric):
 
     is_whole: ClassVar[bool] = True
 
-    expected_path: str = attrs.field(default="", validator=held(parse_path))
-    answer_path: str = attrs.field(default="", validator=held(parse_path))
+    expected_path: str = attrs.field(default="", validator=held(reading.parse_path))
+    answer_path: str = attrs.field(default="", validator=held(reading.parse_path))
 
     def check(self, case: Case) -> None:
         self.reference(case)
@@ -183,7 +175,7 @@ class ReferenceMetric(BaseMetric):
         """Return the value at ``expected_path``; a missing reference never passes."""
         if case.expected is None:
             raise self.lacking(case, "needs `expected`, found none")
-        values = list(places(case.expected, parse_path(self.expected_path)))
+        values = list(reading.places(case.expected, reading.parse_path(self.expected_path)))
         if len(values) != 1 or values[0][1] is None:
             raise self.lacking(
                 case,
@@ -202,13 +194,13 @@ class ReferenceMetric(BaseMetric):
                 f"needs a text or a list of texts as `expected`, none of them empty, "
                 f"found {shown(value)}{_mend_of(value)}",
             )
-        return tuple(as_text(item) for item in items)
+        return tuple(reading.as_text(item) for item in items)
 
     def found_text(self, answer: Answer) -> str:
-        return as_text(self.found(answer)) if self.answer_path else answer.text
+        return reading.as_text(self.found(answer)) if self.answer_path else answer.text
 
     def found(self, answer: Answer) -> Json:
-        return only(answer_data(answer), parse_path(self.answer_path))
+        return reading.only(reading.answer_data(answer), reading.parse_path(self.answer_path))
 
 
 def _mend_of(value: Json) -> str:
@@ -229,7 +221,7 @@ class ChecksCases(Protocol):
 class NeedsTexts(Protocol):
     """A metric that expects one of certain texts at places in the answer."""
 
-    def needed_texts(self, case: Case) -> Iterable[tuple[Path, Sequence[str]]]: ...
+    def needed_texts(self, case: Case) -> Iterable[tuple[reading.Path, Sequence[str]]]: ...
 
 
 # Attributes that metrics of users may have and need not have.
@@ -413,7 +405,7 @@ class AllOf(BaseMetric):
             if isinstance(metric, ChecksCases):
                 metric.check(case)
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+    def needed_texts(self, case: Case) -> Iterator[tuple[reading.Path, Sequence[str]]]:
         for metric in self.asked_of(case):
             if isinstance(metric, NeedsTexts):
                 yield from metric.needed_texts(case)
@@ -468,7 +460,7 @@ class ByCase(AllOf):
                 near = did_you_mean(name, names)
                 raise ConfigError(f"metrics: no metric has the name {shown(name)}{near}")
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+    def needed_texts(self, case: Case) -> Iterator[tuple[reading.Path, Sequence[str]]]:
         for metric in self.asked_of(case):
             if isinstance(metric, NeedsTexts) and metric.name not in self.inverted:
                 yield from metric.needed_texts(case)

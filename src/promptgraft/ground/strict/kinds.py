@@ -19,22 +19,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, InvalidIdentifierError
 from promptgraft.ground.serde import Json, did_you_mean, nearest, shown
-from promptgraft.ground.strict.checks import (
-    ANYTHING,
-    DOLLARS,
-    FLAG,
-    INTEGER,
-    MOMENT,
-    NUMBER,
-    OBJECT,
-    PATH,
-    STRING,
-    Check,
-    Kind,
-    Reach,
-    Schema,
-    one_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.nodes import Node
 
 _MOST_NAMED = 10
@@ -98,18 +83,18 @@ T_co = TypeVar("T_co", covariant=True)
 _TYPING_MISTAKE = 0.8
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
-_SCALARS: Mapping[object, Kind[object]] = {
-    bool: FLAG,
-    int: INTEGER,
-    float: NUMBER,
-    str: STRING,
-    datetime: MOMENT,
-    Decimal: DOLLARS,
-    Path: PATH,
+_SCALARS: Mapping[object, checks.Kind[object]] = {
+    bool: checks.FLAG,
+    int: checks.INTEGER,
+    float: checks.NUMBER,
+    str: checks.STRING,
+    datetime: checks.MOMENT,
+    Decimal: checks.DOLLARS,
+    Path: checks.PATH,
 }
 
 
-def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
+def listed(kind: checks.Kind[T], what: str = "a list") -> checks.Kind[tuple[T, ...]]:
     """Return the kind of lists."""
 
     def read(node: Node) -> tuple[T, ...] | None:
@@ -120,17 +105,17 @@ def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
         values = tuple(item for item in items if item is not None)
         return values if len(values) == len(items) else None
 
-    return Kind(read, {"type": "array", "items": kind.schema})
+    return checks.Kind(read, {"type": "array", "items": kind.schema})
 
 
 def named(
-    kind: Kind[T],
+    kind: checks.Kind[T],
     what: str = "an object",
     *,
     least: int = 0,
     check: Callable[[str], object] | None = None,
     pattern: str = "",
-) -> Kind[dict[str, T]]:
+) -> checks.Kind[dict[str, T]]:
     """Return the kind of objects with at least ``least`` keys that the user chooses.
 
     ``check`` raises for an invalid name; ``pattern`` says the same in the JSON Schema.
@@ -147,10 +132,10 @@ def named(
         values = {name: value for name, value in members.items() if value is not None}
         return values if len(values) == len(members) else None
 
-    schema: Schema = {"type": "object", "additionalProperties": kind.schema}
-    bound: Schema = {"minProperties": least} if least else {}
-    names: Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
-    return Kind(read, {**schema, **bound, **names})
+    schema: checks.Schema = {"type": "object", "additionalProperties": kind.schema}
+    bound: checks.Schema = {"minProperties": least} if least else {}
+    names: checks.Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
+    return checks.Kind(read, {**schema, **bound, **names})
 
 
 def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
@@ -161,7 +146,9 @@ def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
         node.fault(without_name(str(error), str(node.path[-1]) if node.path else ""))
 
 
-def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None = None) -> Kind[T]:
+def checked(
+    kind: checks.Kind[T], check: Callable[[T], object], schema: checks.Schema | None = None
+) -> checks.Kind[T]:
     """Return a kind whose values must pass ``check``, which raises."""
 
     def read(node: Node) -> T | None:
@@ -170,7 +157,7 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
             refusing(check, value, node)
         return value if node.is_right() else None
 
-    return Kind(read, {**kind.schema, **(schema or {})}, reach=kind.reach)
+    return checks.Kind(read, {**kind.schema, **(schema or {})}, reach=kind.reach)
 
 
 def without_name(message: str, name: str) -> str:
@@ -183,7 +170,7 @@ def without_name(message: str, name: str) -> str:
 class Key(Generic[T_co]):
     """A key of an object: the kind of its value, and its description in one line."""
 
-    kind: Kind[T_co]
+    kind: checks.Kind[T_co]
     about: str = ""
     required: bool = False
 
@@ -199,8 +186,8 @@ def record(
     aliases: Mapping[str, str] | None = None,
     left_out: Collection[str] = (),
     about: str = "",
-    rules: Schema | None = None,
-) -> Kind[T]:
+    rules: checks.Schema | None = None,
+) -> checks.Kind[T]:
     """Return the kind of objects with given keys; a key whose value is null counts as absent.
 
     Args:
@@ -227,9 +214,9 @@ def record(
         members = known_members(node, key_names, elsewhere=elsewhere, aliases=aliases)
         return _built(make, keys, node, members)
 
-    described: Schema = {"description": about} if about else {}
-    schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
-    return Kind(read, schema)
+    described: checks.Schema = {"description": about} if about else {}
+    schema: checks.Schema = {**described, **_object_schema(keys), **(rules or {})}
+    return checks.Kind(read, schema)
 
 
 def _built(make: Callable[..., T], keys: Keys, node: Node, members: Mapping[str, Node]) -> T | None:
@@ -245,12 +232,16 @@ def _built(make: Callable[..., T], keys: Keys, node: Node, members: Mapping[str,
         return None
 
 
-def _object_schema(keys: Keys) -> Schema:
-    described: Schema = {
+def _object_schema(keys: Keys) -> checks.Schema:
+    described: checks.Schema = {
         name: {**({"description": key.about} if key.about else {}), **key.kind.schema}
         for name, key in keys.items()
     }
-    schema: Schema = {"type": "object", "properties": described, "additionalProperties": False}
+    schema: checks.Schema = {
+        "type": "object",
+        "properties": described,
+        "additionalProperties": False,
+    }
     needed: list[Json] = [name for name, key in keys.items() if key.required]
     return {**schema, "required": needed} if needed else schema
 
@@ -275,7 +266,7 @@ def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
             node.fault(f"expected the key `{name}`{about}, found none")
 
 
-def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T]:
+def either(what: str, *kinds: tuple[type | tuple[type, ...], checks.Kind[T]]) -> checks.Kind[T]:
     """Return the union of several kinds, distinguished by the type of the plain value."""
 
     def read(node: Node) -> T | None:
@@ -285,8 +276,8 @@ def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T
         node.expected(what)
         return None
 
-    schema: Schema = {"anyOf": [kind.schema for _, kind in kinds]}
-    return Kind(read, schema)
+    schema: checks.Schema = {"anyOf": [kind.schema for _, kind in kinds]}
+    return checks.Kind(read, schema)
 
 
 def record_of(
@@ -294,19 +285,22 @@ def record_of(
     *,
     make: Callable[..., T] | None = None,
     skip: Collection[str] = (),
-    special: Mapping[str, Kind[object]] | None = None,
+    special: Mapping[str, checks.Kind[object]] | None = None,
     aliases: Mapping[str, str] | None = None,
     left_out: Collection[str] = (),
     about: str = "",
-    rules: Schema | None = None,
-) -> Kind[T]:
+    rules: checks.Schema | None = None,
+) -> checks.Kind[T]:
     """Return the kind of objects from which an attrs class is built; see :func:`keys_of`."""
     keys = keys_of(kind, skip=skip, special=special)
     return record(make or kind, keys, aliases=aliases, left_out=left_out, about=about, rules=rules)
 
 
 def keys_of(
-    kind: type, *, skip: Collection[str] = (), special: Mapping[str, Kind[object]] | None = None
+    kind: type,
+    *,
+    skip: Collection[str] = (),
+    special: Mapping[str, checks.Kind[object]] | None = None,
 ) -> Keys:
     """Return a key for each field of an attrs class, checked by the validators of the class.
 
@@ -339,7 +333,7 @@ def abouts_of(kind: type) -> dict[str, str]:
     return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(docs)}
 
 
-def kind_for(hint: object) -> Kind[object]:
+def kind_for(hint: object) -> checks.Kind[object]:
     """Return the kind of values of a type annotation; for unsupported ones, a kind that refuses."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
@@ -348,19 +342,21 @@ def kind_for(hint: object) -> Kind[object]:
         rest = [member for member in inner if member is not type(None)]
         return kind_for(rest[0]) if len(rest) == 1 else class_of(*rest)
     if origin is Literal:
-        return one_of(*map(str, inner))
+        return checks.one_of(*map(str, inner))
     if origin in (tuple, collections.abc.Sequence):
         return listed(kind_for(inner[0]))
     if origin is collections.abc.Mapping:
-        return OBJECT if inner[1] is object else named(kind_for(inner[1]))
+        return checks.OBJECT if inner[1] is object else named(kind_for(inner[1]))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return one_of(*(str(member.value) for member in hint))
+        return checks.one_of(*(str(member.value) for member in hint))
     if isinstance(hint, type) and attrs.has(hint):
         return record_of(hint)
-    return Kind(lambda node: node.fault(f"no value of a file can be {shown(hint)}; leave it out"))
+    return checks.Kind(
+        lambda node: node.fault(f"no value of a file can be {shown(hint)}; leave it out")
+    )
 
 
-def class_of(*classes: type[T]) -> Kind[T]:
+def class_of(*classes: type[T]) -> checks.Kind[T]:
     """Return the kind of objects that name their class: ``{max_proposals: {...}}``.
 
     A class without required fields may be written as its name alone: ``strict``.
@@ -394,18 +390,18 @@ def class_of(*classes: type[T]) -> Kind[T]:
     alone: list[Json] = [{"enum": list(bare)}] if bare else []
     objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in kinds.items()]
 
-    return Kind(read, {"anyOf": [*alone, *objects]})
+    return checks.Kind(read, {"anyOf": [*alone, *objects]})
 
 
-def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
+def _kind_of(field: attrs.Attribute[Any]) -> checks.Kind[object]:
     """Return the kind of a field: its check, or the kind of its type with its validator."""
     validator = field.validator
     # Checks without a schema are for Python objects.
-    if isinstance(validator, Check) and validator.schema:
+    if isinstance(validator, checks.Check) and validator.schema:
         # A path stays one, however its check is written.
         is_path = Path in (field.type, *get_args(field.type))
-        return validator.reaching(Reach.FILE) if is_path else validator
-    kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
+        return validator.reaching(checks.Reach.FILE) if is_path else validator
+    kind = checks.ANYTHING if field.metadata.get("plain") else kind_for(field.type)
     if validator is None:
         return kind
     # Without an owner the message begins with the field's name, which is then removed.

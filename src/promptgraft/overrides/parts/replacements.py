@@ -11,37 +11,14 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest_text, shown
+from promptgraft.overrides.parts import descriptors, entry
 from promptgraft.overrides.parts.body import spell
-from promptgraft.overrides.parts.descriptors import (
-    PromptDescriptor,
-    PromptLike,
-    SectionDescriptor,
-    SectionPath,
-    SectionVisibility,
-    TaskExampleDescriptor,
-    find_tool,
-    fold_name,
-    show_path,
-    taken_aliases,
-    tool_part,
-)
-from promptgraft.overrides.parts.entry import (
-    EffectiveParts,
-    Entry,
-    LabelledTexts,
-    PartSource,
-    PathEntry,
-    SkipReason,
-    SourcePart,
-    labelled,
-    text_or_none,
-)
 from promptgraft.overrides.parts.examples import check_json, given, typed_json
 from promptgraft.overrides.parts.validation import check_not_blank, check_text, check_texts
 
 
 @attrs.frozen(kw_only=True)
-class SectionOverride(PathEntry):
+class SectionOverride(entry.PathEntry):
     """A body that replaces the body of one section.
 
     Attributes:
@@ -50,7 +27,7 @@ class SectionOverride(PathEntry):
         body: text in the language of :mod:`promptgraft.overrides.parts.body`.
     """
 
-    path: SectionPath
+    path: descriptors.SectionPath
     expected_hash: HexDigest
     body: str
 
@@ -59,19 +36,23 @@ class SectionOverride(PathEntry):
     is_text = True
 
     @classmethod
-    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
-        return (show_path(section.path) for section in descriptor.sections if section.overridable)
+    def known(cls, descriptor: descriptors.PromptDescriptor) -> Iterator[str]:
+        return (
+            descriptors.show_path(section.path)
+            for section in descriptor.sections
+            if section.overridable
+        )
 
-    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
+    def source(self, descriptor: descriptors.PromptDescriptor) -> entry.SourcePart | None:
         return descriptor.section(self.path)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[SectionOverride]:
+    def sources(cls, prompt: descriptors.PromptLike) -> Iterator[SectionOverride]:
         for section in prompt.descriptor.sections:
             body = prompt.section_body(section.path)
             yield cls(path=section.path, expected_hash=section.content_hash, body=body)
 
-    def checked(self, descriptor: PromptDescriptor) -> SectionOverride:
+    def checked(self, descriptor: descriptors.PromptDescriptor) -> SectionOverride:
         # May be blank, unlike a summary: a section may consist of its heading and its children.
         check_text(self.body, self.part)
         section = descriptor.section(self.path)
@@ -84,20 +65,20 @@ class SectionOverride(PathEntry):
             raise InvalidOverrideError(f"{self.part}: {fault}")
         return self
 
-    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+    def misfit(self, descriptor: descriptors.PromptDescriptor) -> entry.SkipReason | None:
         section = descriptor.section(self.path)
         # A document may hold a body that was never checked against the source.
-        return SkipReason.LOST_PLACEHOLDER if section and section.lost(self.body) else None
+        return entry.SkipReason.LOST_PLACEHOLDER if section and section.lost(self.body) else None
 
-    def apply(self, parts: EffectiveParts) -> None:
+    def apply(self, parts: entry.EffectiveParts) -> None:
         parts.bodies[self.path] = self.body
 
-    def labelled_texts(self) -> LabelledTexts:
+    def labelled_texts(self) -> entry.LabelledTexts:
         yield "body", self.body
 
 
 @attrs.frozen(kw_only=True)
-class SummaryOverride(PathEntry):
+class SummaryOverride(entry.PathEntry):
     """A text that replaces the summary of a section.
 
     Attributes:
@@ -106,7 +87,7 @@ class SummaryOverride(PathEntry):
         summary: the text; no values are inserted into it.
     """
 
-    path: SectionPath
+    path: descriptors.SectionPath
     expected_hash: HexDigest
     summary: str
 
@@ -115,46 +96,46 @@ class SummaryOverride(PathEntry):
     is_text = True
 
     @classmethod
-    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+    def known(cls, descriptor: descriptors.PromptDescriptor) -> Iterator[str]:
         return (
-            show_path(section.path)
+            descriptors.show_path(section.path)
             for section in descriptor.sections
             if section.overridable and section.summary is not None
         )
 
-    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
+    def source(self, descriptor: descriptors.PromptDescriptor) -> entry.SourcePart | None:
         section = descriptor.section(self.path)
         if section is None or section.summary is None:
             return None
-        return PartSource(digest_text(section.summary), section.overridable)
+        return entry.PartSource(digest_text(section.summary), section.overridable)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[SummaryOverride]:
+    def sources(cls, prompt: descriptors.PromptLike) -> Iterator[SummaryOverride]:
         for section in prompt.descriptor.sections:
             if section.summary is not None and section.summary.strip():
                 written_for = digest_text(section.summary)
                 yield cls(path=section.path, expected_hash=written_for, summary=section.summary)
 
-    def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
+    def checked(self, descriptor: descriptors.PromptDescriptor) -> SummaryOverride:
         check_not_blank(self.summary, self.part)
         return self
 
-    def apply(self, parts: EffectiveParts) -> None:
+    def apply(self, parts: entry.EffectiveParts) -> None:
         parts.summaries[self.path] = self.summary
 
-    def labelled_texts(self) -> LabelledTexts:
+    def labelled_texts(self) -> entry.LabelledTexts:
         yield "summary", self.summary
 
 
 _IN_WORDS = {
-    SectionVisibility.FULL: "shown",
-    SectionVisibility.SUMMARY: "shown as its summary",
-    SectionVisibility.HIDDEN: "no longer shown",
+    descriptors.SectionVisibility.FULL: "shown",
+    descriptors.SectionVisibility.SUMMARY: "shown as its summary",
+    descriptors.SectionVisibility.HIDDEN: "no longer shown",
 }
 
 
 @attrs.frozen(kw_only=True)
-class VisibilityOverride(PathEntry):
+class VisibilityOverride(entry.PathEntry):
     """Whether a section, with all that is below it, or a task example of the source is shown.
 
     Attributes:
@@ -163,9 +144,9 @@ class VisibilityOverride(PathEntry):
         visibility: full, hidden or, for a section that has one, its summary.
     """
 
-    path: SectionPath
+    path: descriptors.SectionPath
     expected_hash: HexDigest
-    visibility: SectionVisibility
+    visibility: descriptors.SectionVisibility
 
     kind = "visibility"
     replaces = "section or task example"
@@ -182,70 +163,72 @@ class VisibilityOverride(PathEntry):
         return None
 
     @classmethod
-    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+    def known(cls, descriptor: descriptors.PromptDescriptor) -> Iterator[str]:
         sections = (
             section.path
             for section in descriptor.sections
             if section.overridable and not section.needed
         )
         examples = (example.path for example in descriptor.task_examples if example.overridable)
-        return map(show_path, (*sections, *examples))
+        return map(descriptors.show_path, (*sections, *examples))
 
-    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
+    def source(self, descriptor: descriptors.PromptDescriptor) -> entry.SourcePart | None:
         section = descriptor.section(self.path)
         if section is None:
             return descriptor.task_example(self.path)
         may_change = section.overridable and not section.needed
-        return PartSource(descriptor.subtree_hash(self.path), may_change)
+        return entry.PartSource(descriptor.subtree_hash(self.path), may_change)
 
-    def needed(self, descriptor: PromptDescriptor) -> str:
+    def needed(self, descriptor: descriptors.PromptDescriptor) -> str:
         section = descriptor.section(self.path)
         return "" if section is None else section.needed
 
-    def counterpart(self, prompt: PromptLike) -> VisibilityOverride | None:
+    def counterpart(self, prompt: descriptors.PromptLike) -> VisibilityOverride | None:
         part = _part(prompt.descriptor, self.path)
         return None if part is None else attrs.evolve(self, visibility=part.visibility)
 
-    def checked(self, descriptor: PromptDescriptor) -> VisibilityOverride:
+    def checked(self, descriptor: descriptors.PromptDescriptor) -> VisibilityOverride:
         possible = visibilities(descriptor, self.path)
         # A set, because `in` raises TypeError for what cannot be hashed.
         if not any(self.visibility == visibility for visibility in possible):
             raise InvalidOverrideError(
                 f"{self.part}: expected {' or '.join(possible)}, found {shown(self.visibility)}"
             )
-        return attrs.evolve(self, visibility=SectionVisibility(self.visibility))
+        return attrs.evolve(self, visibility=descriptors.SectionVisibility(self.visibility))
 
-    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+    def misfit(self, descriptor: descriptors.PromptDescriptor) -> entry.SkipReason | None:
         # The summary is part of the hash of a section; a document may hold any value.
         fits = self.visibility in visibilities(descriptor, self.path)
-        return None if fits else SkipReason.UNKNOWN_PART
+        return None if fits else entry.SkipReason.UNKNOWN_PART
 
-    def apply(self, parts: EffectiveParts) -> None:
+    def apply(self, parts: entry.EffectiveParts) -> None:
         parts.visibility[self.path] = self.visibility
 
-    def labelled_texts(self) -> LabelledTexts:
+    def labelled_texts(self) -> entry.LabelledTexts:
         yield "visibility", _IN_WORDS[self.visibility]
 
 
-def visibilities(descriptor: PromptDescriptor, path: SectionPath) -> tuple[SectionVisibility, ...]:
+def visibilities(
+    descriptor: descriptors.PromptDescriptor, path: descriptors.SectionPath
+) -> tuple[descriptors.SectionVisibility, ...]:
     """Return how a section or a task example may be shown."""
     section = descriptor.section(path)
     has_summary = section is not None and bool((section.summary or "").strip())
     return tuple(
         visibility
-        for visibility in SectionVisibility
-        if has_summary or visibility is not SectionVisibility.SUMMARY
+        for visibility in descriptors.SectionVisibility
+        if has_summary or visibility is not descriptors.SectionVisibility.SUMMARY
     )
 
 
 def _part(
-    descriptor: PromptDescriptor, path: SectionPath
-) -> SectionDescriptor | TaskExampleDescriptor | None:
+    descriptor: descriptors.PromptDescriptor, path: descriptors.SectionPath
+) -> descriptors.SectionDescriptor | descriptors.TaskExampleDescriptor | None:
     return descriptor.section(path) or descriptor.task_example(path)
 
 
 @attrs.frozen(kw_only=True)
-class ToolOverride(Entry):
+class ToolOverride(entry.Entry):
     """An override of the descriptions of a tool and its parameters.
 
     Attributes:
@@ -269,17 +252,17 @@ class ToolOverride(Entry):
         return self.name
 
     @classmethod
-    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+    def known(cls, descriptor: descriptors.PromptDescriptor) -> Iterator[str]:
         return (tool.name for tool in descriptor.tools if tool.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
+    def source(self, descriptor: descriptors.PromptDescriptor) -> entry.SourcePart | None:
         return descriptor.tool(self.name)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[ToolOverride]:
+    def sources(cls, prompt: descriptors.PromptLike) -> Iterator[ToolOverride]:
         for tool in prompt.descriptor.tools:
             params = {name: text for name, text in tool.param_descriptions.items() if text.strip()}
-            description = text_or_none(tool.description)
+            description = entry.text_or_none(tool.description)
             if description or params:
                 yield cls(
                     name=tool.name,
@@ -288,8 +271,8 @@ class ToolOverride(Entry):
                     param_descriptions=params,
                 )
 
-    def checked(self, descriptor: PromptDescriptor) -> ToolOverride:
-        tool = find_tool(descriptor.tools_by_name, self.name, where=self.part)
+    def checked(self, descriptor: descriptors.PromptDescriptor) -> ToolOverride:
+        tool = descriptors.find_tool(descriptor.tools_by_name, self.name, where=self.part)
         if self.description is None and not self.param_descriptions:
             raise InvalidOverrideError(f"{self.part}: replaces nothing; give a description")
         if self.description is not None:
@@ -303,7 +286,7 @@ class ToolOverride(Entry):
             check_not_blank(text, f"{self.part}: parameter `{name}`")
         return self
 
-    def apply(self, parts: EffectiveParts) -> None:
+    def apply(self, parts: entry.EffectiveParts) -> None:
         tool = parts.tools[self.name]
         params = {**tool.param_descriptions, **self.param_descriptions}
         parts.tools[self.name] = attrs.evolve(
@@ -318,13 +301,13 @@ class ToolOverride(Entry):
         params = {**older.param_descriptions, **self.param_descriptions}
         return attrs.evolve(older, **given(description=self.description), param_descriptions=params)
 
-    def labelled_texts(self) -> LabelledTexts:
+    def labelled_texts(self) -> entry.LabelledTexts:
         yield "description", self.description
-        yield from labelled("parameter", self.param_descriptions)
+        yield from entry.labelled("parameter", self.param_descriptions)
 
 
 @attrs.frozen
-class ToolExampleOverride(Entry):
+class ToolExampleOverride(entry.Entry):
     """An override of one example of a tool.
 
     Attributes:
@@ -353,21 +336,21 @@ class ToolExampleOverride(Entry):
 
     @property
     def owner(self) -> str:
-        return tool_part(self.tool_name)
+        return descriptors.tool_part(self.tool_name)
 
     @classmethod
-    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+    def known(cls, descriptor: descriptors.PromptDescriptor) -> Iterator[str]:
         for tool in descriptor.tools:
             if tool.overridable:
                 yield from (f"{tool.name}/{index}" for index in range(len(tool.examples)))
 
-    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
+    def source(self, descriptor: descriptors.PromptDescriptor) -> entry.SourcePart | None:
         tool = descriptor.tool(self.tool_name)
         call = descriptor.tool_example(*self.key)
-        return PartSource(call.content_hash, tool.overridable) if tool and call else None
+        return entry.PartSource(call.content_hash, tool.overridable) if tool and call else None
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[ToolExampleOverride]:
+    def sources(cls, prompt: descriptors.PromptLike) -> Iterator[ToolExampleOverride]:
         for tool in prompt.descriptor.tools:
             for index, call in enumerate(tool.examples):
                 yield cls(
@@ -379,8 +362,8 @@ class ToolExampleOverride(Entry):
                     output_json=call.output_json,
                 )
 
-    def checked(self, descriptor: PromptDescriptor) -> ToolExampleOverride:
-        tool = find_tool(descriptor.tools_by_name, self.tool_name, where=self.part)
+    def checked(self, descriptor: descriptors.PromptDescriptor) -> ToolExampleOverride:
+        tool = descriptors.find_tool(descriptor.tools_by_name, self.tool_name, where=self.part)
         if (self.description, self.input_json, self.output_json) == (None, None, None):
             raise InvalidOverrideError(f"{self.part}: replaces nothing; give a field")
         check_texts(self.part, self.description, self.input_json, self.output_json)
@@ -390,7 +373,7 @@ class ToolExampleOverride(Entry):
             output_json=_typed(self.output_json, tool.result_type, f"{self.part}: output"),
         )
 
-    def apply(self, parts: EffectiveParts) -> None:
+    def apply(self, parts: entry.EffectiveParts) -> None:
         tool = parts.tools[self.tool_name]
         calls = list(tool.examples)
         fields = given(
@@ -399,7 +382,7 @@ class ToolExampleOverride(Entry):
         calls[self.example_index] = attrs.evolve(calls[self.example_index], **fields)
         parts.tools[self.tool_name] = attrs.evolve(tool, examples=tuple(calls))
 
-    def labelled_texts(self) -> LabelledTexts:
+    def labelled_texts(self) -> entry.LabelledTexts:
         yield "description", self.description
         yield "input", self.input_json
         yield "output", self.output_json
@@ -424,7 +407,7 @@ def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 @attrs.frozen(kw_only=True)
-class OutputFieldOverride(Entry):
+class OutputFieldOverride(entry.Entry):
     """An override of the description, aliases and options of a field of the answer.
 
     Attributes:
@@ -454,17 +437,17 @@ class OutputFieldOverride(Entry):
         return None
 
     @classmethod
-    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+    def known(cls, descriptor: descriptors.PromptDescriptor) -> Iterator[str]:
         return (output_field.field for output_field in descriptor.output_fields)
 
-    def source(self, descriptor: PromptDescriptor) -> SourcePart | None:
+    def source(self, descriptor: descriptors.PromptDescriptor) -> entry.SourcePart | None:
         return descriptor.output_field(self.field)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[OutputFieldOverride]:
+    def sources(cls, prompt: descriptors.PromptLike) -> Iterator[OutputFieldOverride]:
         for output_field in prompt.descriptor.output_fields:
             values = {option: text for option, text in output_field.values.items() if text.strip()}
-            description = text_or_none(output_field.description)
+            description = entry.text_or_none(output_field.description)
             if description or output_field.aliases or values:
                 yield cls(
                     field=output_field.field,
@@ -474,7 +457,7 @@ class OutputFieldOverride(Entry):
                     value_descriptions=values,
                 )
 
-    def checked(self, descriptor: PromptDescriptor) -> OutputFieldOverride:
+    def checked(self, descriptor: descriptors.PromptDescriptor) -> OutputFieldOverride:
         field = descriptor.output_field(self.field)
         if field is None:
             return self
@@ -494,21 +477,21 @@ class OutputFieldOverride(Entry):
         aliases = self.aliases or ()
         for alias in aliases:
             check_not_blank(alias, f"{self.part}: alias")
-        if taken_names := taken_aliases(field, aliases):
+        if taken_names := descriptors.taken_aliases(field, aliases):
             raise InvalidOverrideError(f"{self.part}: the name {shown(taken_names[0])} is taken")
         return self
 
-    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+    def misfit(self, descriptor: descriptors.PromptDescriptor) -> entry.SkipReason | None:
         field = descriptor.output_field(self.field)
-        is_taken = field is not None and taken_aliases(field, self.aliases or ())
-        return SkipReason.NAME_TAKEN if is_taken else None
+        is_taken = field is not None and descriptors.taken_aliases(field, self.aliases or ())
+        return entry.SkipReason.NAME_TAKEN if is_taken else None
 
     def claims(self) -> Mapping[Hashable, str]:
         # Names need to differ only within a class.
         owner = self.field.rpartition(".")[0]
-        return {(owner, fold_name(alias)): alias for alias in self.aliases or ()}
+        return {(owner, descriptors.fold_name(alias)): alias for alias in self.aliases or ()}
 
-    def apply(self, parts: EffectiveParts) -> None:
+    def apply(self, parts: entry.EffectiveParts) -> None:
         now = parts.fields[self.field]
         parts.fields[self.field] = attrs.evolve(
             now,
@@ -516,8 +499,8 @@ class OutputFieldOverride(Entry):
             values={**now.values, **self.value_descriptions},
         )
 
-    def labelled_texts(self) -> LabelledTexts:
+    def labelled_texts(self) -> entry.LabelledTexts:
         aliases = self.aliases
         yield "description", self.description
         yield "aliases", None if aliases is None else json.dumps(aliases, ensure_ascii=False)
-        yield from labelled("option", self.value_descriptions)
+        yield from entry.labelled("option", self.value_descriptions)

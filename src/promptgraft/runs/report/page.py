@@ -24,15 +24,7 @@ from promptgraft.ground.text import (
     score,
     visible,
 )
-from promptgraft.runs.comparing import (
-    VERDICT,
-    Incomparable,
-    figure_rows,
-    gain_between,
-    incomparable,
-    seen_scores,
-    unseen_scores,
-)
+from promptgraft.runs import comparing
 from promptgraft.runs.folder import RunFolder, write_text
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import RunRecord, RunSummary
@@ -349,7 +341,7 @@ def comparison(
     first, *others = sides
     labels = LABELS[: len(sides)]
     pairs = [
-        (label, other, incomparable(first, other, labels=(labels[0], label)))
+        (label, other, comparing.incomparable(first, other, labels=(labels[0], label)))
         for label, other in zip(labels[1:], others, strict=True)
     ]
     winners = [record.sides[1].texts if record.sides else {} for record in sides]
@@ -357,7 +349,7 @@ def comparison(
     rows = _columns(first, [(other, differing) for _, other, differing in pairs])
     if verdicts:
         rows = [
-            (name, *verdicts, *cells[len(sides) :]) if name == VERDICT else (name, *cells)
+            (name, *verdicts, *cells[len(sides) :]) if name == comparing.VERDICT else (name, *cells)
             for name, *cells in rows
         ]
     ends = ends or [
@@ -370,7 +362,8 @@ def comparison(
         "reasons": list(dict.fromkeys(why for *_, differing in pairs for why in differing.reasons)),
         "rows": rows,
         "gains": [
-            (label, gain_between(first, other, differing)) for label, other, differing in pairs
+            (label, comparing.gain_between(first, other, differing))
+            for label, other, differing in pairs
         ],
         "changes": [
             (label, tuple(texts.changes_between(winners[0], winner)))
@@ -383,11 +376,11 @@ def comparison(
 
 
 def _columns(
-    first: RunRecord, others: Sequence[tuple[RunRecord, Incomparable]]
+    first: RunRecord, others: Sequence[tuple[RunRecord, comparing.Incomparable]]
 ) -> list[tuple[str, ...]]:
     """Return rows of figures, a column for each run; of two runs also with their difference."""
     pairs = [
-        {row[0]: row[1:] for row in figure_rows(first, other, differing)}
+        {row[0]: row[1:] for row in comparing.figure_rows(first, other, differing)}
         for other, differing in others
     ]
     names = dict.fromkeys(name for rows in pairs for name in rows)
@@ -417,7 +410,10 @@ def _differing_cases(
 
     Held-out cases come first; cases that only one run has are left out.
     """
-    for name, scores_of in (("held out", unseen_scores), ("validation", seen_scores)):
+    for name, scores_of in (
+        ("held out", comparing.unseen_scores),
+        ("validation", comparing.seen_scores),
+    ):
         scores = [scores_of(record) for record in sides]
         for case in dict.fromkeys(case for by_case in scores for case in by_case):
             if sum(case in by_case for by_case in scores) > 1:

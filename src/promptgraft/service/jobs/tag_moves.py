@@ -11,23 +11,17 @@ from promptgraft.overrides.base_store import one_id
 from promptgraft.overrides.resolution import diff_override
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.prompt.template import Prompt
+from promptgraft.service.jobs import promoting
 from promptgraft.service.jobs.approvals import MoveKind, TagMove
-from promptgraft.service.jobs.promoting import (
-    Expected,
-    TaggedRevision,
-    address,
-    check_present,
-    held,
-    promotable,
-    promoted,
-)
 from promptgraft.targets.part import named_in
 from promptgraft.targets.prompts import address_of
 
 
 def revision_ids(store: RevisionedStore, subject: ProjectPrompt, tag: str) -> dict[str, str]:
     """Return the ids of the revisions that a tag points at, by prompt; empty ones for none."""
-    present = {prompt: store.current_at(address(prompt, tag)) for prompt in subject.prompts}
+    present = {
+        prompt: store.current_at(promoting.address(prompt, tag)) for prompt in subject.prompts
+    }
     return {
         address_of(prompt): revision.id if revision else "" for prompt, revision in present.items()
     }
@@ -39,17 +33,19 @@ def promotion(
     source: str,
     *,
     to: str,
-    expected: Expected | None,
+    expected: promoting.Expected | None,
     kind: MoveKind,
     project: str,
     job: str,
 ) -> TagMove:
     """Return the move of the tag ``to`` to what ``source`` holds; raises as `promoted` does."""
-    promotable(store, subject, source, to=to, expected=expected)
+    promoting.promotable(store, subject, source, to=to, expected=expected)
     for prompt in subject.prompts:
         if (expected_id := (expected or {}).get(name := address_of(prompt))) is not None:
-            check_present(
-                store.current_at(address(prompt, to)), expected_id, f"tag `{to}` of `{name}`"
+            promoting.check_present(
+                store.current_at(promoting.address(prompt, to)),
+                expected_id,
+                f"tag `{to}` of `{name}`",
             )
     before, there = revision_ids(store, subject, to), revision_ids(store, subject, source)
     is_whole = kind is MoveKind.PROMOTE
@@ -65,7 +61,7 @@ def rollback(
     revisions: Mapping[str, str] | None,
     *,
     project: str,
-    expected: Expected | None = None,
+    expected: promoting.Expected | None = None,
 ) -> TagMove:
     """Return the move of a tag back to revisions, by default to the parents of those it has.
 
@@ -74,10 +70,10 @@ def rollback(
         ConfigError: ``revisions`` names a prompt that the tag does not hold.
         RevisionNotFoundError: the tag holds nothing, or not one revision with such an id.
     """
-    rows = {row.name: row for row in held(store, subject, tag)}
+    rows = {row.name: row for row in promoting.held(store, subject, tag)}
     for name, revision_id in (expected or {}).items():
         now = rows[name].revision if name in rows else None
-        check_present(now, revision_id, f"tag `{tag}` of `{name}`")
+        promoting.check_present(now, revision_id, f"tag `{tag}` of `{name}`")
     for name in revisions or {}:
         if name not in rows:
             near = did_you_mean(name, list(rows))
@@ -138,7 +134,7 @@ def carry_out(store: RevisionedStore, subject: ProjectPrompt, move: TagMove, *, 
         raise OverrideConflictError(f"{reason}; ask again")
     if move.kind is not MoveKind.ROLLBACK:
         is_whole = move.kind is MoveKind.PROMOTE
-        promoted(
+        promoting.promoted(
             store,
             subject,
             move.source,
@@ -148,7 +144,7 @@ def carry_out(store: RevisionedStore, subject: ProjectPrompt, move: TagMove, *, 
             whole=is_whole,
         )
         return
-    names = {address(prompt, move.tag): address_of(prompt) for prompt in subject.prompts}
+    names = {promoting.address(prompt, move.tag): address_of(prompt) for prompt in subject.prompts}
     store.rollback_all(
         # Without an id, to the parent: there is none, or the move would name it.
         {at: move.after[name] or None for at, name in names.items() if name in move.after},
@@ -200,6 +196,6 @@ def texts_with(
     return before, after
 
 
-def names_of(rows: Sequence[TaggedRevision]) -> dict[str, Prompt[object]]:
+def names_of(rows: Sequence[promoting.TaggedRevision]) -> dict[str, Prompt[object]]:
     """Return the prompts of what a tag holds, by their addresses."""
     return {row.name: row.prompt for row in rows}

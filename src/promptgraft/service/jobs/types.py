@@ -15,19 +15,7 @@ from promptgraft.errors import (
     StoreError,
 )
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict import structure
-from promptgraft.ground.strict.checks import (
-    COUNT,
-    FINITE,
-    FLAG,
-    OBJECT,
-    SECONDS,
-    SHARE,
-    STRING,
-    Kind,
-    integer,
-    money,
-)
+from promptgraft.ground.strict import checks, structure
 from promptgraft.ground.strict.kinds import checked, record_of
 from promptgraft.ground.text import counted
 from promptgraft.overrides.parts.validation import check_tag
@@ -38,8 +26,12 @@ CANDIDATE_PREFIX = "candidate."
 """Prefix of the tags that hold winners of jobs."""
 
 _ID_DIGITS = 12
-_ITERATIONS, _PATIENCE, _PRIORITY = integer(1, 100), integer(1, 50), integer(-100, 100)
-_MONEY = money(texts=True)
+_ITERATIONS, _PATIENCE, _PRIORITY = (
+    checks.integer(1, 100),
+    checks.integer(1, 50),
+    checks.integer(-100, 100),
+)
+_MONEY = checks.money(texts=True)
 _MOST_NOTE_CHARS = 1_000
 
 
@@ -171,24 +163,24 @@ class JobChanges:
         ConfigError: naming the field, what was expected and what was found.
     """
 
-    algorithm: str | None = attrs.field(default=None, validator=STRING.or_none)
+    algorithm: str | None = attrs.field(default=None, validator=checks.STRING.or_none)
     budget: int | None = attrs.field(default=None, validator=ROLLOUTS.or_none)
     max_iterations: int | None = attrs.field(default=None, validator=_ITERATIONS.or_none)
-    target_score: float | None = attrs.field(default=None, validator=SHARE.or_none)
+    target_score: float | None = attrs.field(default=None, validator=checks.SHARE.or_none)
     patience: int | None = attrs.field(default=None, validator=_PATIENCE.or_none)
     max_cost: Decimal | None = attrs.field(default=None, converter=_as_dollars)
-    max_tokens: int | None = attrs.field(default=None, validator=COUNT.or_none)
-    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
-    seed: int | None = attrs.field(default=None, validator=integer(0).or_none)
-    model: str | None = attrs.field(default=None, validator=STRING.or_none)
+    max_tokens: int | None = attrs.field(default=None, validator=checks.COUNT.or_none)
+    timeout: float | None = attrs.field(default=None, validator=checks.SECONDS.or_none)
+    seed: int | None = attrs.field(default=None, validator=checks.integer(0).or_none)
+    model: str | None = attrs.field(default=None, validator=checks.STRING.or_none)
     tuning: Mapping[str, Json] = attrs.field(factory=dict, hash=False)
-    dataset: str | None = attrs.field(default=None, validator=STRING.or_none)
-    dry_run: bool = attrs.field(default=False, validator=FLAG)
-    store: bool = attrs.field(default=True, validator=FLAG)
-    tag: str | None = attrs.field(default=None, validator=STRING.or_none)
+    dataset: str | None = attrs.field(default=None, validator=checks.STRING.or_none)
+    dry_run: bool = attrs.field(default=False, validator=checks.FLAG)
+    store: bool = attrs.field(default=True, validator=checks.FLAG)
+    tag: str | None = attrs.field(default=None, validator=checks.STRING.or_none)
     priority: int = attrs.field(default=0, validator=_PRIORITY)
-    not_before: float = attrs.field(default=0.0, validator=FINITE)
-    note: str = attrs.field(default="", validator=STRING)
+    not_before: float = attrs.field(default=0.0, validator=checks.FINITE)
+    note: str = attrs.field(default="", validator=checks.STRING)
 
     def __attrs_post_init__(self) -> None:
         _check_note(self.note)
@@ -196,8 +188,9 @@ class JobChanges:
             check_tag(self.tag)
 
 
-JOB_CHANGES: Kind[JobChanges] = record_of(
-    JobChanges, special={"tuning": OBJECT, "max_cost": _MONEY, "tag": checked(STRING, check_tag)}
+JOB_CHANGES: checks.Kind[JobChanges] = record_of(
+    JobChanges,
+    special={"tuning": checks.OBJECT, "max_cost": _MONEY, "tag": checked(checks.STRING, check_tag)},
 )
 
 
