@@ -26,7 +26,7 @@ from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
     PromptOverride,
-    RevisionedPromptOverridesStore,
+    RevisionedStore,
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.testing.prompts import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
@@ -106,7 +106,7 @@ def test_another_store_on_the_same_root_sees_every_write(tmp_path: Path) -> None
 
 
 def test_it_is_a_store_with_a_history(store: LocalPromptOverridesStore) -> None:
-    revisioned: RevisionedPromptOverridesStore = store
+    revisioned: RevisionedStore = store
     assert revisioned.history(ns=PROMPT.ns, prompt_key=PROMPT.key) == ()
 
 

@@ -1,6 +1,7 @@
-"""What adapters may be able to do beside answering: optional interfaces, and questions about them.
+"""What adapters may be able to do or tell beside answering, and questions about it.
 
-Each is looked for in an adapter by its attributes; none has to be declared.
+It is looked for in an adapter by its attributes; nothing has to be declared. An interface stands
+for methods that are called; what an adapter only tells is an attribute with a default here.
 """
 
 from __future__ import annotations
@@ -54,17 +55,9 @@ def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
         adapter.check_prompt(rendered)
 
 
-@runtime_checkable
-class ChoosingAdapter(Protocol):
-    """An adapter that answers a plain text only with one of several choices, if it needs them."""
-
-    @property
-    def needs_choices(self) -> bool: ...
-
-
 def needs_choices(adapter: object) -> bool:
     """Return whether an adapter answers a plain text only with one of several choices."""
-    return isinstance(adapter, ChoosingAdapter) and adapter.needs_choices
+    return getattr(adapter, "needs_choices", False) is True
 
 
 PRICES_LINE = "prices: {input: IN, output: OUT}"
@@ -81,55 +74,45 @@ GIVE_PRICES = (
 _A_CALL = Usage(input_tokens=1, output_tokens=1)
 
 
-@runtime_checkable
-class BilledAdapter(Protocol):
-    """An adapter of calls that have no price; ``missing_cost`` says what to add, or is empty."""
-
-    @property
-    def missing_cost(self) -> str: ...
-
-
 def missing_price(adapter: object) -> str:
-    """Return what to add so that the cost of an adapter's calls is known; empty if nothing."""
-    if isinstance(adapter, BilledAdapter):
-        return adapter.missing_cost
+    """Return what to add so that the cost of an adapter's calls is known; empty if nothing.
+
+    An adapter of calls that have no price says so by its ``missing_cost``.
+    """
+    missing_cost: str | None = getattr(adapter, "missing_cost", None)
+    if missing_cost is not None:
+        return missing_cost
     if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
         return GIVE_PRICES
     return ""
 
 
-@runtime_checkable
-class ThinkingAdapter(Protocol):
-    """An adapter for a model that may think before it answers; ``thinking`` is in tokens."""
-
-    @property
-    def thinking(self) -> int: ...
+def longest_answer(adapter: object) -> int | None:
+    """Return the tokens of the longest answer of an adapter's model; None if not known."""
+    return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
 
-@runtime_checkable
-class CachingAdapter(Protocol):
-    """An adapter whose provider caches the beginnings of prompts.
-
-    ``cached_from`` is the length of the shortest beginning that is cached, in tokens; 0 for none.
-    """
-
-    @property
-    def cached_from(self) -> int: ...
+def thinking_of(adapter: object) -> int:
+    """Return the tokens that an adapter's model is expected to think before it answers."""
+    tokens: int = getattr(adapter, "thinking", 0)
+    return tokens
 
 
-@runtime_checkable
-class ForeseenAdapter(Protocol):
-    """An adapter that knows what is to come of its model.
+def is_thinking_assumed(adapter: object) -> bool:
+    """Return whether it is not known that an adapter's model thinks, but assumed."""
+    return getattr(adapter, "is_thinking_assumed", False) is True
 
-    ``end`` is the announced end of the model, ``is_thinking_assumed`` whether its ``thinking`` is
-    not known but assumed.
-    """
 
-    @property
-    def end(self) -> ModelEnd | None: ...
+def cached_from(adapter: object) -> int:
+    """Return the tokens of the shortest beginning of a prompt that is cached; 0 for none."""
+    tokens: int = getattr(adapter, "cached_from", 0)
+    return tokens
 
-    @property
-    def is_thinking_assumed(self) -> bool: ...
+
+def end_of_model(adapter: object) -> ModelEnd | None:
+    """Return the announced end of an adapter's model; None without one."""
+    end: ModelEnd | None = getattr(adapter, "end", None)
+    return end
 
 
 @runtime_checkable

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from promptgraft.overrides.store import (
         OverrideAddress,
         PromptOverridesStore,
-        RevisionedPromptOverridesStore,
     )
     from promptgraft.overrides.types import (
         AppliedOverride,
@@ -75,7 +74,6 @@ __all__ = [
     "Provenance",
     "RemovedTaskExample",
     "Revision",
-    "RevisionedPromptOverridesStore",
     "RevisionedStore",
     "SectionDescriptor",
     "SectionOverride",

@@ -14,6 +14,7 @@ import attrs
 from promptgraft.errors import (
     InvalidIdentifierError,
     InvalidOverrideError,
+    OverrideConflictError,
     RevisionNotFoundError,
     UnknownPartError,
 )
@@ -35,7 +36,6 @@ from promptgraft.overrides.store import (
     DEFAULT_TAG,
     OverrideAddress,
     PromptOverridesStore,
-    RevisionedPromptOverridesStore,
 )
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
 
@@ -197,8 +197,13 @@ def _one_for_each(
     return overrides
 
 
-class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
-    """A store with history in files or a database, which projects and commands can name."""
+class RevisionedStore(BasePromptOverridesStore):
+    """A store that keeps every state that a tag had, which projects and commands can name.
+
+    Each tag has revisions of its own; those of one write of several tags share a ``step``.
+    All methods raise :class:`InvalidIdentifierError` for an invalid address and
+    :class:`StoreError` when the store is damaged or cannot be read.
+    """
 
     @property
     @abstractmethod
@@ -217,6 +222,74 @@ class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
     def file_of(self, address: OverrideAddress) -> Path | None:
         """Return the file that holds the revision of a tag; None if the store has no files."""
         return None
+
+    @abstractmethod
+    def addresses(self) -> tuple[OverrideAddress, ...]:
+        """Return the address of every tag that points at a revision, sorted."""
+
+    @abstractmethod
+    def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
+        """Return the revision that the tag points at, or None."""
+
+    @abstractmethod
+    def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
+        """Return every revision that was written under the tag, oldest first."""
+
+    def rollback(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, revision: str | None = None
+    ) -> Revision | None:
+        """Point the tag at another revision, by default the parent of the present one.
+
+        Revisions are kept, so a later one may be named too. ``revision`` is an id, or a unique
+        prefix of at least 4 digits. Returns the revision that the tag points at afterwards; None
+        after the first revision was rolled back, which leaves the tag empty.
+
+        Raises:
+            RevisionNotFoundError: there is no such revision, more than one, or nothing to
+                roll back.
+            InvalidIdentifierError: ``revision`` is not 4 to 64 hexadecimal digits.
+        """
+        address = OverrideAddress(ns, prompt_key, tag)
+        return self.rollback_all({address: revision})[address]
+
+    @abstractmethod
+    def rollback_all(
+        self,
+        revisions: Mapping[OverrideAddress, str | None],
+        *,
+        expected: Mapping[OverrideAddress, str] | None = None,
+    ) -> dict[OverrideAddress, Revision | None]:
+        """Point several tags at other revisions, each as :meth:`rollback` does.
+
+        If one is refused, none moves. In a database all of them move or none even if the process
+        is killed; in files one moves after another.
+
+        Args:
+            revisions: an id for each tag, or None for the parent of its present revision.
+            expected: ids of the revisions that tags point at now, an empty one for none; compared
+                under the locks of the store.
+
+        Raises:
+            OverrideConflictError: a tag points at another revision than expected.
+        """
+
+
+def check_expected(
+    present: Mapping[OverrideAddress, Revision | None],
+    expected: Mapping[OverrideAddress, str] | None,
+) -> None:
+    """Refuse to move tags that do not point at the expected revisions; an empty id is for none.
+
+    Raises:
+        OverrideConflictError: one has moved.
+    """
+    for address, revision_id in (expected or {}).items():
+        now = present[address]
+        if revision_id != (now.id if now else ""):
+            raise OverrideConflictError(
+                f"tag `{address.tag}` of `{address.ns}/{address.prompt_key}` was moved meanwhile; "
+                "look at it again"
+            )
 
 
 _REVISION = re.compile(r"[0-9a-f]{4,64}")

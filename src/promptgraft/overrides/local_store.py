@@ -19,6 +19,7 @@ from promptgraft.ground.serde import canonical_json
 from promptgraft.overrides.base_store import (
     Changes,
     RevisionedStore,
+    check_expected,
     check_revision,
     one_id,
     wanted_revision,
@@ -38,7 +39,7 @@ from promptgraft.overrides.revision_files import (
     refuse_foreign_links,
     seen_through,
 )
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, check_expected
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 
 _logger = logging.getLogger("promptgraft")
@@ -267,17 +268,6 @@ class LocalPromptOverridesStore(RevisionedStore):
         by_id = {stored.revision.id: stored.revision for stored in revisions_found}
         # A merge of branches may leave two revisions with one number; their ids decide then.
         return tuple(sorted(by_id.values(), key=lambda revision: (revision.number, revision.id)))
-
-    def rollback(
-        self,
-        *,
-        ns: str,
-        prompt_key: str,
-        tag: str = DEFAULT_TAG,
-        revision: str | None = None,
-    ) -> Revision | None:
-        address = OverrideAddress(ns, prompt_key, tag)
-        return self.rollback_all({address: revision})[address]
 
     def rollback_all(
         self,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.errors import DataFormatError, InvalidOverrideError, OverrideConflictError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
@@ -37,7 +37,7 @@ from promptgraft.overrides.parts.task_example import (
 )
 from promptgraft.overrides.parts.validation import check_key, check_ns, check_path, check_tag
 from promptgraft.overrides.resolution import bound_entry
-from promptgraft.overrides.types import PromptOverride, Provenance, Revision
+from promptgraft.overrides.types import PromptOverride, Provenance
 
 DEFAULT_TAG = "latest"
 
@@ -329,89 +329,3 @@ def _set(store: PromptOverridesStore, prompt: PromptLike, tag: str, entry: Entry
     address = OverrideAddress(descriptor.ns, descriptor.key, tag)
     bound = bound_entry(descriptor, entry)
     return store.upsert(descriptor, address.empty().holding([bound]))
-
-
-def check_expected(
-    present: Mapping[OverrideAddress, Revision | None],
-    expected: Mapping[OverrideAddress, str] | None,
-) -> None:
-    """Refuse to move tags that do not point at the expected revisions; an empty id is for none.
-
-    Raises:
-        OverrideConflictError: one has moved.
-    """
-    for address, revision_id in (expected or {}).items():
-        now = present[address]
-        if revision_id != (now.id if now else ""):
-            raise OverrideConflictError(
-                f"tag `{address.tag}` of `{address.ns}/{address.prompt_key}` was moved meanwhile; "
-                "look at it again"
-            )
-
-
-class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
-    """A store that keeps every state that a tag had.
-
-    Each tag has revisions of its own; those of one write of several tags share a ``step``.
-    All methods raise :class:`InvalidIdentifierError` for an invalid address and
-    :class:`StoreError` when the store is damaged or cannot be read.
-    """
-
-    @abstractmethod
-    def addresses(self) -> tuple[OverrideAddress, ...]:
-        """Return the address of every tag that points at a revision, sorted."""
-
-    @abstractmethod
-    def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
-        """Return the revision that the tag points at, or None."""
-
-    @abstractmethod
-    def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
-        """Return every revision that was written under the tag, oldest first."""
-
-    @abstractmethod
-    def rollback(
-        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, revision: str | None = None
-    ) -> Revision | None:
-        """Point the tag at another revision, by default the parent of the present one.
-
-        Revisions are kept, so a later one may be named too. ``revision`` is an id, or a unique
-        prefix of at least 4 digits. Returns the revision that the tag points at afterwards; None
-        after the first revision was rolled back, which leaves the tag empty.
-
-        Raises:
-            RevisionNotFoundError: there is no such revision, more than one, or nothing to
-                roll back.
-            InvalidIdentifierError: ``revision`` is not 4 to 64 hexadecimal digits.
-        """
-
-    def rollback_all(
-        self,
-        revisions: Mapping[OverrideAddress, str | None],
-        *,
-        expected: Mapping[OverrideAddress, str] | None = None,
-    ) -> dict[OverrideAddress, Revision | None]:
-        """Point several tags at other revisions, each as :meth:`rollback` does.
-
-        If one is refused, the stores of this package move none. In a database all of them move or
-        none even if the process is killed; other stores move one after another.
-
-        Args:
-            revisions: an id for each tag, or None for the parent of its present revision.
-            expected: ids of the revisions that tags point at now, an empty one for none; compared
-                under the locks of the stores of this package.
-
-        Raises:
-            OverrideConflictError: a tag points at another revision than expected.
-        """
-        present = {
-            address: self.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
-            for address in expected or ()
-        }
-        check_expected(present, expected)
-        return {
-            address: self.rollback(
-                ns=address.ns, prompt_key=address.prompt_key, tag=address.tag, revision=revision
-            )
-            for address, revision in revisions.items()
-        }

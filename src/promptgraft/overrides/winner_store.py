@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -18,7 +17,7 @@ from promptgraft.errors import ConfigError, StoreError
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.resolution import check_unchanged
-from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 
 _logger = logging.getLogger(__name__)
@@ -30,28 +29,9 @@ _MEND = (
 _OPTIONS = ("provenance", "expected", "removed")
 
 
-class WinnerStore(Protocol):
-    """What a run needs of a store: reading, and one atomic write of all prompts."""
-
-    @abstractmethod
-    def resolve(
-        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
-    ) -> PromptOverride | None:
-        """Return the stored override of the prompt under ``tag``."""
-
-    @abstractmethod
-    def upsert_all(
-        self,
-        overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
-        *,
-        provenance: Provenance | None = None,
-        expected: Iterable[PromptOverride | None] | None = None,
-        removed: Iterable[PromptOverride] | None = None,
-    ) -> tuple[PromptOverride, ...]:
-        """Write the overrides, all or none."""
-
-
-def winner_store(store: WinnerStore, *, prompts: int) -> WinnerStore:
+def winner_store(
+    store: PromptOverridesStore, *, prompts: int
+) -> PromptOverridesStore | UpsertStore:
     """Return ``store``, or one over its ``upsert``, for a winner of ``prompts`` prompts.
 
     Raises:
@@ -81,7 +61,7 @@ def winner_store(store: WinnerStore, *, prompts: int) -> WinnerStore:
         "a change that another writer makes at that moment is lost",
         name,
     )
-    return _UpsertStore(name=name, read=store.resolve, write=upsert)
+    return UpsertStore(name=name, read=store.resolve, write=upsert)
 
 
 def _takes(function: Callable[..., object], option: str) -> bool:
@@ -95,8 +75,8 @@ def _takes(function: Callable[..., object], option: str) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class _UpsertStore(WinnerStore):
-    """Writes one prompt through the ``upsert`` of a store."""
+class UpsertStore:
+    """Writes one prompt through the ``upsert`` of a store; reads and writes as any other store."""
 
     name: str
     read: Callable[[PromptDescriptor, str], PromptOverride | None]

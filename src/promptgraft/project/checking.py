@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptgraft.adapters.abilities import ForeseenAdapter
+from promptgraft.adapters.abilities import end_of_model
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.named import HOSTED, ModelConfig, hosted
 from promptgraft.adapters.providers import KNOWN
@@ -304,7 +304,7 @@ def _ends(project: Project) -> Iterator[tuple[str, str]]:
     today = SystemClock().now().date()
     for place in project.models():
         adapter = project.model(place)
-        end = adapter.end if isinstance(adapter, ForeseenAdapter) else None
+        end = end_of_model(adapter)
         if end is not None and end.is_near(today):
             yield end.line(today), project.surroundings.file.line(place, end.line(today))
 

@@ -12,15 +12,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from promptgraft.adapters.abilities import (
-    CachingAdapter,
-    ForeseenAdapter,
-    MeteredAdapter,
-    SeeingAdapter,
-    ThinkingAdapter,
-    is_in_batches,
-    tokens_of_image,
-)
+from promptgraft.adapters import abilities
 from promptgraft.adapters.base import (
     EVALUATE,
     PromptResponse,
@@ -222,44 +214,39 @@ class LateAdapter:
 
     @property
     def longest_answer(self) -> int | None:
-        adapter = self._make()
-        return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
+        return abilities.longest_answer(self._make())
 
     @property
     def thinking(self) -> int:
-        adapter = self._make()
-        return adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
+        return abilities.thinking_of(self._make())
 
     @property
     def cached_from(self) -> int:
-        adapter = self._make()
-        return adapter.cached_from if isinstance(adapter, CachingAdapter) else 0
+        return abilities.cached_from(self._make())
 
     @property
     def end(self) -> ModelEnd | None:
-        adapter = self._make()
-        return adapter.end if isinstance(adapter, ForeseenAdapter) else None
+        return abilities.end_of_model(self._make())
 
     @property
     def is_thinking_assumed(self) -> bool:
-        adapter = self._make()
-        return adapter.is_thinking_assumed if isinstance(adapter, ForeseenAdapter) else False
+        return abilities.is_thinking_assumed(self._make())
 
     @property
     def sees(self) -> bool | None:
         adapter = self._make()
-        return adapter.sees if isinstance(adapter, SeeingAdapter) else None
+        return adapter.sees if isinstance(adapter, abilities.SeeingAdapter) else None
 
     def tokens_of_image(self, image: Image) -> int:
-        return tokens_of_image(self._make(), image)
+        return abilities.tokens_of_image(self._make(), image)
 
     def price_of(self, usage: Usage) -> Decimal | None:
         adapter = self._make()
-        return adapter.price_of(usage) if isinstance(adapter, MeteredAdapter) else None
+        return adapter.price_of(usage) if isinstance(adapter, abilities.MeteredAdapter) else None
 
     @property
     def in_batches(self) -> bool:
-        return is_in_batches(self._make())
+        return abilities.is_in_batches(self._make())
 
     @property
     def kept_whole(self) -> bool:

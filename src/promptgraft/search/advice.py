@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from promptgraft.adapters.abilities import ForeseenAdapter
+from promptgraft.adapters.abilities import end_of_model
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.gains import least_cases
@@ -72,7 +72,7 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
 def _ends(models: Iterable[ProviderAdapter]) -> Iterator[str]:
     """Yield a line for each model that has ended or will soon."""
     today = SystemClock().now().date()
-    ends = (adapter.end for adapter in models if isinstance(adapter, ForeseenAdapter))
+    ends = map(end_of_model, models)
     yield from dict.fromkeys(
         end.line(today) for end in ends if end is not None and end.is_near(today)
     )

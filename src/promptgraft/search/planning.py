@@ -18,11 +18,12 @@ import attrs
 
 from promptgraft.adapters.abilities import (
     CHARS_PER_TOKEN,
-    CachingAdapter,
-    ForeseenAdapter,
     MeteredAdapter,
-    ThinkingAdapter,
+    cached_from,
     is_in_batches,
+    is_thinking_assumed,
+    longest_answer,
+    thinking_of,
 )
 from promptgraft.adapters.base import ProviderAdapter, Usage, adapter_identity
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
@@ -108,7 +109,7 @@ class PlannedCalls:
     def priced(self, seen: SeenAnswers | None) -> RolePlan:
         """Return the row of a plan, corrected by what an earlier run or a probe used."""
         adapter, identity = self.adapter, adapter_identity(self.adapter)
-        limit = _longest_answer(adapter)
+        limit = longest_answer(adapter)
         thinking, thinking_from = _thinking(self.role, adapter, seen)
         most = _use(adapter, self.most, _tokens(self.longest), limit)
         use = seen.use_of(self.role, identity) if seen is not None and seen.is_probe else None
@@ -122,7 +123,7 @@ class PlannedCalls:
             )
         else:
             answer, prefix = _tokens(self.received) + thinking, _tokens(self.prefix)
-            least = adapter.cached_from if isinstance(adapter, CachingAdapter) else 0
+            least = cached_from(adapter)
             expected = _use(
                 adapter,
                 self.expected,
@@ -167,8 +168,7 @@ def _thinking(
     role: Role, adapter: ProviderAdapter, seen: SeenAnswers | None = None
 ) -> tuple[int, str]:
     """Return the expected tokens of thinking per call, and the basis of the estimate in words."""
-    tokens = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
-    is_assumed = isinstance(adapter, ForeseenAdapter) and adapter.is_thinking_assumed
+    tokens, is_assumed = thinking_of(adapter), is_thinking_assumed(adapter)
     use = None if seen is None else seen.use_of(role, adapter_identity(adapter))
     if seen is None or use is None:
         source = "assumed" if is_assumed else "usual for the model"
@@ -182,11 +182,6 @@ def _thinking(
 
 def _tokens(chars: float) -> int:
     return math.ceil(chars / CHARS_PER_TOKEN)
-
-
-def _longest_answer(adapter: ProviderAdapter) -> int | None:
-    """Return the tokens of the longest answer; None if not known."""
-    return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
 
 def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
@@ -608,5 +603,5 @@ def _node_rows(
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
     """Return the characters of the longest answer, at most ``shown``."""
-    tokens = None if adapter is None else _longest_answer(adapter)
+    tokens = None if adapter is None else longest_answer(adapter)
     return shown if tokens is None else min(shown, tokens * CHARS_PER_TOKEN)

@@ -22,8 +22,9 @@ from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath, show_path
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.resolution import left_by, uncovered
+from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
-from promptgraft.overrides.winner_store import WinnerStore
+from promptgraft.overrides.winner_store import UpsertStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
@@ -282,7 +283,7 @@ class PromptTarget:
     max_part_chars: int
     max_task_examples: int
     max_prompt_chars: int | None = None
-    store: WinnerStore | None
+    store: PromptOverridesStore | UpsertStore | None
     identity: Identity = attrs.field()
     _prompts: Mapping[str, PromptGrafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)

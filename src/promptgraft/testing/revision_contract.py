@@ -16,7 +16,7 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import OverrideAddress, Provenance, Revision
-from promptgraft.overrides.store import RevisionedPromptOverridesStore as Store
+from promptgraft.overrides.base_store import RevisionedStore as Store
 from promptgraft.testing.prompts import (
     JUDGE,
     PROMPT,
@@ -71,7 +71,7 @@ def roll_back(store: Store, revision: str | None = None) -> Revision | None:
 
 
 class RevisionedStoreContract(PromptOverridesStoreContract):
-    """The promises of ``RevisionedPromptOverridesStore``."""
+    """The promises of ``RevisionedStore``."""
 
     def make_store(self) -> Store:
         """Return a store without overrides and without history."""

@@ -13,6 +13,7 @@ from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError, St
 from promptgraft.overrides.base_store import (
     Changes,
     RevisionedStore,
+    check_expected,
     check_revision,
     one_id,
     wanted_revision,
@@ -20,7 +21,7 @@ from promptgraft.overrides.base_store import (
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, check_expected
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.service.database.engine import Database
 from promptgraft.service.database.tables import MOST_NS_CHARS
@@ -138,17 +139,6 @@ class SqlPromptOverridesStore(RevisionedStore):
         address = OverrideAddress(ns, prompt_key, tag)
         with self._database.reading() as connection:
             return tuple(self._known(connection, address).values())
-
-    def rollback(
-        self,
-        *,
-        ns: str,
-        prompt_key: str,
-        tag: str = DEFAULT_TAG,
-        revision: str | None = None,
-    ) -> Revision | None:
-        address = OverrideAddress(ns, prompt_key, tag)
-        return self.rollback_all({address: revision})[address]
 
     def rollback_all(
         self,
