@@ -20,7 +20,6 @@ from promptgraft.search.notices import Event
 from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import preparing, types
-from promptgraft.service.jobs.candidates import discard_candidate
 from promptgraft.service.jobs.datasets import (
     MOST_DATASET_BYTES,
     DatasetRevision,
@@ -34,6 +33,7 @@ from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Change
 from promptgraft.service.jobs.mirror import mirror
 from promptgraft.service.jobs.moving import TagMover
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
+from promptgraft.service.jobs.promoting import discard_candidate
 from promptgraft.service.jobs.rows import Order, ProjectTotals, encoded_changes
 
 _MOST_COMMENT_CHARS = 2_000

@@ -35,10 +35,10 @@ from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.service.database import Database, SqlJournal
-from promptgraft.service.jobs.candidates import CandidateStore
 from promptgraft.service.jobs.datasets import on_chosen
 from promptgraft.service.jobs.mirror import name_of
 from promptgraft.service.jobs.preparing import check_reach, planned, prepared, run_changes_of
+from promptgraft.service.jobs.promoting import CandidateStore
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
 from promptgraft.service.jobs.rows import Claim, JobRows
 from promptgraft.service.jobs.types import Job, JobChanges, JobState, Status, Wish
