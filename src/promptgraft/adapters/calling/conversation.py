@@ -186,9 +186,8 @@ def _called(
     arguments: Json = request.arguments
     try:
         arguments = parse_json(request.arguments or "{}", where=f"{name}: input")
-        arguments = (
-            {} if arguments is None else arguments
-        )  # how some servers call a tool without parameters
+        # Some servers send null for a tool without parameters.
+        arguments = {} if arguments is None else arguments
         if name in tools and is_unicode(arguments):
             return call_tool(tools[name], arguments, session)
         names = ", ".join(tools) or "none"

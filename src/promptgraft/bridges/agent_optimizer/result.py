@@ -513,8 +513,7 @@ def _is_reached(stopper: Stopper, ended: RunEnded) -> TypeGuard[RequiredObjectiv
 def _leaders(candidates: Sequence[CandidateAdded]) -> dict[str, list[int]]:
     leaders: dict[str, list[int]] = {}
     for name in candidates[0].figures.means:
-        means = [
-            candidate_record.figures.means.get(name, -1.0) for candidate_record in candidates
-        ]  # -1 never leads
+        # A candidate without a mean never leads.
+        means = [candidate.figures.means.get(name, -1.0) for candidate in candidates]
         leaders[name] = [at for at, mean in enumerate(means) if mean == max(means)]
     return leaders

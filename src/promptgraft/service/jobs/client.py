@@ -117,9 +117,8 @@ class JobClient(Jobs):
         before: int | None = None,
         limit: int = 20,
     ) -> Sequence[types.Job]:
-        since = (
-            None if where.since is None else math.floor(where.since)
-        )  # the API takes whole seconds
+        # The API takes whole seconds, so that what it returns is narrowed below.
+        since = None if where.since is None else math.floor(where.since)
         filters = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
         parameters = {name: value for name, value in filters.items() if value is not None}
         jobs = [_job(job) for job in self._ask("GET", "/jobs", params=parameters).json()["jobs"]]

@@ -122,12 +122,16 @@ class Worker:
             raise ConfigError(
                 f"calls: expected at least 1 for each of {processes} processes, found {calls}"
             )
-        self._calls, self._seconds, self._clock = calls, seconds, clock or SystemClock()
+        self._seconds, self._clock = seconds, clock or SystemClock()
         self._checked = self._clock.monotonic()
         self._database = manager.database
         self._projects = manager.projects
         self._rows = JobRows(self._database)
-        self._processes = processes
+        # The calls of each process, at its slot; the first slots get the remainder.
+        self._shares = [
+            None if calls is None else calls // processes + (slot < calls % processes)
+            for slot in range(processes)
+        ]
         self._name = name or f"{socket.gethostname()[:100]}-{os.getpid()}"
         self._children: list[_Child] = []
         self._leases: dict[int, float] = {}
@@ -219,7 +223,7 @@ class Worker:
         self._reap()
         self._end_late()
         self._presence.show(sorted(self._projects), self._avoids)
-        while len(self._children) < self._processes:
+        while len(self._children) < len(self._shares):
             claim = self.claim()
             if claim is None:
                 break
@@ -227,7 +231,7 @@ class Worker:
             words = f"{job.project}/{job.prompt}, attempt {job.attempts}"
             told(_logger, logging.INFO, "job_taken", words, job=job.id, attempt=job.attempts)
             slots = {child.slot for child in self._children}
-            slot = next(slot for slot in range(self._processes) if slot not in slots)
+            slot = next(slot for slot in range(len(self._shares)) if slot not in slots)
             try:
                 process = self._started(claim, slot)
             except OSError as error:  # no memory or too many processes, for now
@@ -250,12 +254,6 @@ class Worker:
                 told(_logger, logging.INFO, "job_awaited", f"{words} seconds", job=job.id)
         return any(self._leases[job.number] == lease for job, lease in running)
 
-    def _share(self, slot: int) -> int | None:
-        """Return the calls of the process in a slot; the first slots get the remainder."""
-        if self._calls is None:
-            return None
-        return self._calls // self._processes + (slot < self._calls % self._processes)
-
     def _started(self, claim: Claim, slot: int) -> subprocess.Popen[bytes]:
         project = self._projects[claim.job.project]
         task = {
@@ -264,7 +262,7 @@ class Worker:
             "project": str(project.path.absolute()),
             "job": claim.job.number,
             "fence": claim.fence,
-            "calls": self._share(slot),
+            "calls": self._shares[slot],
             "log": form_of_logs(),
         }
         process = subprocess.Popen(
