@@ -298,8 +298,14 @@ def _parameter(one: inspect.Parameter) -> str:
     return f"{stars}{one.name}{kind} = {_default(one.default)}"
 
 
+_MODULE = re.compile(r"\b([a-z_]+)\.(?=[A-Z])")
+_OTHERS = {*sys.stdlib_module_names, "attrs"}
+
+
 def _type(annotation: object) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    # A module of ours before a class says where it is, and users import it from its package.
+    return _MODULE.sub(lambda name: name[0] if name[1] in _OTHERS else "", text)
 
 
 def _returned(annotation: object) -> str:

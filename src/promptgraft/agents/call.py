@@ -11,17 +11,8 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.errors import (
-    AgentFaultError,
-    ConfigError,
-    Lasting,
-    PermanentProviderError,
-    PromptEvaluationError,
-    RateLimitedError,
-    TransientProviderError,
-    lasting_of_status,
-)
 from promptgraft.evals.types import Message, ToolUse
 from promptgraft.ground.content import Content, File, files_in
 from promptgraft.ground.frozenmap import FrozenMap
@@ -43,7 +34,7 @@ def _as_tools(tools: Iterable[ToolUse] | None) -> tuple[ToolUse, ...] | None:
     if not isinstance(tools_object, (list, tuple)) or not all(
         isinstance(tool, ToolUse) for tool in tools_object
     ):
-        raise ConfigError(f"tools: expected a list of ToolUse, found {shown(tools_object)}")
+        raise errors.ConfigError(f"tools: expected a list of ToolUse, found {shown(tools_object)}")
     return tuple(tools_object)
 
 
@@ -226,7 +217,7 @@ _PASSING = frozenset(
 )
 
 
-def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
+def fault_of(error: BaseException, name: str) -> errors.PromptEvaluationError:
     """Return the error for an exception raised by an agent's code.
 
     Connection errors, timeouts, and the HTTP statuses 429 and 5xx leave the rollout unscored;
@@ -235,14 +226,14 @@ def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
     text = error_text(error)
     status = status_of(error)
     if status == _TOO_MANY:
-        return RateLimitedError(f"agent `{name}` raised {text}")
-    if lasting_of_status(status) is Lasting.TRANSIENT or _may_pass(error):
-        return TransientProviderError(f"agent `{name}` raised {text}")
+        return errors.RateLimitedError(f"agent `{name}` raised {text}")
+    if errors.lasting_of_status(status) is errors.Lasting.TRANSIENT or _may_pass(error):
+        return errors.TransientProviderError(f"agent `{name}` raised {text}")
     # The reflector reads this message; names of modules and cases would mean nothing to it.
-    return AgentFaultError(f"the agent raised {text}", place=place_of(error))
+    return errors.AgentFaultError(f"the agent raised {text}", place=place_of(error))
 
 
-def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
+def refusal_of(name: str, status: int, said: str) -> errors.PromptEvaluationError:
     """Return the error for an HTTP status other than success.
 
     Args:
@@ -252,18 +243,18 @@ def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
     """
     what = f"status {status}{f': {said}' if said else ''}"
     if status == _TOO_MANY:
-        return RateLimitedError(f"agent `{name}` answered with {what}")
-    lasting = lasting_of_status(status)
-    if lasting is Lasting.TRANSIENT:
-        return TransientProviderError(f"agent `{name}` answered with {what}")
+        return errors.RateLimitedError(f"agent `{name}` answered with {what}")
+    lasting = errors.lasting_of_status(status)
+    if lasting is errors.Lasting.TRANSIENT:
+        return errors.TransientProviderError(f"agent `{name}` answered with {what}")
     if status < _BAD:
-        return PermanentProviderError(
+        return errors.PermanentProviderError(
             f"agent `{name}` answered with the redirect {status}, which is not followed; "
             "give the address that it leads to"
         )
-    if lasting is Lasting.PERMANENT:
-        return PermanentProviderError(f"agent `{name}` refuses with {what}")
-    return AgentFaultError(f"the agent answered with {what}")
+    if lasting is errors.Lasting.PERMANENT:
+        return errors.PermanentProviderError(f"agent `{name}` refuses with {what}")
+    return errors.AgentFaultError(f"the agent answered with {what}")
 
 
 def error_text(error: BaseException) -> str:
@@ -297,8 +288,8 @@ def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
     return attrs.evolve(deadline, expires_at=ends) if ends < deadline.expires_at else deadline
 
 
-def too_late(name: str, seconds: float | None) -> TransientProviderError:
+def too_late(name: str, seconds: float | None) -> errors.TransientProviderError:
     """Return the error for a query that exceeded its ``timeout``."""
-    return TransientProviderError(
+    return errors.TransientProviderError(
         f"agent `{name}` did not answer within {seconds or math.inf:g} s, its `timeout`"
     )

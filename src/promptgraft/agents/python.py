@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.agents.call import (
     Agent,
@@ -18,15 +19,6 @@ from promptgraft.agents.call import (
     fault_of,
     sooner,
     too_late,
-)
-from promptgraft.errors import (
-    AgentFaultError,
-    ConfigError,
-    DataFormatError,
-    LimitReachedError,
-    PromptEvaluationError,
-    PromptgraftError,
-    user_errors,
 )
 from promptgraft.ground.functions import code_digest, function_name, place_of
 from promptgraft.ground.serde import shown, unstructure
@@ -76,7 +68,7 @@ class PythonAgent:
 
     def __attrs_post_init__(self) -> None:
         if self.timeout is not None and not _is_async(self.function):
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"timeout: `{self.name}` is not async, so it cannot be interrupted; leave it out "
                 "and end the function yourself, at `call.deadline`"
             )
@@ -96,7 +88,7 @@ class PythonAgent:
 
     def check(self, delivery: str, names: Collection[str]) -> None:
         if not self._call_is and delivery != "live":
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"agent `{self.name}` takes the query only, so the texts of a candidate never "
                 "reach it; let it take `(query, call)` and read `call.texts`, or choose the "
                 "delivery `live`"
@@ -108,17 +100,17 @@ class PythonAgent:
             deadline = sooner(deadline, self.timeout)
         try:
             value = awaited(self._called(query, call), deadline=deadline)
-        except LimitReachedError:
+        except errors.LimitReachedError:
             if deadline is call.deadline or (call.deadline and call.deadline.expired):
                 raise
             raise too_late(self.name, self.timeout) from None
-        except PromptEvaluationError:
+        except errors.PromptEvaluationError:
             raise
         except CancelledElsewhereError:
-            raise AgentFaultError("the agent was cancelled by its own code") from None
-        except user_errors() as error:
+            raise errors.AgentFaultError("the agent was cancelled by its own code") from None
+        except errors.user_errors() as error:
             # Not raised by the user's code but by the wait for it, so it is not the agent's fault.
-            if isinstance(error, PromptgraftError) and not place_of(error):
+            if isinstance(error, errors.PromptgraftError) and not place_of(error):
                 raise
             raise fault_of(error, self.name) from error
         return value if isinstance(value, AgentAnswer) else _as_answer(value)
@@ -133,12 +125,12 @@ def _as_answer(value: object) -> AgentAnswer:
     """Return plain data that a function returned as an answer."""
     fault = f"the agent returned {shown(value)}; an agent returns a value of JSON or an AgentAnswer"
     if isinstance(value, PromptResponse):  # whose text would be one field of many
-        raise AgentFaultError(fault)
+        raise errors.AgentFaultError(fault)
     try:
         return answer_of_data(unstructure(value))
-    except DataFormatError as error:
+    except errors.DataFormatError as error:
         where = "" if str(error).startswith("$: ") else f": {error}"
-        raise AgentFaultError(f"{fault}{where}") from None
+        raise errors.AgentFaultError(f"{fault}{where}") from None
 
 
 def as_agent(given: Agent | Callable[..., Any]) -> Agent:
@@ -152,7 +144,7 @@ def as_agent(given: Agent | Callable[..., Any]) -> Agent:
         return given
     agent_object: object = given
     if not callable(agent_object) or isinstance(agent_object, type):
-        raise ConfigError(
+        raise errors.ConfigError(
             f"agent: expected a function or an agent, found {shown(given)}; "
             "`help(promptgraft.Agent)` says what an agent has"
         )
@@ -178,7 +170,7 @@ def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named
     """Return how a function takes the call besides the query; empty if it does not."""
     function_object: object = function
     if not callable(function_object) or isinstance(function_object, type):
-        raise ConfigError(f"agent: expected a function, found {shown(function_object)}")
+        raise errors.ConfigError(f"agent: expected a function, found {shown(function_object)}")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # written in C, or a signature that cannot be read
@@ -195,7 +187,7 @@ def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named
     try:
         signature.bind(*positional, **({"call": None} if place == "named" else {}))
     except TypeError:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"agent `{function_name(function)}`: expected a function of `(query)` or "
             f"`(query, call)`, found `{signature}`"
         ) from None

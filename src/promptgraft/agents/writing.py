@@ -22,15 +22,7 @@ from typing import Literal
 import attrs
 
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
-from promptgraft.ground.files import (
-    held_lock,
-    is_held,
-    make_folder,
-    sweep,
-    sync_folder,
-    write_all,
-    write_atomically,
-)
+from promptgraft.ground import files
 from promptgraft.ground.serde import (
     Json,
     canonical_json,
@@ -156,7 +148,7 @@ class SourceWriter:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock, without completing an interrupted write."""
-        make_folder(self._record.parent, under=self._folder)
+        files.make_folder(self._record.parent, under=self._folder)
         with (
             contextlib.suppress(FileExistsError),
             (self._record.parent / _IGNORED).open("x") as file,
@@ -164,8 +156,8 @@ class SourceWriter:
             file.write(f"/{_IGNORED}\n/{RECORD.stem}.*\n")
         what, mend = f"the agent's folder {self._folder}", "stop it"
         # The record is read and replaced as a whole: two writers would forget each other's texts.
-        with held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
-            sweep(self._record)
+        with files.held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
+            files.sweep(self._record)
             yield
 
     def now(self, text: WrittenText) -> str:
@@ -185,7 +177,7 @@ class SourceWriter:
         path = self._path(text)
         # A new file takes the place of the old one, so that its permissions must be carried over.
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-        write_atomically(path, value.encode(), mode=mode)
+        files.write_atomically(path, value.encode(), mode=mode)
 
     def _callback(self, text: WrittenText) -> CallbackSource:
         callback = (self._stored or {}).get(text.name)
@@ -219,13 +211,13 @@ class SourceWriter:
         self._check_folder()
         sealed = record.sealed(self._folder)
         document = json.dumps(unstructure(sealed), indent=1, ensure_ascii=False)
-        write_atomically(self._record, f"{document}\n".encode())
+        files.write_atomically(self._record, f"{document}\n".encode())
 
     def end(self) -> None:
         """Remove the record: every text holds its target."""
         self._check_folder()
         self._record.unlink(missing_ok=True)
-        sync_folder(self._record.parent)
+        files.sync_folder(self._record.parent)
 
     def recorded(self) -> WriteRecord | None:
         """Return the record of an unfinished write; None if there is none.
@@ -283,7 +275,7 @@ class SourceWriter:
 
     def _settle(self, text: WrittenText, goal: str, *, overwrite: bool) -> None:
         if text.path:
-            sweep(self._path(text))
+            files.sweep(self._path(text))
         try:
             text_now: str | None = self.now(text)
         except (FileNotFoundError, DataFormatError):
@@ -383,7 +375,7 @@ def left_over(folder: Path) -> str:
     """
     writer = SourceWriter(folder, None)
     record = writer.recorded()
-    if record is None or is_held(folder / _LOCK):
+    if record is None or files.is_held(folder / _LOCK):
         return ""
     record.check_seal(folder)
     names = ", ".join(text.where for text in record.texts)
@@ -461,7 +453,7 @@ def _make(path: Path) -> None:
     descriptor = os.open(temporary, _NEW, _OWNER_ONLY)
     try:
         try:
-            write_all(descriptor, secrets.token_bytes(_KEY_BYTES))
+            files.write_all(descriptor, secrets.token_bytes(_KEY_BYTES))
             # Before the key has its name: an empty key after a power loss would void every seal.
             os.fsync(descriptor)
         finally:
@@ -471,7 +463,7 @@ def _make(path: Path) -> None:
             os.link(temporary, path)
     finally:
         os.unlink(temporary)  # noqa: PTH108
-    sync_folder(path.parent)
+    files.sync_folder(path.parent)
 
 
 @attrs.frozen

@@ -21,15 +21,7 @@ from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.project.adding import (
-    EXECUTOR,
-    STORE,
-    TRACKERS,
-    StoreConfig,
-    Tracker,
-    Workers,
-    definitions,
-)
+from promptgraft.project import adding, format_search
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import (
     DELIVERY,
@@ -41,17 +33,6 @@ from promptgraft.project.format_agents import (
     TextsConfig,
 )
 from promptgraft.project.format_models import MODELS, ModelsConfig, model_schema, refuse_references
-from promptgraft.project.format_search import (
-    AGGREGATION,
-    DATASET,
-    DEFAULT_RATIO,
-    METRICS,
-    OPTIMIZER,
-    SPLITS,
-    DatasetConfig,
-    OptimizerConfig,
-    SplitsConfig,
-)
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.settings import DEFAULT_WORKERS
 
@@ -90,8 +71,10 @@ class ProjectConfig:
     version: int
     prompts: Mapping[str, str | TextsConfig | BamlConfig] = attrs.field(factory=dict)
     graphs: Mapping[str, str] = attrs.field(factory=dict)
-    dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
-    splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=DEFAULT_RATIO))
+    dataset: format_search.DatasetConfig = attrs.field(factory=format_search.DatasetConfig)
+    splits: format_search.SplitsConfig = attrs.field(
+        factory=lambda: format_search.SplitsConfig(ratio=format_search.DEFAULT_RATIO)
+    )
     metrics: str | list[Json] | None = attrs.field(default=None, hash=False)
     aggregation: Aggregation | None = None
     models: ModelsConfig
@@ -100,12 +83,14 @@ class ProjectConfig:
     apply: str | None = None
     params: str | None = None
     teacher: str | None = None
-    optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
-    store: StoreConfig = attrs.field(factory=StoreConfig)
+    optimizer: format_search.OptimizerConfig = attrs.field(
+        factory=lambda: format_search.OptimizerConfig(algorithm=DEFAULT)
+    )
+    store: adding.StoreConfig = attrs.field(factory=adding.StoreConfig)
     runs: str = DEFAULT_RUNS
     workers: int = DEFAULT_WORKERS
-    executor: Workers | None = None
-    trackers: Mapping[str, Tracker] = attrs.field(factory=dict)
+    executor: adding.Workers | None = None
+    trackers: Mapping[str, adding.Tracker] = attrs.field(factory=dict)
     max_cost_per_day: Decimal | None = None
 
     @property
@@ -157,7 +142,7 @@ def project_schema() -> checks.Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "promptgraft.yaml",
         **PROJECT.schema,
-        "$defs": {"agent": _agent_kind().schema, "model": model_schema(), **definitions()},
+        "$defs": {"agent": _agent_kind().schema, "model": model_schema(), **adding.definitions()},
     }
 
 
@@ -221,7 +206,7 @@ def _check_baml(config: ProjectConfig) -> None:
     for name, why in _NOT_OF_BAML.items():
         if getattr(config, name) is not None:
             raise ConfigError(f"{name}: {why}; leave it out")
-    if config.dataset != DatasetConfig() or config.splits.files is not None:
+    if config.dataset != format_search.DatasetConfig() or config.splits.files is not None:
         raise ConfigError("dataset: the tests of a BAML function are its cases; leave it out")
     if config.models.user is not None:
         raise ConfigError("models: a BAML function has no conversations; leave `user` out")
@@ -283,22 +268,22 @@ _KEYS: Keys = keys_of(
         "version": _VERSION,
         "prompts": _by_name("prompt", "triage.md", _PROMPT_OR_TEXTS),
         "graphs": _by_name("graph", "file.py:NAME", REFERENCE),
-        "dataset": DATASET,
-        "splits": SPLITS,
-        "metrics": METRICS,
-        "aggregation": AGGREGATION,
+        "dataset": format_search.DATASET,
+        "splits": format_search.SPLITS,
+        "metrics": format_search.METRICS,
+        "aggregation": format_search.AGGREGATION,
         "models": MODELS,
         "agent": checks.Kind(_read_agent, {"$ref": "#/$defs/agent"}, reach=checks.Reach.ADDRESS),
         "delivery": DELIVERY,
         "apply": checks.one_of("to-source").reaching(checks.Reach.FILE),
         "params": REFERENCE,
         "teacher": _PROMPT,
-        "optimizer": OPTIMIZER,
-        "store": STORE,
+        "optimizer": format_search.OPTIMIZER,
+        "store": adding.STORE,
         "runs": checks.PATH,
         "workers": checks.integer(1),
-        "executor": EXECUTOR,
-        "trackers": TRACKERS,
+        "executor": adding.EXECUTOR,
+        "trackers": adding.TRACKERS,
         "max_cost_per_day": checks.DOLLARS,
     },
 )

@@ -120,6 +120,7 @@ def incomparable(
 def seen_scores(record: RunRecord) -> Mapping[str, float | None]:
     """Return the scores of the best candidate on the validation set, by case."""
     best = record.sides[1] if record.sides else None
+    # Without any scores if the run was stopped while it evaluated the candidate.
     return dict(zip(record.pareto_ids, best.scores, strict=False)) if best else {}
 
 

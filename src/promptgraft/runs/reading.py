@@ -234,6 +234,7 @@ def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
         )
     if name == LATEST:
         return max(folders, key=lambda folder: _order(_created(folder), folder.id))
+    # A whole id first: that of the second run within a second begins with the first one's.
     folders_found = [folder for folder in folders if folder.id == name]
     folders_found = folders_found or [folder for folder in folders if folder.id.startswith(name)]
     if len(folders_found) == 1:

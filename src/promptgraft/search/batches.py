@@ -10,19 +10,9 @@ from itertools import chain
 import attrs
 import msgspec
 
+from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
 from promptgraft.adapters.calling.gathering import positioned
-from promptgraft.errors import (
-    CallerError,
-    CandidateError,
-    FeedbackError,
-    JournalCorruptError,
-    PermanentProviderError,
-    PromptgraftError,
-    ProviderError,
-    TransientProviderError,
-    user_errors,
-)
 from promptgraft.evals.spending import (
     AbandonedRolloutError,
     Spending,
@@ -185,7 +175,7 @@ class RolloutBatch(Batch):
         try:
             digests = [sources.example_digests[example.id] for example in ask.examples]
         except KeyError as missing:
-            raise CallerError(
+            raise errors.CallerError(
                 f"the run has no example {missing}, which is asked for at `{ask.position}`"
             ) from None
         if ask.by_example:
@@ -203,7 +193,10 @@ class RolloutBatch(Batch):
                 continue
             try:
                 asked_rollouts.records[place] = READER.decode(text)
-            except (msgspec.MsgspecError, FeedbackError):  # the slow reader says what is wrong
+            except (
+                msgspec.MsgspecError,
+                errors.FeedbackError,
+            ):  # the slow reader says what is wrong
                 key = keys[place]
                 asked_rollouts.records[place] = record_from_json(
                     answers.recall(key, asked_rollouts.digests[place]), key
@@ -250,10 +243,10 @@ class RolloutBatch(Batch):
         except AbandonedRolloutError as error:
             answers.spend(key, digest, error.spent)
             cause = error.cause
-            raise (cause.at(key) if isinstance(cause, CallerError) else cause) from None
-        except CallerError as error:
+            raise (cause.at(key) if isinstance(cause, errors.CallerError) else cause) from None
+        except errors.CallerError as error:
             raise error.at(key) from error.__cause__
-        except TransientProviderError as error:  # the worker itself was lost
+        except errors.TransientProviderError as error:  # the worker itself was lost
             record = RolloutRecord(
                 example_id=ask.ask.examples[place].id,
                 inputs_repr="",
@@ -262,19 +255,19 @@ class RolloutBatch(Batch):
                 feedback=None,
                 fault=str(error),
             )
-        except PromptgraftError:
+        except errors.PromptgraftError:
             raise
-        except user_errors() as error:
-            raise CallerError(f"{where} raised {raised_at(error)}").at(key) from error
+        except errors.user_errors() as error:
+            raise errors.CallerError(f"{where} raised {raised_at(error)}").at(key) from error
         if not isinstance(record, RolloutRecord):
             fault = shown(record)
-            raise CallerError(f"{where}: expected a RolloutRecord, found {fault}").at(key)
+            raise errors.CallerError(f"{where}: expected a RolloutRecord, found {fault}").at(key)
         if record.example_id != ask.ask.examples[place].id:
             fault = shown(record.example_id)
-            raise CallerError(f"{where}: the record is of example {fault}").at(key)
+            raise errors.CallerError(f"{where}: the record is of example {fault}").at(key)
         try:
             self._sources.scorer.check(record)
-        except FeedbackError:
+        except errors.FeedbackError:
             answers.spend(key, digest, record.spent)
             raise
         # Clipped before the search sees it, which gets the same from the journal when resumed.
@@ -356,10 +349,10 @@ class QuestionBatch(Batch):
         (place, question, session), answers = self._missing[number], self.answers
         key, digest = question.position, question.digest
         response: object = None
-        failed: PromptgraftError | None = None
+        failed: errors.PromptgraftError | None = None
         try:
             response = outcome()
-        except PromptgraftError as error:
+        except errors.PromptgraftError as error:
             failed = error
         events, model = session.select_all(object), self.sources.reflection
         spent = spent_on(question.role, events, adapter_identity(model))
@@ -371,11 +364,11 @@ class QuestionBatch(Batch):
             reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
         else:
             answers.spend(key, digest, spent)
-            if isinstance(failed, CallerError):
+            if isinstance(failed, errors.CallerError):
                 failed.at(key)
             # A permanent fault ends the run: every further question would fail for the same reason.
-            is_fault = isinstance(failed, ProviderError | CandidateError)
-            if not is_fault or isinstance(failed, PermanentProviderError):
+            is_fault = isinstance(failed, errors.ProviderError | errors.CandidateError)
+            if not is_fault or isinstance(failed, errors.PermanentProviderError):
                 raise failed
             fault = clip(joined(str(failed)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
             reply, spent = Reply(text="", finish_reason="", fault=fault), ()
@@ -398,6 +391,6 @@ def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
         }:
             reply = Reply(text=text, finish_reason=finish_reason, fault=fault)
             return reply, spent_from_json(spent, position)
-    raise JournalCorruptError(
+    raise errors.JournalCorruptError(
         f"the journal's record `{position}` is no reflection; restore the journal"
     )

@@ -16,15 +16,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.abilities import (
-    CHARS_PER_TOKEN,
-    MeteredAdapter,
-    cached_from,
-    is_in_batches,
-    is_thinking_assumed,
-    longest_answer,
-    thinking_of,
-)
+from promptgraft.adapters import abilities
 from promptgraft.adapters.base import ProviderAdapter, Usage, adapter_identity
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
 from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_of, questions_of
@@ -39,18 +31,8 @@ from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, SeenUse, Use
 from promptgraft.search.preflight import CheckedRun
 from promptgraft.search.reflection import ShownImages
 from promptgraft.search.stopping import MaxProposals
+from promptgraft.targets import estimating
 from promptgraft.targets.base import Target
-from promptgraft.targets.estimating import (
-    FREE_TEXT,
-    STEPS_CHARS,
-    Estimate,
-    Sizes,
-    chars_of_schema,
-    estimated,
-    file_chars,
-    sent_chars,
-    text_chars,
-)
 from promptgraft.targets.formatting import default_example_formatter, show_value
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompt_rollout import Flow, NodeFlow
@@ -109,7 +91,7 @@ class PlannedCalls:
     def priced(self, seen: SeenAnswers | None) -> RolePlan:
         """Return the row of a plan, corrected by what an earlier run or a probe used."""
         adapter, identity = self.adapter, adapter_identity(self.adapter)
-        limit = longest_answer(adapter)
+        limit = abilities.longest_answer(adapter)
         thinking, thinking_from = _thinking(self.role, adapter, seen)
         most = _use(adapter, self.most, _tokens(self.longest), limit)
         use = seen.use_of(self.role, identity) if seen is not None and seen.is_probe else None
@@ -123,7 +105,7 @@ class PlannedCalls:
             )
         else:
             answer, prefix = _tokens(self.received) + thinking, _tokens(self.prefix)
-            least = cached_from(adapter)
+            least = abilities.cached_from(adapter)
             expected = _use(
                 adapter,
                 self.expected,
@@ -131,7 +113,7 @@ class PlannedCalls:
                 answer if limit is None else min(answer, limit),
                 cached=round(prefix * _CACHE_HITS) if least and prefix >= least else 0,
             )
-        if self.in_batches is not None and is_in_batches(adapter):
+        if self.in_batches is not None and abilities.is_in_batches(adapter):
             most, expected = map(_at_batch_price, (most, expected), self.in_batches)
         return RolePlan(
             role=self.role,
@@ -148,7 +130,7 @@ def _use(
 ) -> Use:
     """Return the use of calls, with ``sent``, ``received`` and ``cached`` tokens each."""
     each: Decimal | None = None
-    if isinstance(adapter, MeteredAdapter) and received is not None:
+    if isinstance(adapter, abilities.MeteredAdapter) and received is not None:
         tokens = Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
         each = adapter.price_of(tokens)
     cost = None if each is None else each * calls
@@ -168,7 +150,7 @@ def _thinking(
     role: Role, adapter: ProviderAdapter, seen: SeenAnswers | None = None
 ) -> tuple[int, str]:
     """Return the expected tokens of thinking per call, and the basis of the estimate in words."""
-    tokens, is_assumed = thinking_of(adapter), is_thinking_assumed(adapter)
+    tokens, is_assumed = abilities.thinking_of(adapter), abilities.is_thinking_assumed(adapter)
     use = None if seen is None else seen.use_of(role, adapter_identity(adapter))
     if seen is None or use is None:
         source = "assumed" if is_assumed else "usual for the model"
@@ -181,7 +163,7 @@ def _thinking(
 
 
 def _tokens(chars: float) -> int:
-    return math.ceil(chars / CHARS_PER_TOKEN)
+    return math.ceil(chars / abilities.CHARS_PER_TOKEN)
 
 
 def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
@@ -259,8 +241,8 @@ def _too_dear(roles: Iterable[RolePlan], limit: Decimal | None) -> Iterator[str]
 
 
 def _as_seen(
-    estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
-) -> Estimate:
+    estimate: estimating.Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
+) -> estimating.Estimate:
     """Return an estimate with answers as long as those of the same model in an earlier run."""
     if seen is None or task is None:
         return estimate
@@ -269,7 +251,7 @@ def _as_seen(
         return estimate
     thinking, _ = _thinking(Role.TASK, task, seen)
     # The inverse of `_answers`, which spreads answer and calls of tools over all turns.
-    chars = (use.output_tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+    chars = (use.output_tokens - thinking) * abilities.CHARS_PER_TOKEN * (1 + estimate.rounds)
     answer_chars = max(0, chars - estimate.rounds * _CALL)
     return attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
 
@@ -284,7 +266,7 @@ class _Outlook:
 
     run: CheckedRun
     seen: SeenAnswers | None
-    estimate: Estimate
+    estimate: estimating.Estimate
     rollouts: int
     reflections: int
     proposals: int
@@ -328,11 +310,11 @@ class _Outlook:
         examples = [
             GepaExample(question.case.id, (), label=question.case) for question in questions
         ]
-        estimate = estimated(
+        estimate = estimating.estimated(
             teacher.prompt.template,
-            [text_chars(prompt, teacher.asked) for prompt in rendered],
+            [estimating.text_chars(prompt, teacher.asked) for prompt in rendered],
             examples,
-            longest=max(rendered, key=lambda prompt: text_chars(prompt, teacher.asked)),
+            longest=max(rendered, key=lambda prompt: estimating.text_chars(prompt, teacher.asked)),
             is_answer=False,
             adapter=teacher.asked,
         )
@@ -407,7 +389,7 @@ class _Outlook:
         runs = config.objectives.num_runs
         for prompts in questions.values():
             judge = prompts[0][0]
-            sent = [sent_chars(rendered, judge) for judge, rendered in prompts]
+            sent = [estimating.sent_chars(rendered, judge) for judge, rendered in prompts]
             most = config.budget * math.ceil(len(prompts) / len(sample)) * runs
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = sum(_longest_chars(adapter, LONGEST_SHOWN) for adapter in (task, judge))
@@ -419,7 +401,7 @@ class _Outlook:
                 expected=round(self.rollouts * len(prompts) / len(sample) * runs),
                 sent=fmean(sent),
                 received=fmean(
-                    chars_of_schema(prompt.output_schema or {}) for _, prompt in prompts
+                    estimating.chars_of_schema(prompt.output_schema or {}) for _, prompt in prompts
                 ),
                 answers=self.rollouts * runs,
                 in_batches=self.in_batches,
@@ -445,7 +427,7 @@ class _Outlook:
                 received=texts + self.growth / len(modules) + _AROUND,
             )
 
-    def _sizes(self) -> tuple[Sizes, Sizes]:
+    def _sizes(self) -> tuple[estimating.Sizes, estimating.Sizes]:
         """Return how much questions show of rollouts: as expected, and at most."""
         config, context, estimate = self.run.config, self.run.context, self.estimate
         max_chars, reflection = config.max_example_chars, context.proposing_adapter
@@ -456,21 +438,21 @@ class _Outlook:
             images = ShownImages.of(examples, config.data, reflection)
             inputs = [
                 min(max_chars, len(default_example_formatter(example, None)[0]))
-                + (file_chars(reflection, images.of_example(example)) if images else 0)
+                + (estimating.file_chars(reflection, images.of_example(example)) if images else 0)
                 for example in examples
             ]
-        typical = Sizes(
+        typical = estimating.Sizes(
             input=round(fmean(inputs)),
             answer=min(max_chars, round(estimate.answer_chars)),
             trace=round(estimate.rounds * (_CALL + _RESULT)) + (_STEPS if estimate.steps else 0),
             feedback=_FEEDBACK,
         )
         traced = config.trace_formatter is not None or estimate.leaves_traces
-        longest = Sizes(
+        longest = estimating.Sizes(
             input=max(inputs),
             answer=_longest_chars(context.adapter, max_chars),
             trace=(config.max_trace_chars if traced else 0)
-            + (STEPS_CHARS if estimate.steps else 0),
+            + (estimating.STEPS_CHARS if estimate.steps else 0),
             feedback=FEEDBACK_CHARS,
             # Longer than what is shown of a refused reply and of the reason, which are clipped.
             refused=max(self._bounds) + 10_000,
@@ -514,7 +496,12 @@ class _Outlook:
 
 
 def _answers(
-    role: Role, adapter: ProviderAdapter, estimate: Estimate, *, most: float, expected: float
+    role: Role,
+    adapter: ProviderAdapter,
+    estimate: estimating.Estimate,
+    *,
+    most: float,
+    expected: float,
 ) -> PlannedCalls:
     """Return the calls for this many answers to a prompt."""
     rounds, turns = estimate.rounds, 1 + estimate.rounds
@@ -563,8 +550,11 @@ def _node_uses(
         rendered = prompts[address].with_placeholders()
         schema = rendered.output_schema
         thinking, _ = _thinking(Role.TASK, adapter)
-        received = _tokens(chars_of_schema(schema) if schema else FREE_TEXT) + thinking
-        sent = _tokens(sent_chars(rendered) + inputs)
+        received = (
+            _tokens(estimating.chars_of_schema(schema) if schema else estimating.FREE_TEXT)
+            + thinking
+        )
+        sent = _tokens(estimating.sent_chars(rendered) + inputs)
         use = seen.get(name, SeenUse(calls=0)) if seen else SeenUse(calls=turns)
         if not use.input_tokens:
             use = attrs.evolve(use, input_tokens=sent, output_tokens=received)
@@ -603,5 +593,5 @@ def _node_rows(
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
     """Return the characters of the longest answer, at most ``shown``."""
-    tokens = None if adapter is None else longest_answer(adapter)
-    return shown if tokens is None else min(shown, tokens * CHARS_PER_TOKEN)
+    tokens = None if adapter is None else abilities.longest_answer(adapter)
+    return shown if tokens is None else min(shown, tokens * abilities.CHARS_PER_TOKEN)

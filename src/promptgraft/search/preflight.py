@@ -28,6 +28,7 @@ from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate, with_stored_overrides
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Budget, Watch
+from promptgraft.search import targets
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
@@ -35,15 +36,6 @@ from promptgraft.search.plan import RunPlan
 from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.search.settings import Limits
 from promptgraft.search.stopping import StopFile
-from promptgraft.search.targets import (
-    example_digest,
-    fingerprint_of,
-    meta_prompt_digest,
-    plain_or_repr,
-    target_for,
-    targeted,
-    watched,
-)
 from promptgraft.search.wear import Wear, wear_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import hidden_in, metrics_of, with_held_out
@@ -112,7 +104,7 @@ class CheckedRun:
             self,
             context=context,
             config=config,
-            target=watched(self.target, watch),
+            target=targets.watched(self.target, watch),
             deadline=deadline,
             budget=budget,
             watch=watch,
@@ -221,14 +213,14 @@ def preflight(context: OptimizationContext, config: RunConfig, subject: Improvab
         StoreError: a store of overrides cannot be read.
     """
     context = context.around(subject)
-    config = targeted(config, subject).with_own_examples()
+    config = targets.targeted(config, subject).with_own_examples()
     held_out_ids = [example.id for example in config.held_out]
     judging = with_held_out(config.feedback_fn, held_out_ids)
     config = attrs.evolve(config, feedback_fn=judging)
     examples = (*config.training_examples, *config.held_out)
-    digests = {example.id: example_digest(example) for example in examples}
+    digests = {example.id: targets.example_digest(example) for example in examples}
     deadline, budget, watch = _accounts(context, config.limits)
-    target = target_for(subject, config, context, watch)
+    target = targets.target_for(subject, config, context, watch)
     questions = _present_questions(target, config, context)
     target.check(examples)
     config.check_target(target)
@@ -254,7 +246,7 @@ def preflight(context: OptimizationContext, config: RunConfig, subject: Improvab
         deadline=deadline,
         budget=budget,
         watch=watch,
-        fingerprint=fingerprint_of(
+        fingerprint=targets.fingerprint_of(
             context, config, target.identity, examples=digests, questions=questions
         ),
     )
@@ -383,7 +375,7 @@ def contents_of(
             for example in config.training_examples
         },
         "meta_prompts": {
-            f"meta-prompt `{key}`": meta_prompt_digest(prompt)[:_SHORT]
+            f"meta-prompt `{key}`": targets.meta_prompt_digest(prompt)[:_SHORT]
             for key, prompt in questions.items()
         },
         "metrics": {
@@ -423,7 +415,7 @@ def _parts_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:
 def _values_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:
     for param in prompt.params:
         for name, value in values_of(param).items():
-            yield f"the value of `{name}`", _short(plain_or_repr(value))
+            yield f"the value of `{name}`", _short(targets.plain_or_repr(value))
 
 
 def _short(value: object) -> str:

@@ -19,15 +19,7 @@ from typing import ClassVar
 
 import attrs
 
-from promptgraft.errors import (
-    BudgetExhaustedError,
-    ConfigError,
-    LimitReachedError,
-    PromptgraftError,
-    RunCancelledError,
-    RunPausedError,
-    StopFileFoundError,
-)
+from promptgraft import errors
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, FINITE, SHARE, integer, reaches
@@ -241,21 +233,21 @@ _REACHED = {
 }
 
 
-def reason_of(error: LimitReachedError) -> StopReason:
+def reason_of(error: errors.LimitReachedError) -> StopReason:
     """Return the stop reason of a run that ``error`` ended."""
     # First, because it is a kind of `RunCancelledError`.
-    if isinstance(error, StopFileFoundError):
+    if isinstance(error, errors.StopFileFoundError):
         return StopReason.STOP_FILE
-    if isinstance(error, RunCancelledError):
+    if isinstance(error, errors.RunCancelledError):
         return StopReason.CANCELLED
-    if isinstance(error, RunPausedError):
+    if isinstance(error, errors.RunPausedError):
         return StopReason.PAUSED
-    if isinstance(error, BudgetExhaustedError):
+    if isinstance(error, errors.BudgetExhaustedError):
         return _REACHED.get(error.limit, StopReason.BUDGET)
     return StopReason.DEADLINE
 
 
-class RunStoppedError(PromptgraftError):
+class RunStoppedError(errors.PromptgraftError):
     """Carries a stop reason from a step to the main loop; users never see it."""
 
     def __init__(self, reason: StopReason, detail: str) -> None:
@@ -271,7 +263,7 @@ def is_orderly(error: BaseException) -> bool:
     """
     if isinstance(error, RunStoppedError):
         return error.reason is not StopReason.PROVIDER_FAILED
-    return isinstance(error, BudgetExhaustedError) and error.limit == "max_reflections"
+    return isinstance(error, errors.BudgetExhaustedError) and error.limit == "max_reflections"
 
 
 @attrs.frozen(kw_only=True)
@@ -426,9 +418,11 @@ class TargetScore:
 
 def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
     if fault := named_numbers_fault(thresholds):
-        raise ConfigError(f"RequiredObjectives: thresholds: {fault}")
+        raise errors.ConfigError(f"RequiredObjectives: thresholds: {fault}")
     if not thresholds:
-        raise ConfigError("RequiredObjectives: thresholds: expected at least one, found none")
+        raise errors.ConfigError(
+            "RequiredObjectives: thresholds: expected at least one, found none"
+        )
     return FrozenMap(thresholds)
 
 
@@ -482,7 +476,7 @@ def _as_path(path: str | os.PathLike[str]) -> Path:
     source: object = path
     if isinstance(source, (str, os.PathLike)) and str(source):
         return Path(source)
-    raise ConfigError(f"StopFile: path: expected the path of a file, found {shown(path)}")
+    raise errors.ConfigError(f"StopFile: path: expected the path of a file, found {shown(path)}")
 
 
 @attrs.frozen

@@ -12,16 +12,8 @@ from typing import Any
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
-from promptgraft.errors import (
-    CandidateError,
-    ConfigError,
-    JournalCorruptError,
-    PermanentProviderError,
-    PromptgraftError,
-    ProviderError,
-    TransientProviderError,
-)
 from promptgraft.evals.attempt import answer_of, params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
@@ -75,8 +67,8 @@ class Teaching:
         self.teacher = teacher
         try:
             bound = params_of_cases(teacher.prompt, [*cases.values()], teacher.params)
-        except ConfigError as error:
-            raise ConfigError(f"teacher: {error}") from error
+        except errors.ConfigError as error:
+            raise errors.ConfigError(f"teacher: {error}") from error
         self.questions: dict[str, _TeacherQuestion] = {
             id_: _TeacherQuestion(
                 case=case,
@@ -210,7 +202,7 @@ class _TeacherBatch(Batch):
                 paid = spent_from_json(spent, question.key)
                 ledger.count([*paid, *answers.unused(question.key, paid)], recorded=True)
                 return True
-        raise JournalCorruptError(
+        raise errors.JournalCorruptError(
             f"the journal's record `{question.key}` is no answer of a teacher; restore the journal"
         )
 
@@ -239,7 +231,7 @@ class _TeacherBatch(Batch):
         question, answers = self._missing[number], self.answers
         try:
             response = outcome()
-        except PromptgraftError as error:
+        except errors.PromptgraftError as error:
             answers.spend(question.key, question.digest, self._spent(number))
             raise _placed(error, question.case) from error
         assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
@@ -256,16 +248,16 @@ class _TeacherBatch(Batch):
         return spent_on(Role.TEACHER, events, adapter_identity(self._asked))
 
 
-def _placed(error: PromptgraftError, case: Case) -> PromptgraftError:
+def _placed(error: errors.PromptgraftError, case: Case) -> errors.PromptgraftError:
     """Return a teacher's error with the name of the case, and how to mend it."""
     where = f"{case.origin}: " if case.origin else ""
     message = f"{where}teacher: case `{case.id}`: {error}"
     mend = "give the case `expected`, leave it out, or resume the run to ask again"
     match error:
-        case CandidateError():
-            return ConfigError(f"{message}; {mend}")
-        case PermanentProviderError():
-            return PermanentProviderError(message)
-        case ProviderError():
-            return TransientProviderError(f"{message}; {mend}")
+        case errors.CandidateError():
+            return errors.ConfigError(f"{message}; {mend}")
+        case errors.PermanentProviderError():
+            return errors.PermanentProviderError(message)
+        case errors.ProviderError():
+            return errors.TransientProviderError(f"{message}; {mend}")
     return error

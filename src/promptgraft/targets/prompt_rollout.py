@@ -8,22 +8,13 @@ from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import (
     PromptExecuted,
     PromptResponse,
     ProviderAdapter,
     adapter_identity,
     evaluated,
-)
-from promptgraft.errors import (
-    CandidateError,
-    ConfigError,
-    FeedbackError,
-    LimitReachedError,
-    PermanentProviderError,
-    PromptgraftError,
-    ProviderError,
-    user_errors,
 )
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Step, Verdict
@@ -200,7 +191,7 @@ class PromptRollout:
         session = self.watch.session(tags=tags, deadline=deadline)
         try:
             return self._try(candidate, example, session, deadline)
-        except PromptgraftError as error:
+        except errors.PromptgraftError as error:
             # The session ends here, perhaps in another process; its calls must still be counted.
             if spent := self._spent(session):
                 raise AbandonedRolloutError(error, spent) from error
@@ -233,13 +224,13 @@ class PromptRollout:
                 deadline=session.deadline,
             )
             response = answer
-        except CandidateError as error:
+        except errors.CandidateError as error:
             fault = str(error)
             feedback = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
         # Ends the run, whatever `on_error` says.
-        except PermanentProviderError:
+        except errors.PermanentProviderError:
             raise
-        except ProviderError as error:
+        except errors.ProviderError as error:
             fault = str(error)
             zero = RolloutFeedback(score=0.0, feedback=f"The model's provider failed: {error}")
             # A judge that fails says nothing of the answer: that is never a zero.
@@ -270,8 +261,8 @@ class PromptRollout:
             if fault and f"{rendered.ns}/{rendered.key}" in self.prompts:
                 # No proposal is to blame for a baseline that is too long.
                 if candidate.parents:
-                    raise CandidateError(fault)
-                raise ConfigError(f"guards.max_prompt_chars: {fault}")
+                    raise errors.CandidateError(fault)
+                raise errors.ConfigError(f"guards.max_prompt_chars: {fault}")
 
     def prompts_of(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
         """Return the prompts of ``candidate``, by ``namespace/key``.
@@ -339,8 +330,10 @@ class PromptRollout:
             case (str(inputs), str(output)) if isinstance(trace, str):
                 return inputs, output, trace
             case (str(), str()):
-                raise FeedbackError(f"trace_formatter {on}: expected a text, found {shown(trace)}")
-        raise FeedbackError(
+                raise errors.FeedbackError(
+                    f"trace_formatter {on}: expected a text, found {shown(trace)}"
+                )
+        raise errors.FeedbackError(
             f"example_formatter {on}: expected input and answer as two texts, found {shown(texts)}"
         )
 
@@ -358,14 +351,14 @@ def feedback_from(
     try:
         with doing(where):
             feedback = awaited(give(), deadline=deadline)
-    except FeedbackError as error:
-        raise FeedbackError(f"{where}: {error}") from None
-    except (ProviderError, LimitReachedError):
+    except errors.FeedbackError as error:
+        raise errors.FeedbackError(f"{where}: {error}") from None
+    except (errors.ProviderError, errors.LimitReachedError):
         raise
-    except user_errors() as error:
-        raise FeedbackError(f"{where} raised {raised_at(error)}") from error
+    except errors.user_errors() as error:
+        raise errors.FeedbackError(f"{where} raised {raised_at(error)}") from error
     if not isinstance(feedback, RolloutFeedback):
-        raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
+        raise errors.FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
     return feedback
 
 
@@ -384,8 +377,8 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
     """Return the result of a user's function, plain or ``async``; ``where`` names it."""
     try:
         return awaited(call(), deadline=session.deadline)
-    except user_errors() as error:
-        raise FeedbackError(f"{where} raised {raised_at(error)}") from error
+    except errors.user_errors() as error:
+        raise errors.FeedbackError(f"{where} raised {raised_at(error)}") from error
 
 
 def _isolated(prompt: Prompt[object]) -> Prompt[object]:

@@ -7,16 +7,8 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter
-from promptgraft.errors import (
-    CallerError,
-    CandidateError,
-    ConfigError,
-    DataFormatError,
-    LimitReachedError,
-    ProviderError,
-    user_errors,
-)
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Case
 from promptgraft.ground.frozenmap import FrozenMap
@@ -105,7 +97,7 @@ def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[
         ConfigError: it is not a mapping, is empty, or holds another kind of value.
     """
     if not isinstance(given, Mapping) or not given:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{field}: expected {field} by name such as {example}, found {shown(given)}"
         )
     for name, value in given.items():
@@ -126,7 +118,7 @@ def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[
     )
     for kind in kinds_object:
         if not isinstance(kind, type) or not issubclass(kind, Exception):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "candidate_errors: expected exception classes such as (ValueError,), "
                 f"found {shown(kind)}"
             )
@@ -182,7 +174,7 @@ class Texts:
 
     def __attrs_post_init__(self) -> None:
         if not callable(self.run):
-            raise ConfigError(f"run: expected a function, found {shown(self.run)}")
+            raise errors.ConfigError(f"run: expected a function, found {shown(self.run)}")
         prompt = TextsPrompt.of(
             self.texts, ns=self.ns, key=self.key, placeholders=self.placeholders, frozen=self.frozen
         )
@@ -261,12 +253,12 @@ class TextsAdapter:
         self._texts_of(prompt.render())
         arguments = "texts", *(type(param).__name__ for param in prompt.params)
         if fault := call_fault(self.run, *arguments):
-            raise ConfigError(f"{self.identity}: {fault}")
+            raise errors.ConfigError(f"{self.identity}: {fault}")
 
     def _texts_of(self, rendered: RenderedPrompt[object]) -> Mapping[str, str]:
         texts = texts_in(rendered)
         if tuple(texts) != self.names:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{self.identity}: expected the texts {', '.join(self.names)}, found the prompt "
                 f"`{rendered.ns}/{rendered.key}`; give the context a reflection_adapter or "
                 "another adapter"
@@ -290,14 +282,14 @@ def answer_of(
     """
     try:
         value = awaited(function(*arguments), deadline=deadline)
-    except (CandidateError, ProviderError, LimitReachedError):
+    except (errors.CandidateError, errors.ProviderError, errors.LimitReachedError):
         raise
-    except user_errors() as error:
+    except errors.user_errors() as error:
         message = f"raised {' '.join(raised(error).split())}"
         if isinstance(error, faults):
             # For the reflection model, to which names of modules and examples mean nothing.
-            raise CandidateError(f"the program {message}") from error
-        raise CallerError(f"{where} {message}") from error
+            raise errors.CandidateError(f"the program {message}") from error
+        raise errors.CallerError(f"{where} {message}") from error
     return response_with(value, where)
 
 
@@ -315,11 +307,11 @@ def response_with(value: Any, where: str) -> PromptResponse[Any]:
         # `str()` of an option of an Enum may be its name instead of its value.
         return PromptResponse(text=str.__str__(value), output=output)
     if value is None or callable(value) or isinstance(value, _UNFINISHED):
-        raise CallerError(
+        raise errors.CallerError(
             f"{where} returned {shown(value)}; return a text, an object or a PromptResponse"
         )
     try:
         text = canonical_json(value)
-    except DataFormatError:
+    except errors.DataFormatError:
         text = str(value)
     return PromptResponse(text=text, output=value)

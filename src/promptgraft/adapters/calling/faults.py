@@ -9,24 +9,13 @@ from datetime import UTC, datetime
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.calling.turns import (
     NothingReceivedError,
     Received,
     UnreadableTurnError,
     UselessReplyError,
     sendable,
-)
-from promptgraft.errors import (
-    DataFormatError,
-    Lasting,
-    PermanentProviderError,
-    PromptgraftError,
-    PromptTooLongError,
-    RateLimitedError,
-    RefusedAnswerError,
-    RejectedRequestError,
-    TransientProviderError,
-    lasting_of_status,
 )
 from promptgraft.ground.serde import Json, canonical_json, is_unicode, parse_json
 from promptgraft.prompt.schema import JsonObject
@@ -47,7 +36,7 @@ class Fault:
             will not change.
     """
 
-    error: type[PromptgraftError]
+    error: type[errors.PromptgraftError]
     what: str
     detail: str = ""
     mend: str = ""
@@ -58,7 +47,7 @@ class Fault:
     @property
     def limited(self) -> bool:
         """Whether this is a rate limit."""
-        return issubclass(self.error, RateLimitedError)
+        return issubclass(self.error, errors.RateLimitedError)
 
 
 def judge(
@@ -74,7 +63,9 @@ def judge(
     """
     if isinstance(outcome, NothingReceivedError):
         if isinstance(outcome, UselessReplyError):
-            return Fault(error=RejectedRequestError, what="unusable reply", detail=str(outcome))
+            return Fault(
+                error=errors.RejectedRequestError, what="unusable reply", detail=str(outcome)
+            )
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
     # Before the body: that of a redirect is a page for people.
@@ -101,7 +92,7 @@ def _redirect(received: Received) -> Fault:
     """Return the fault of a redirect: prompt and key must not reach another host."""
     target = received.headers.get("location", "")
     return Fault(
-        error=PermanentProviderError,
+        error=errors.PermanentProviderError,
         what=f"HTTP {received.status}",
         detail=f"redirects to {target}, which is not followed"
         if target
@@ -118,7 +109,7 @@ def unreadable(error: UnreadableTurnError) -> Fault:
 def _body(received: Received) -> JsonObject | Fault:
     try:
         body = parse_json(received.content, where="the answer")
-    except DataFormatError as error:
+    except errors.DataFormatError as error:
         problem = str(error)
     else:
         match body:
@@ -230,9 +221,9 @@ def _refusal(received: Received, error_body: _ErrorBody, status: int, now: datet
     words = " ".join(word for word in shown_words if word not in {"", str(received.status)})
     inside = "" if received.status == status else " with an error inside"
     wait = retry_after(received.headers, now=now)
-    if wait is None and issubclass(error, RateLimitedError):
+    if wait is None and issubclass(error, errors.RateLimitedError):
         wait = rate_limit_reset(received.headers, now=now)
-    retried = error.lasting is Lasting.TRANSIENT
+    retried = error.lasting is errors.Lasting.TRANSIENT
     return Fault(
         error=error,
         what=f"HTTP {received.status}{inside} {words}".rstrip(),
@@ -244,36 +235,38 @@ def _refusal(received: Received, error_body: _ErrorBody, status: int, now: datet
     )
 
 
-def _mend(error: type[PromptgraftError], status: int, error_body: _ErrorBody) -> str:
-    if issubclass(error, PromptTooLongError):
+def _mend(error: type[errors.PromptgraftError], status: int, error_body: _ErrorBody) -> str:
+    if issubclass(error, errors.PromptTooLongError):
         return "shorten the prompt"
-    if issubclass(error, PermanentProviderError) and (other_api := _other_api(error_body, status)):
+    if issubclass(error, errors.PermanentProviderError) and (
+        other_api := _other_api(error_body, status)
+    ):
         return f"set `api: {other_api}` for this model"
-    if not issubclass(error, PermanentProviderError):
+    if not issubclass(error, errors.PermanentProviderError):
         return ""
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
 
 
-def _error_class(error_body: _ErrorBody, status: int) -> type[PromptgraftError]:
+def _error_class(error_body: _ErrorBody, status: int) -> type[errors.PromptgraftError]:
     # Words go before the status: an exhausted quota is a 429 too, but no wait mends it.
     if error_body.words & _HOPELESS or _NO_CREDIT.search(error_body.message):
-        return PermanentProviderError
+        return errors.PermanentProviderError
     if error_body.words & _FILTERED or _FILTERED_TEXT.search(error_body.message):
-        return RefusedAnswerError
+        return errors.RefusedAnswerError
     if _is_too_long(error_body, status):
-        return PromptTooLongError
+        return errors.PromptTooLongError
     if _other_api(error_body, status):
-        return PermanentProviderError
+        return errors.PermanentProviderError
     if status == 429:
         # A single request above the limit per minute fails however long one waits.
         alone = _TOO_LARGE_TEXT.search(error_body.message)
-        return RejectedRequestError if alone else RateLimitedError
-    match lasting_of_status(status):
-        case Lasting.TRANSIENT:
-            return TransientProviderError
-        case Lasting.PERMANENT:
-            return PermanentProviderError
-    return RejectedRequestError
+        return errors.RejectedRequestError if alone else errors.RateLimitedError
+    match errors.lasting_of_status(status):
+        case errors.Lasting.TRANSIENT:
+            return errors.TransientProviderError
+        case errors.Lasting.PERMANENT:
+            return errors.PermanentProviderError
+    return errors.RejectedRequestError
 
 
 def _other_api(error_body: _ErrorBody, status: int) -> str:
@@ -289,7 +282,7 @@ def _is_too_long(error_body: _ErrorBody, status: int) -> bool:
 
 
 def _transient(what: str, detail: str) -> Fault:
-    return Fault(error=TransientProviderError, what=what, detail=detail, retried=True)
+    return Fault(error=errors.TransientProviderError, what=what, detail=detail, retried=True)
 
 
 def _error_body_of(body: JsonObject) -> _ErrorBody:

@@ -21,7 +21,6 @@ from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.runs.event_file import decoded, encoded_json
 from promptgraft.search.notices import Event
 from promptgraft.service.database import DatabaseError
-from promptgraft.service.jobs import types
 from promptgraft.service.jobs.approvals import ApprovalNeededError, MoveRequest, ProtectedTag
 from promptgraft.service.jobs.datasets import DatasetRevision, encoded, text_of
 from promptgraft.service.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
@@ -33,6 +32,16 @@ from promptgraft.service.jobs.preparing import (
     written_changes,
 )
 from promptgraft.service.jobs.promoting import Expected
+from promptgraft.service.jobs.types import (
+    ALL_JOBS,
+    PROBLEM_TYPES,
+    Attempt,
+    Job,
+    JobConflictError,
+    JobFilter,
+    JobNotFoundError,
+    Submitted,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -97,7 +106,7 @@ class JobClient(Jobs):
         changes: Changes = None,
         *,
         key: str | None = None,
-    ) -> types.Submitted:
+    ) -> Submitted:
         body: dict[str, Json] = {"project": project, "changes": _plain(changes)}
         if prompt is not None:
             body["prompt"] = prompt
@@ -105,18 +114,18 @@ class JobClient(Jobs):
             check_idempotency_key(key)
         headers = {} if key is None else {"Idempotency-Key": key}
         answer = self._ask("POST", "/jobs", json=body, headers=headers)
-        return types.Submitted(job=_job(answer.json()), is_new=answer.status_code == 201)
+        return Submitted(job=_job(answer.json()), is_new=answer.status_code == 201)
 
-    def get(self, job: str) -> types.Job:
+    def get(self, job: str) -> Job:
         return _job(self._ask("GET", _path(job)).json())
 
     def list(
         self,
-        where: types.JobFilter = types.ALL_JOBS,
+        where: JobFilter = ALL_JOBS,
         *,
         before: int | None = None,
         limit: int = 20,
-    ) -> Sequence[types.Job]:
+    ) -> Sequence[Job]:
         # The API takes whole seconds, so that what it returns is narrowed below.
         since = None if where.since is None else math.floor(where.since)
         filters = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
@@ -124,27 +133,27 @@ class JobClient(Jobs):
         jobs = [_job(job) for job in self._ask("GET", "/jobs", params=parameters).json()["jobs"]]
         return [job for job in jobs if where.since is None or job.created >= where.since]
 
-    def pause(self, job: str) -> types.Job:
+    def pause(self, job: str) -> Job:
         return _job(self._ask("POST", f"{_path(job)}/pause").json())
 
-    def resume(self, job: str) -> types.Job:
+    def resume(self, job: str) -> Job:
         return _job(self._ask("POST", f"{_path(job)}/resume").json())
 
-    def cancel(self, job: str) -> types.Job:
+    def cancel(self, job: str) -> Job:
         return _job(self._ask("POST", f"{_path(job)}/cancel").json())
 
-    def change(self, job: str, changes: Changes) -> types.Job:
+    def change(self, job: str, changes: Changes) -> Job:
         return _job(self._ask("PATCH", _path(job), json=_plain(changes)).json())
 
-    def fork(self, job: str, changes: Changes = None) -> types.Job:
+    def fork(self, job: str, changes: Changes = None) -> Job:
         return _job(self._ask("POST", f"{_path(job)}/fork", json=_plain(changes)).json())
 
     def delete(self, job: str) -> None:
         self._ask("DELETE", _path(job))
 
-    def attempts(self, job: str) -> Sequence[types.Attempt]:
+    def attempts(self, job: str) -> Sequence[Attempt]:
         rows = self._ask("GET", _path(job)).json()["tries"]
-        return [structure(row, types.Attempt, where=f"job {job}: attempt") for row in rows]
+        return [structure(row, Attempt, where=f"job {job}: attempt") for row in rows]
 
     def no_worker(self, job: str) -> str:
         # Not sent by earlier servers.
@@ -165,7 +174,7 @@ class JobClient(Jobs):
     def result(self, job: str) -> dict[str, Json] | None:
         try:
             result_json: dict[str, Json] = self._ask("GET", f"{_path(job)}/result").json()
-        except types.JobConflictError:  # the server's way to say that there is no result yet
+        except JobConflictError:  # the server's way to say that there is no result yet
             return None
         return result_json
 
@@ -281,7 +290,7 @@ class JobClient(Jobs):
     ) -> httpx.Response:
         try:
             return self._ask(method, path, params=params, json=json)
-        except types.JobNotFoundError as error:
+        except JobNotFoundError as error:
             # No job is involved: a 404 means that project or prompt is unknown.
             raise ConfigError(str(error)) from None
 
@@ -317,13 +326,13 @@ class JobClient(Jobs):
             return StoreError(
                 f"server {self._server}: answered {answer.status_code} without a problem document"
             )
-        if kind in types.PROBLEM_TYPES:
-            return types.PROBLEM_TYPES[kind](detail)
+        if kind in PROBLEM_TYPES:
+            return PROBLEM_TYPES[kind](detail)
         match answer.status_code:
             case 404:
-                return types.JobNotFoundError(detail)
+                return JobNotFoundError(detail)
             case 409:
-                return types.JobConflictError(detail)
+                return JobConflictError(detail)
             case 422:
                 return DataFormatError.of((detail, *faults))
             # As from a local manager, so that callers wait and try again either way.
@@ -335,7 +344,7 @@ class JobClient(Jobs):
 def _path(job: str) -> str:
     # The id becomes a part of the path, where `../` would reach another resource.
     if not job.isalnum() or not job.isascii():
-        raise types.JobNotFoundError(f"no job has an id that begins with `{job[:40]}`")
+        raise JobNotFoundError(f"no job has an id that begins with `{job[:40]}`")
     return f"/jobs/{job}"
 
 
@@ -368,15 +377,13 @@ def _plain(changes: Changes) -> dict[str, Json]:
     return written
 
 
-def _job(document: Mapping[str, Json]) -> types.Job:
+def _job(document: Mapping[str, Json]) -> Job:
     where = f"job {document.get('id')}"
-    names = {field.name for field in attrs.fields(types.Job)}
+    names = {field.name for field in attrs.fields(Job)}
     # A newer server may send more fields.
     known_fields: dict[str, Json] = {
         name: value for name, value in document.items() if name in names
     }
     changes = known_fields.get("changes")
     read = read_changes(changes if isinstance(changes, dict) else None)
-    return attrs.evolve(
-        structure({**known_fields, "changes": {}}, types.Job, where=where), changes=read
-    )
+    return attrs.evolve(structure({**known_fields, "changes": {}}, Job, where=where), changes=read)

@@ -19,7 +19,7 @@ from promptgraft.runs.event_file import decoded_or_damaged
 from promptgraft.search.notices import Event
 from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
-from promptgraft.service.jobs import preparing, types
+from promptgraft.service.jobs import preparing
 from promptgraft.service.jobs.datasets import (
     MOST_DATASET_BYTES,
     DatasetRevision,
@@ -35,6 +35,20 @@ from promptgraft.service.jobs.moving import TagMover
 from promptgraft.service.jobs.presence import WorkerRow, worker_rows
 from promptgraft.service.jobs.promoting import discard_candidate
 from promptgraft.service.jobs.rows import Order, ProjectTotals, encoded_changes
+from promptgraft.service.jobs.types import (
+    ALL_JOBS,
+    ENDED,
+    Attempt,
+    Job,
+    JobChanges,
+    JobConflictError,
+    JobFilter,
+    JobsFullError,
+    JobState,
+    Submitted,
+    Wish,
+    check_allowed,
+)
 
 _MOST_COMMENT_CHARS = 2_000
 MOST_QUEUED = 1_000
@@ -98,20 +112,20 @@ class JobManager(TagMover):
 
     # Reading
 
-    def get(self, job: str, *, projects: Collection[str] | None = None) -> types.Job:
+    def get(self, job: str, *, projects: Collection[str] | None = None) -> Job:
         """Return a job; see :meth:`Jobs.get`. One of other ``projects`` than these is not there."""
         with self.database.reading() as connection:
             return self._rows.find(connection, job, projects=projects)
 
     def list(
         self,
-        where: types.JobFilter = types.ALL_JOBS,
+        where: JobFilter = ALL_JOBS,
         *,
         before: int | None = None,
         limit: int = 20,
         projects: Collection[str] | None = None,
         order: Order | None = None,
-    ) -> Sequence[types.Job]:
+    ) -> Sequence[Job]:
         """Return jobs, the newest first or in another order; see :meth:`Jobs.list`.
 
         ``projects`` restricts them to these projects.
@@ -133,7 +147,7 @@ class JobManager(TagMover):
         with self.database.reading() as connection:
             return self._rows.totals(connection, projects)
 
-    def submitters(self, jobs: Collection[types.Job]) -> dict[str, str]:
+    def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
         """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
         with self.database.reading() as connection:
             events = self._rows.submissions(connection, [job.number for job in jobs])
@@ -148,13 +162,13 @@ class JobManager(TagMover):
         with self.database.reading() as connection:
             return self._rows.present(connection, ids)
 
-    def attempts(self, job: str) -> Sequence[types.Attempt]:
+    def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
             return self._rows.attempts(connection, self._rows.find(connection, job).number)
 
     def no_worker(self, job: str) -> str:
         queued = self.get(job)
-        if queued.state is not types.JobState.QUEUED or any(
+        if queued.state is not JobState.QUEUED or any(
             worker.is_alive for worker in self.workers(projects=[queued.project])
         ):
             return ""
@@ -172,7 +186,7 @@ class JobManager(TagMover):
         where = f"job {row.id}, event"
         return [(number, *decoded_or_damaged(line, f"{where} {number}")) for number, line in rows]
 
-    def peek(self, job: types.Job) -> tuple[int, bool]:
+    def peek(self, job: Job) -> tuple[int, bool]:
         """Return the number of a job's latest event, and whether it has ended, in one statement.
 
         Raises:
@@ -180,7 +194,7 @@ class JobManager(TagMover):
         """
         with self.database.reading() as connection:
             row = self._rows.columns(connection, job.number, "events", "state")
-        return row.events, types.JobState(row.state) in types.ENDED
+        return row.events, JobState(row.state) in ENDED
 
     def lines(self, job: str, *, after: int = 0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         """Return lines of a job's journal after a position, with their positions."""
@@ -212,7 +226,7 @@ class JobManager(TagMover):
         changes: Changes = None,
         *,
         key: str | None = None,
-    ) -> types.Submitted:
+    ) -> Submitted:
         project_found = self._project(project)
         name, changes_given = project_found.prompt(prompt).name, preparing.read_changes(changes)
         # As it was given: what it stands for, such as the latest data set, may change meanwhile.
@@ -230,19 +244,19 @@ class JobManager(TagMover):
             preparing.submitted_digest(project_found, name),
         )
 
-        def insert(connection: Connection) -> types.Submitted:
+        def insert(connection: Connection) -> Submitted:
             # In the transaction of the insert, so that two equal submissions make one job.
             if key is not None and (repeated := self._repeated(connection, project, key, request)):
                 return repeated
             names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
             job = self._queued(connection, changes_read, request=request, **names)
-            return types.Submitted(job=job, is_new=True)
+            return Submitted(job=job, is_new=True)
 
         return self.database.write(insert)
 
     def _repeated(
         self, connection: Connection, project: str, key: str, request: str
-    ) -> types.Submitted | None:
+    ) -> Submitted | None:
         """Return the job that was submitted with an idempotency key; None if the key is new."""
         if (job := self._rows.by_key(connection, project, key)) is None:
             return None
@@ -252,10 +266,10 @@ class JobManager(TagMover):
             [job.prompt, preparing.written_changes(job.changes)]
         )
         if before != request:
-            raise types.JobConflictError(
+            raise JobConflictError(
                 f"the key belongs to job {job.id}, which has other content; use another key"
             )
-        return types.Submitted(job=job, is_new=False)
+        return Submitted(job=job, is_new=False)
 
     def plan(self, project: str, prompt: str | None, changes: Changes) -> RunPlan:
         """Return what a job could use, without submitting it; raises as :meth:`submit`."""
@@ -263,66 +277,66 @@ class JobManager(TagMover):
         chosen_project = on_chosen(self.database, self._project(project), project, changes_read)
         return preparing.planned(chosen_project, chosen_project.prompt(prompt).name, changes_read)
 
-    def pause(self, job: str) -> types.Job:
-        def pause(connection: Connection, found: types.Job) -> None:
-            if found.state is types.JobState.PAUSED:
+    def pause(self, job: str) -> Job:
+        def pause(connection: Connection, found: Job) -> None:
+            if found.state is JobState.PAUSED:
                 return
-            types.check_allowed(found, "pause")
+            check_allowed(found, "pause")
             # A cancelled job ends anyway, and the later wish must not save it.
-            if found.wish is not types.Wish.CANCEL:
-                self._rows.put(connection, found.number, wish=types.Wish.PAUSE)
+            if found.wish is not Wish.CANCEL:
+                self._rows.put(connection, found.number, wish=Wish.PAUSE)
 
         return self._changed(job, "pause", pause)
 
-    def resume(self, job: str) -> types.Job:
-        def resume(connection: Connection, found: types.Job) -> None:
-            if found.state is types.JobState.RUNNING and found.wish is not types.Wish.CANCEL:
-                self._rows.put(connection, found.number, wish=types.Wish.NONE)
-            elif found.state is not types.JobState.QUEUED:
-                types.check_allowed(found, "resume")
+    def resume(self, job: str) -> Job:
+        def resume(connection: Connection, found: Job) -> None:
+            if found.state is JobState.RUNNING and found.wish is not Wish.CANCEL:
+                self._rows.put(connection, found.number, wish=Wish.NONE)
+            elif found.state is not JobState.QUEUED:
+                check_allowed(found, "resume")
                 # A user who resumes has mended the cause, so earlier barren attempts do not count.
-                values = {"state": types.JobState.QUEUED, "reason": b"", "barren": 0}
+                values = {"state": JobState.QUEUED, "reason": b"", "barren": 0}
                 self._rows.put(connection, found.number, **values)
                 self._rows.publish(connection, found.number, "job_queued")
 
         return self._changed(job, "resume", resume)
 
-    def cancel(self, job: str) -> types.Job:
-        def cancel(connection: Connection, found: types.Job) -> None:
-            if found.state is types.JobState.CANCELLED:
+    def cancel(self, job: str) -> Job:
+        def cancel(connection: Connection, found: Job) -> None:
+            if found.state is JobState.CANCELLED:
                 return
-            types.check_allowed(found, "cancel")
-            if found.state is types.JobState.RUNNING:
+            check_allowed(found, "cancel")
+            if found.state is JobState.RUNNING:
                 # Its worker ends it: this process cannot stop calls that are in flight elsewhere.
-                self._rows.put(connection, found.number, wish=types.Wish.CANCEL)
+                self._rows.put(connection, found.number, wish=Wish.CANCEL)
                 return
             now = self.database.seconds
-            self._rows.put(connection, found.number, state=types.JobState.CANCELLED, ended=now)
+            self._rows.put(connection, found.number, state=JobState.CANCELLED, ended=now)
             self._rows.publish(connection, found.number, "job_cancelled")
 
         return self._changed(job, "cancel", cancel)
 
-    def change(self, job: str, changes: Changes) -> types.Job:
+    def change(self, job: str, changes: Changes) -> Job:
         job_before = self.get(job)
-        types.check_allowed(job_before, "change")
+        check_allowed(job_before, "change")
         whole = self._merged(job_before, changes)
 
-        def change(connection: Connection, found: types.Job) -> None:
-            types.check_allowed(found, "change")
+        def change(connection: Connection, found: Job) -> None:
+            check_allowed(found, "change")
             _check_same(found, job_before)
             self._rows.put(connection, found.number, **_columns(whole))
 
         return self._changed(job, "change", change)
 
-    def fork(self, job: str, changes: Changes = None) -> types.Job:
+    def fork(self, job: str, changes: Changes = None) -> Job:
         job_before = self.get(job)
-        types.check_allowed(job_before, "fork")
+        check_allowed(job_before, "fork")
         whole = self._merged(job_before, changes)
         digest = preparing.submitted_digest(self._project(job_before.project), job_before.prompt)
 
-        def copy(connection: Connection) -> types.Job:
+        def copy(connection: Connection) -> Job:
             row = self._rows.find(connection, job, locked=True)
-            types.check_allowed(row, "fork")
+            check_allowed(row, "fork")
             _check_same(row, job_before)
             names = {"project": row.project, "prompt": row.prompt, "tag": row.tag}
             queued_job = self._queued(connection, whole, **names, digest=digest, origin=row.id)
@@ -357,18 +371,19 @@ class JobManager(TagMover):
     def delete(self, job: str) -> None:
         def delete(connection: Connection) -> None:
             row = self._rows.find(connection, job, locked=True)
-            types.check_allowed(row, "delete")
+            check_allowed(row, "delete")
             project = self.projects.get(row.project)
             is_limited = project is not None and project.config.max_cost_per_day is not None
             # With its attempts, what it has spent today would be forgotten, and spent again.
             if is_limited and self._rows.spent_today(connection, row.project, row.number):
-                raise types.JobConflictError(
+                raise JobConflictError(
                     f"job {row.id} has spent money today (UTC), which counts towards "
                     "max_cost_per_day of its project; delete it tomorrow"
                 )
             self._rows.delete(connection, row.number)
 
         job_now = self.get(job)
+        # First, so that a job whose deletion is refused keeps its candidate.
         self.database.write(delete)
         if job_now.status.revisions and job_now.project in self.projects:
             discard_candidate(self.projects[job_now.project].store(), job_now.candidate_tag)
@@ -402,18 +417,18 @@ class JobManager(TagMover):
     def _queued(
         self,
         connection: Connection,
-        changes: types.JobChanges,
+        changes: JobChanges,
         *,
         request: str = "",
         **values: str | None,
-    ) -> types.Job:
+    ) -> Job:
         if (waiting := self._rows.waiting(connection)) >= self._most_queued:
-            raise types.JobsFullError(
+            raise JobsFullError(
                 f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
             )
         columns = {
             "id": uuid.uuid4().hex,
-            "state": types.JobState.QUEUED,
+            "state": JobState.QUEUED,
             **values,
             **_columns(changes),
         }
@@ -421,12 +436,10 @@ class JobManager(TagMover):
         submission = {"by": self._by, "store": store, **({"request": request} if request else {})}
         return self._rows.insert(connection, submission, **columns)
 
-    def _changed(
-        self, job: str, what: str, change: Callable[[Connection, types.Job], None]
-    ) -> types.Job:
+    def _changed(self, job: str, what: str, change: Callable[[Connection, Job], None]) -> Job:
         """Return a job after a change under its lock, which is recorded if it has an effect."""
 
-        def apply(connection: Connection) -> types.Job:
+        def apply(connection: Connection) -> Job:
             row = self._rows.find(connection, job, locked=True)
             change(connection, row)
             changed = self._rows.load(connection, row.number)
@@ -436,13 +449,13 @@ class JobManager(TagMover):
 
         return self.database.write(apply)
 
-    def _merged(self, job: types.Job, given: Changes) -> types.JobChanges:
+    def _merged(self, job: Job, given: Changes) -> JobChanges:
         whole = preparing.merged_changes(job.changes, given)
         if job.project in self.projects:
             self.plan(job.project, job.prompt, whole)
         return whole
 
-    def _pinned(self, project: str, changes: types.JobChanges) -> types.JobChanges:
+    def _pinned(self, project: str, changes: JobChanges) -> JobChanges:
         """Return changes that name a revision of the data set that they choose."""
         if changes.dataset is None:
             return changes
@@ -454,18 +467,16 @@ def _loaded(project: Project | str | Path) -> Project:
     return project if isinstance(project, Project) else load_project(project, budget="light")
 
 
-def _check_same(found: types.Job, seen: types.Job) -> None:
+def _check_same(found: Job, seen: Job) -> None:
     """Refuse changes that were planned on a state that is outdated.
 
     Planning takes too long to hold the lock of the job meanwhile.
     """
     if found.changes != seen.changes:
-        raise types.JobConflictError(
-            f"job {found.id} was changed meanwhile; check it and try again"
-        )
+        raise JobConflictError(f"job {found.id} was changed meanwhile; check it and try again")
 
 
-def _columns(changes: types.JobChanges) -> dict[str, object]:
+def _columns(changes: JobChanges) -> dict[str, object]:
     return {
         "request": encoded_changes(changes),
         "priority": changes.priority,

@@ -17,7 +17,6 @@ from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.service.database import Database
 from promptgraft.service.database.store import approved_move
-from promptgraft.service.jobs import types
 from promptgraft.service.jobs.approvals import (
     ApprovalNeededError,
     Approvals,
@@ -37,6 +36,15 @@ from promptgraft.service.jobs.tag_moves import (
     promotion,
     rollback,
     stale_reason,
+)
+from promptgraft.service.jobs.types import (
+    CANDIDATE_PREFIX,
+    Job,
+    JobConflictError,
+    JobFilter,
+    JobNotFoundError,
+    JobState,
+    check_applicable,
 )
 
 _DONE: Mapping[MoveKind, str] = {
@@ -94,7 +102,7 @@ class TagMover(Jobs):
         self, job: str, *, to: str | None = None, expected: Expected | None = None
     ) -> dict[str, str]:
         job_now = self.get(job)
-        types.check_applicable(job_now)
+        check_applicable(job_now)
         tag = to or job_now.tag
         if expected is None and tag == job_now.tag:
             expected = job_now.status.replaces
@@ -161,12 +169,10 @@ class TagMover(Jobs):
         if (job := self._job_of(rows, project, prompt)) is not None:
             self.database.write(partial(self._record, job=job, what=what, tag=tag))
 
-    def _job_of(
-        self, rows: Sequence[TaggedRevision], project: str, prompt: str
-    ) -> types.Job | None:
+    def _job_of(self, rows: Sequence[TaggedRevision], project: str, prompt: str) -> Job | None:
         """Return the job that has found a winner, if that is among the latest 100."""
         runs = {row.revision.provenance.run_id for row in rows}
-        where = types.JobFilter(state=types.JobState.COMPLETED, project=project, prompt=prompt)
+        where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
         for job in self.list(where, limit=LARGEST_PAGE):
             # The store knows the run of a revision, but not the job that ran it.
             if (self.result(job.id) or {}).get("run_id") in runs:
@@ -182,7 +188,7 @@ class TagMover(Jobs):
     def protect(self, project: str, tag: str) -> None:
         self._project(project)
         check_tag(tag)
-        if tag.startswith(types.CANDIDATE_PREFIX):
+        if tag.startswith(CANDIDATE_PREFIX):
             raise ConfigError(f"tag `{tag}` holds a candidate of a job, which nobody uses")
         self._approvals.protect(project, tag, by=self._by)
 
@@ -202,13 +208,13 @@ class TagMover(Jobs):
             entry = RequestStep.APPROVED
             request = self._approvals.enter(number, entry, by=self._by, comment=comment)
         elif request.missing:
-            raise types.JobConflictError(
+            raise JobConflictError(
                 f"{self._by} has approved request {number} already; somebody else has to approve it"
             )
         if not request.missing:
             try:
                 self._carry_out(request)
-            except (types.JobConflictError, OverrideConflictError):
+            except (JobConflictError, OverrideConflictError):
                 # Somebody who has approved at the same moment may have moved it.
                 if self._approvals.find(number).state is not RequestState.DONE:
                     raise
@@ -224,12 +230,12 @@ class TagMover(Jobs):
         request = self._approvals.find(number)
         if request.by != self._by:
             asker = request.by or "somebody at the database"
-            raise types.JobConflictError(
+            raise JobConflictError(
                 f"only {asker}, who made request {number}, can withdraw it; decline it instead"
             )
         return self._approvals.enter(number, RequestStep.WITHDRAWN, by=self._by, comment=comment)
 
-    def waiting_for(self, job: types.Job) -> Sequence[MoveRequest]:
+    def waiting_for(self, job: Job) -> Sequence[MoveRequest]:
         """Return the requests to use the winner of a job that wait, or are stale."""
         waiting = self._approvals.page([job.project], state=RequestState.WAITING)
         return [request for request in waiting if request.move.job == job.id]
@@ -264,7 +270,7 @@ class TagMover(Jobs):
         if request.state is RequestState.STALE and not is_stale_too:
             raise OverrideConflictError(f"request {number} is stale: {request.reason}; ask again")
         if request.state not in (RequestState.WAITING, RequestState.STALE):
-            raise types.JobConflictError(f"request {number} is {request.state} already")
+            raise JobConflictError(f"request {number} is {request.state} already")
         return request
 
     def _compared(self, request: MoveRequest) -> MoveRequest:
@@ -296,12 +302,12 @@ class TagMover(Jobs):
         # A store elsewhere does not record it.
         if self._approvals.find(request.number).state is RequestState.WAITING:
             self.database.write(record)
-        with contextlib.suppress(types.JobNotFoundError):  # jobs may be removed meanwhile
+        with contextlib.suppress(JobNotFoundError):  # jobs may be removed meanwhile
             job, what = self.get(move.job or " "), str(move.kind)
             more: dict[str, Json] = {"tag": move.tag, "request": request.number}
             self.database.write(lambda connection: self._record(connection, job, what, **more))
 
-    def _record(self, connection: Connection, job: types.Job, what: str, **details: Json) -> None:
+    def _record(self, connection: Connection, job: Job, what: str, **details: Json) -> None:
         """Record who did what with a job."""
         self._rows.publish(connection, job.number, "job_asked", what=what, by=self._by, **details)
 

@@ -11,19 +11,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 from sqlalchemy import Connection
 
+from promptgraft import errors
 from promptgraft.adapters.calling.limiter import share_accounts
-from promptgraft.errors import (
-    CallerError,
-    ConfigError,
-    JournalCorruptError,
-    JournalMismatchError,
-    LeaseLostError,
-    LimitReachedError,
-    MissingHereError,
-    PromptgraftError,
-    ProviderError,
-    WinnerNotStoredError,
-)
 from promptgraft.ground.clock import SystemClock
 from promptgraft.project import Project
 from promptgraft.project.adding import cluster, tracking
@@ -92,11 +81,11 @@ def carry_out(
             attempt.store_config(job)
             end = attempt.run(job, winners, calls=calls)
         # Any other exception ends this process, and its worker puts the job back.
-        except PromptgraftError as error:
+        except errors.PromptgraftError as error:
             is_place = _is_fault_of_place(error, claim.job, project, is_prepared=job is not None)
             end = _put_back(error, claim.job) if is_place else _end_by(error)
         # Unless another worker has the job: its state is no longer ours to write.
-        with contextlib.suppress(LeaseLostError):
+        with contextlib.suppress(errors.LeaseLostError):
             if heartbeat.lost:
                 attempt.give_back(heartbeat.lost)
             else:
@@ -105,15 +94,15 @@ def carry_out(
 
 
 def _is_fault_of_place(
-    error: PromptgraftError, job: Job, project: Project, *, is_prepared: bool
+    error: errors.PromptgraftError, job: Job, project: Project, *, is_prepared: bool
 ) -> bool:
     """Return whether another worker may run a job that has failed here with an error."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, MissingHereError):
+        if isinstance(cause, errors.MissingHereError):
             return True
         cause = cause.__cause__
-    if is_prepared or not isinstance(error, CallerError):
+    if is_prepared or not isinstance(error, errors.CallerError):
         return False
     # The project is as it was submitted, and was planned then. What cannot be prepared here but
     # can be planned lacks only secrets; what cannot be planned without the changes of the job
@@ -126,12 +115,12 @@ def _is_fault_of_place(
 def _can_be_planned(project: Project, job: Job, changes: JobChanges) -> bool:
     try:
         planned(project, job.prompt, changes)
-    except CallerError:
+    except errors.CallerError:
         return False
     return True
 
 
-def _put_back(error: PromptgraftError, job: Job) -> _End:
+def _put_back(error: errors.PromptgraftError, job: Job) -> _End:
     why = f"worker {job.worker} cannot run it: {error}"
     return _End(state=JobState.QUEUED, reason=why, error=str(error), lacking=str(error))
 
@@ -194,9 +183,11 @@ class _Attempt:
             )
             try:
                 stack.enter_context(tracking(trackers, bus, key=name_of(self.claim.job)))
-            except MissingHereError:
+            except errors.MissingHereError:
                 raise
-            except ConfigError as error:  # the job itself is not at fault: pause, do not fail
+            except (
+                errors.ConfigError
+            ) as error:  # the job itself is not at fault: pause, do not fail
                 return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
             journal = self._journal(job)
             stack.callback(_close, journal)
@@ -221,7 +212,7 @@ class _Attempt:
             return journal
         try:
             job.checked.check_journal(journal)
-        except JournalMismatchError as error:
+        except errors.JournalMismatchError as error:
             with self.database.reading() as connection:
                 attempts = rows.attempts(connection, number)
             if attempts[0].answers != attempts[-1].answers:
@@ -286,7 +277,7 @@ def _calls_of(result: RunResult) -> dict[str, object]:
 
 def _close(journal: SqlJournal) -> None:
     # Settling reports a lost lease, and must not be skipped because closing raised it first.
-    with contextlib.suppress(LeaseLostError):
+    with contextlib.suppress(errors.LeaseLostError):
         journal.close()
 
 
@@ -312,9 +303,9 @@ def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
     return _End(state=JobState.COMPLETED, reason=reason, result=result)
 
 
-def _end_by(error: PromptgraftError) -> _End:
+def _end_by(error: errors.PromptgraftError) -> _End:
     reason = f"{type(error).__name__}: {error}"
-    if isinstance(error, WinnerNotStoredError) and isinstance(error.result, RunResult):
+    if isinstance(error, errors.WinnerNotStoredError) and isinstance(error.result, RunResult):
         result = error.result
         return _End(
             state=JobState.COMPLETED,
@@ -322,9 +313,11 @@ def _end_by(error: PromptgraftError) -> _End:
             result=result,
             unstored=str(error),
         )
-    if isinstance(error, (ProviderError, LimitReachedError, JournalCorruptError)):
+    if isinstance(
+        error, (errors.ProviderError, errors.LimitReachedError, errors.JournalCorruptError)
+    ):
         return _End(state=JobState.PAUSED, reason=reason, error=reason)
-    if isinstance(error, (CallerError, JournalMismatchError)):
+    if isinstance(error, (errors.CallerError, errors.JournalMismatchError)):
         return _End(state=JobState.FAILED, reason=reason, error=reason)
     return _End(state=JobState.QUEUED, reason=reason, error=reason)
 
