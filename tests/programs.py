@@ -26,11 +26,27 @@ from pathlib import Path
 
 COMMANDS = (
     *("promptgraft.cli.apply", "promptgraft.cli.demo_run", "promptgraft.cli.eval"),
-    *("promptgraft.cli.optimize", "promptgraft.cli.runs", "promptgraft.cli.show_run"),
-    *("promptgraft.adapters.offline", "promptgraft.algorithms.gepa"),
-    *("promptgraft.runs.report.page", "cattrs", "filelock", "markdown_it", "yaml"),
+    *("promptgraft.cli.main", "promptgraft.cli.optimize", "promptgraft.cli.project"),
+    *("promptgraft.cli.runs", "promptgraft.cli.show_run", "promptgraft.runs.report.page"),
+    *("promptgraft.adapters.anthropic", "promptgraft.adapters.hosted", "promptgraft.bridges"),
+    *("promptgraft.adapters.offline", "promptgraft.adapters.scripted", "promptgraft.graphs.flow"),
+    *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search"),
+    *("promptgraft.algorithms.gepa.additions.blame", "promptgraft.search.call_log"),
+    *("promptgraft.algorithms.gepa.additions.lines.addition", "promptgraft.search.racing"),
+    *("promptgraft.algorithms.gepa.additions.shorten", "promptgraft.bridges.telemetry"),
+    *("promptgraft.algorithms.gepa.additions.whole_prompt", "promptgraft.ground.strict.converter"),
+    *("promptgraft.evals.metrics.patterns", "promptgraft.evals.metrics.text"),
+    *("promptgraft.project.format_agent_kinds", "asyncio", "cattrs", "filelock", "jinja2"),
+    *("markdown_it", "ssl", "yaml"),
 )
 """What most commands import."""
+
+OPENAI = (
+    *("openai.resources.chat.chat", "openai.resources.chat.completions.completions"),
+    *("openai.resources.responses", "httpcore2", "anyio._backends._asyncio", "genai_prices.data"),
+    *("promptgraft.adapters.openai", "promptgraft.adapters.calling.sdk"),
+)
+"""What commands with a model of OpenAI import as well."""
 
 SECONDS = 300
 """After this time a program is ended by SIGALRM, so that one that hangs fails its test."""
@@ -116,6 +132,7 @@ def _serve(modules: list[str]) -> dict[str, object]:
     for module in modules:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
+    _warm_up()
     gc.freeze()
     for line in sys.stdin:
         child = os.fork()
@@ -125,6 +142,17 @@ def _serve(modules: list[str]) -> dict[str, object]:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         print(code, flush=True)
     sys.exit()
+
+
+def _warm_up() -> None:
+    """Compile the templates of the report, which takes as long as a small run, and patterns."""
+    from promptgraft.ground.text import words_in
+    from promptgraft.runs.report.page import make_environment
+
+    words_in("é")
+    environment = make_environment()
+    for name in environment.list_templates(("html",)):
+        environment.get_template(name)
 
 
 def _become(

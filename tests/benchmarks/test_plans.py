@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import plans
-from programs import Programs, forked_programs
+from programs import OPENAI, Programs, forked_programs
 
 # Labels, judges and tools are those of `tests/cli/test_plan_in_practice.py`.
 HERE = (
@@ -27,7 +27,7 @@ HERE = (
 @pytest.fixture(scope="module")
 def openai_programs() -> Iterator[Programs]:
     """Runs commands that need not import the models' library."""
-    with forked_programs("openai.resources.chat", "openai.resources.responses") as programs:
+    with forked_programs(*OPENAI) as programs:
         yield programs
 
 

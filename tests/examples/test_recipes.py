@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from programs import Programs, forked_programs
+from programs import OPENAI, Programs, forked_programs
 from servers.behaviour import Answer, Asked
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -61,9 +61,11 @@ def brain(asked: Asked) -> Answer:
 def programs() -> Iterator[Programs]:
     """What the recipes import takes longer than they do, so it is imported once for all."""
     with forked_programs(
-        *("openai", "langgraph.graph", "pydantic_ai.models.openai", "agents"),
-        *("openai.resources.chat.completions", "anyio._backends._asyncio", "genai_prices"),
-        *("promptgraft.adapters.openai", "promptgraft.adapters.scripted"),
+        *OPENAI,
+        "langgraph.graph",
+        "pydantic_ai.models.openai",
+        "pydantic_ai.providers.openai",
+        "agents",
     ) as made:
         yield made
 

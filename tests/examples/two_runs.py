@@ -29,7 +29,7 @@ def improve(graph: Graph, executor: Executor, name: str) -> None:
         training_examples=[GepaExample(id=f"{n}", params=(f"{name}! {n}",)) for n in range(8)],
         pareto_set_size=4,
         minibatch_size=2,
-        rollout_budget=40,
+        rollout_budget=24,
         feedback_fn=lambda *_: RolloutFeedback(score=0.5, feedback="so so"),
         acceptance=MinGain(0.0),
         persist=False,
