@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from promptgraft.errors import ConfigError, user_errors
@@ -64,11 +67,29 @@ def members(group: str) -> dict[str, EntryPoint]:
 
     Of several packages with the same name, the one that comes first on ``sys.path`` counts.
     """
+    # Reversed, because a dict keeps the last of equal names.
+    points = reversed([point for point in _added() if point.group == group])
+    return dict(sorted((point.name, point) for point in points))
+
+
+def _added() -> Iterator[EntryPoint]:
+    """Yield what installed packages add to promptgraft, in the order of ``sys.path``."""
+    for path in map(Path, sys.path):
+        if path.exists():
+            yield from _added_in(str(path.absolute()), path.stat().st_mtime_ns)
+
+
+# To read the metadata of all packages of a large environment takes 50 ms.
+@lru_cache
+def _added_in(folder: str, _changed: int) -> tuple[EntryPoint, ...]:
     from importlib import metadata  # loads much of the standard library
 
-    # Reversed, because a dict keeps the last of equal names.
-    points = reversed(tuple(metadata.entry_points(group=group)))
-    return dict(sorted((point.name, point) for point in points))
+    return tuple(
+        point
+        for distribution in metadata.distributions(path=[folder])
+        for point in distribution.entry_points
+        if point.group.startswith("promptgraft.")
+    )
 
 
 def installed(group: str) -> tuple[str, ...]:
@@ -115,14 +136,7 @@ def imported(point: EntryPoint, noun: str) -> Offer:
 
 def place_in_package(error: BaseException) -> str:
     """Return where a package that adds to promptgraft raised an exception; empty if none did."""
-    from importlib import metadata
-
-    modules = {
-        point.module.partition(".")[0]
-        for distribution in metadata.distributions()
-        for point in distribution.entry_points
-        if point.group.startswith("promptgraft.")
-    } - {"promptgraft"}
+    modules = {point.module.partition(".")[0] for point in _added()} - {"promptgraft"}
     place, frames = "", error.__traceback__
     while frames is not None:
         module = str(frames.tb_frame.f_globals.get("__name__", ""))

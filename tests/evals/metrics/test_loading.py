@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -348,6 +350,20 @@ def test_metrics_of_other_packages_are_found_by_name_and_imported_only_then() ->
     assert passes(metric, "Hello!") is False
     with pytest.raises(DataFormatError, match=r"mark: unknown key .*`marks`"):
         load_metrics([{"name": "shouting", "mark": 2}])
+
+
+def test_a_package_that_is_installed_meanwhile_is_found_and_one_that_is_removed_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "late" not in METRICS.names
+    info = tmp_path / "late_metrics-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[promptgraft.metrics]\nlate = late_metrics:Late\n")
+    os.utime(tmp_path, ns=(1, 1))  # in case all this took no time
+    assert "late" in METRICS.names
+    shutil.rmtree(info)
+    assert "late" not in METRICS.names
 
 
 @pytest.mark.usefixtures("installed")
