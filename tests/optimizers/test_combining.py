@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,28 @@ def together(onto: Candidate, *children: Candidate) -> tuple[Candidate, list[boo
 
 def rules(candidate: Candidate) -> list[str]:
     return TARGET.describe(SectionModule(RULES), candidate).text.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("alpha\nbeta\ngamma\ndelta\n- short: one word", "alpha\nbeta\ngamma\n- short: two\ndelta"),
+        # One side was written anew.
+        ("- short: one word", "alpha\nbeta\ngamma\ndelta\n- short: two"),
+        ("alpha\nbeta\ngamma\ndelta\n- short: two", "- short: one word"),
+    ],
+)
+def test_what_both_children_define_is_there_once(first: str, second: str) -> None:
+    for sides in ((first, second), (second, first)):
+        found, _ = together(*map(child, sides))
+        starts = [line.partition(":")[0] for line in rules(found)]
+        assert len(set(starts)) == len(starts)
+
+
+def test_labels_that_a_child_has_several_times_stay() -> None:
+    lines = "\n".join(LINES)
+    found, _ = together(child(f"Q: one\nA: yes\nQ: two\nA: no\n{lines}"), child(f"{lines}\nend"))
+    assert rules(found) == ["Q: one", "A: yes", "Q: two", "A: no", *LINES, "end"]
 
 
 @given(st.integers(0, 2**32), st.integers(2, 4))

@@ -407,6 +407,14 @@ def test_a_definition_is_carried_in_place_or_not_at_all(
     assert carried_into(f"Queues:\n{before}", rule) == f"Queues:\n{after}"
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["- billing: money", "- sales: offers", "Queues:\n- sales: offers\nTone:\n- thanks: never"],
+)
+def test_a_new_definition_is_not_carried_below_another_heading(text: str) -> None:
+    assert carried_into(text, carried_rule(NEW)) == text
+
+
 def test_a_line_is_not_carried_beside_its_paraphrase_however_often_that_is_repeated() -> None:
     said = "Rules:\n- route all refunds to billing\n- route every refunds request to billing"
     rule = carried_rule("- route refunds to billing")

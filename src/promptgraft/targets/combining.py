@@ -9,6 +9,7 @@ import attrs
 
 from promptgraft.ground.text import pieces_in
 from promptgraft.targets.base import InvalidProposalError, Target
+from promptgraft.targets.text_lines import undoubled
 from promptgraft.targets.types import Candidate, GepaExample, Module
 
 
@@ -95,7 +96,8 @@ def _merged_text(
     before, first, second = (target.text(module, side) for side in sides)
     if before in (first, second):
         return None
-    return merge3_onto(before, first, second)
+    merged = merge3_onto(before, first, second)
+    return merged and undoubled(merged, (first, second))
 
 
 _MOST_LINES = 1_000  # a comparison line by line takes quadratic time

@@ -105,6 +105,20 @@ def without(text: str, dropped: Iterable[Line]) -> str:
     return kept_text if kept_text.strip() else text
 
 
+def undoubled(text: str, sides: Iterable[str]) -> str:
+    """Return what was merged from texts without definitions of a label that two have added.
+
+    The one that stands first is kept. A label that a side has several times stays as it is.
+    """
+    counts = [Counter(line.label for line in lines_of(side)) for side in sides]
+    labels, doubles = set[str](), list[Line]()
+    for line in lines_of(text):
+        if line.label in labels and all(count[line.label] < 2 for count in counts):
+            doubles.append(line)
+        labels.add(line.label)
+    return without(text, [line for line in doubles if line.label])
+
+
 def extended(text: str, line: str, *, label: str = "", replaces: str = "") -> str:
     """Return a text with one more line; unchanged if it says that already in other words.
 
@@ -117,16 +131,17 @@ def extended(text: str, line: str, *, label: str = "", replaces: str = "") -> st
         label: what it defines; empty if it is no definition.
         replaces: the key of the definition that it replaced; empty if there was none.
     """
-    lines, longer = lines_of(text), f"{text}\n{line}"
-    if label:
-        defined = [line_there for line_there in lines if line_there.label == label]
-        if not defined and not replaces:
-            return text if _is_opened(text, label) else longer
-        is_old = [line_there.key for line_there in defined] == [replaces]
-        return exchanged(text, defined[0], line) if is_old else text
-    rows = text.count("\n") + 1
-    new_lines = [line_there for line_there in lines_of(longer) if line_there.places[0] >= rows]
-    return text if any(is_said(new_line, lines) for new_line in new_lines) else longer
+    lines, longer, rows = lines_of(text), f"{text}\n{line}", text.count("\n") + 1
+    added = [line_there for line_there in lines_of(longer) if line_there.places[0] >= rows]
+    if not label:
+        return text if any(is_said(new_line, lines) for new_line in added) else longer
+    defined = [line_there for line_there in lines if line_there.label == label]
+    if not defined and not replaces:
+        # Below another heading it would define something else, perhaps a second time.
+        is_at_home = [line_there.label for line_there in added] == [label]
+        return longer if is_at_home and not _is_opened(text, label) else text
+    is_old = [line_there.key for line_there in defined] == [replaces]
+    return exchanged(text, defined[0], line) if is_old else text
 
 
 def _is_opened(text: str, label: str) -> bool:

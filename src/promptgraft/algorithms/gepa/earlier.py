@@ -107,19 +107,19 @@ def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) ->
         versions: the version of each addition that is used, by name.
 
     Raises:
-        JournalMismatchError: naming an addition of another version.
+        JournalMismatchError: naming the additions of other versions.
     """
     listed, above = recorded.get("additions"), recorded.get(VERSIONS)
     pairs = [pair for pair in (listed if isinstance(listed, list) else ()) if pair]
     named = [pair[0] for pair in pairs if isinstance(pair, list)]
     then = above if isinstance(above, Mapping) else {}
-    for name, version in versions.items():
-        if name in named and then.get(name, 1) != version:
-            raise JournalMismatchError(
-                f"additions: the journal is of version {then.get(name, 1)} of `{name}`, which "
-                f"decided otherwise than version {version} does; start a new run, or continue "
-                "this one with the promptgraft that began it"
-            )
+    old = {name: then.get(name, 1) for name in versions if name in named}
+    differing = [f"version {old[name]} of `{name}`" for name in old if old[name] != versions[name]]
+    if differing:
+        raise JournalMismatchError(
+            f"additions: the journal is of {' and '.join(differing)}, which decided otherwise than "
+            "today's; start a new run, or continue this one with the promptgraft that began it"
+        )
 
 
 def with_present_questions(
@@ -144,14 +144,12 @@ def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Seq
         without_it = {name: value for name, value in strategy.items() if name != _DIVIDED}
         modern, notes = with_additions({**written, "strategy": without_it})
         return modern, [f"strategy.{_DIVIDED}: is gone, it gained nothing; leave it out", *notes]
-    if written.get("additions") is not None:
-        return written, ()
     former = [
         name
         for name, value in strategy.items()
         if name in FORMER and (name != "module_choice" or value == "blamed")
     ]
-    if not former:
+    if not former or written.get("additions") is not None:
         return written, ()
     additions = additions_of({name: value for name, value in strategy.items() if value is not None})
     settings = {name: value for name, value in strategy.items() if name not in former}

@@ -43,7 +43,7 @@ class Lines(Addition):
     """
 
     name: ClassVar[str] = "lines"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     _terms: FeedbackTerms = attrs.field(init=False, repr=False, eq=False)
     _history: LineHistory = attrs.field(init=False, repr=False, eq=False)
