@@ -90,5 +90,9 @@ KINDS: Mapping[str, Kind] = {
         says="definition lists below a sentence of the source that forbids to heed them",
         make=_of_slots(SHAPES["defective"], SlotHabits(defines=True)),
     ),
+    "defective part": Kind(
+        says="the same in two texts, of which the first forbids to heed both",
+        make=_of_slots(attrs.evolve(SHAPES["defective"], sections=2), SlotHabits(defines=True)),
+    ),
 }
 """The four kinds, a prompt of one text, an early plateau, and a defective source text."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import attrs
 
 _ONE = re.compile(r"The part is: (?:\w+ )?(\S+)\n\n(`{3,})\n(.*?)\n\2\n", re.DOTALL)
+_REST = re.compile(r"## Rest of the prompt\n(.*?)\n## ", re.DOTALL)
 _EMPTY = re.compile(r"The part is: (?:\w+ )?(\S+)\n\nIt has no text yet")
 _UNNAMED = re.compile(r"perform a task for me:\n+(`{3,})\n(.*?)\n\1\n", re.DOTALL)
 _MARKED = re.compile(
@@ -60,6 +61,7 @@ class Read:
         is_in_blocks: whether the reply is a block for each part, by its whole name.
         is_brief: whether it asks for texts that do not grow.
         failed: lines that were added and did not help.
+        rest: the other texts of the prompt, as it shows them.
     """
 
     parts: Mapping[str, str]
@@ -68,6 +70,7 @@ class Read:
     is_in_blocks: bool = False
     is_brief: bool = False
     failed: tuple[str, ...] = ()
+    rest: str = ""
 
     def reply(self, texts: Mapping[str, str]) -> str:
         """Return new texts in the form that the question asks for."""
@@ -94,6 +97,7 @@ def read(question: str) -> Read:
         for line in lines.splitlines()
         if line.startswith("+ ")
     )
+    rest = "".join(_REST.findall(question))
     marked = _MARKED.findall(question)
     if marked:
         is_in_blocks = _IN_BLOCKS in question
@@ -112,9 +116,10 @@ def read(question: str) -> Read:
             answers=answers,
             is_brief=is_brief,
             failed=failed,
+            rest=rest,
         )
     if empty := _EMPTY.search(question):
-        return Read(parts={_key(empty[1]): ""}, marks={}, answers=answers)
+        return Read(parts={_key(empty[1]): ""}, marks={}, answers=answers, rest=rest)
     if unnamed := _UNNAMED.search(question):
         # What the text says of itself is all that tells which part it is.
         name = _NAME.search(unnamed[2])

@@ -33,7 +33,7 @@ class SlotShape:
         sections: texts over which their definitions are spread.
         known: telling words that a definition begins with, the rarest.
         attention: words of all texts that are read without slips.
-        forbids: whether the source text forbids to heed definitions.
+        forbids: whether the first of its texts forbids to heed definitions.
         train: items to learn from.
         validation: items to compare on.
         test: items that no search sees.
@@ -82,7 +82,7 @@ class SlotWorld:
 
     def _source(self, part: str) -> str:
         lines = [f"Labels of {part}, and the words that tell them:"]
-        if self.shape.forbids:
+        if self.shape.forbids and part == "part0":
             lines.append(FORBIDS)
         for label, home in self.home.items():
             if home == part:

@@ -93,6 +93,7 @@ class SlotWriter:
         self.calls += 1
         shown = read(question)
         slots = {name: dict(SLOT.findall(text)) for name, text in shown.parts.items()}
+        others = dict(SLOT.findall(shown.rest))
         common = _common_words(shown.answers)
         # What did not help before is worse than any other word.
         for line in shown.failed:
@@ -101,7 +102,8 @@ class SlotWriter:
         for answer in shown.answers:
             if answer.is_wrong:
                 label = self._label_for(answer)
-                if self.habits.defines and not any(label in defined for defined in slots.values()):
+                is_defined = any(label in defined for defined in (others, *slots.values()))
+                if self.habits.defines and not is_defined:
                     next(iter(slots.values()))[label] = ""
                 for name, defined in slots.items():
                     if label in defined:

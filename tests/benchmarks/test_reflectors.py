@@ -46,6 +46,21 @@ def test_no_search_doubles_a_definition_or_moves_it_away(seed: int) -> None:
     assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)
 
 
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [("defective", 2), ("defective", 4), ("defective part", 0), ("defective part", 1)],
+)
+def test_a_text_that_is_written_anew_doubles_no_definition(kind: str, seed: int) -> None:
+    world, writer = KINDS[kind].make(seed)
+    listening = Listening(writer)
+    additions = ["restart", "lines", "whole_prompt", "blame", "shorten"]
+    search = partial(ours.search, preset="lean", minibatch_size=6, additions=additions)
+    curve = search(world, listening, budget=600)
+    assert isinstance(world, SlotWorld)
+    assert any("It has no text yet" in question for question in listening.asked)
+    assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "search",

@@ -8,7 +8,17 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
-from optimizers.worlds import NOTES, RULES, Run, answers, bound, config, instruction, propose
+from optimizers.worlds import (
+    NOTES,
+    RULES,
+    Run,
+    answers,
+    bound,
+    config,
+    instruction,
+    propose,
+    scored,
+)
 from promptgraft import EventBus
 from promptgraft.algorithms.gepa import (
     Addition,
@@ -105,6 +115,15 @@ def test_a_search_that_gains_never_begins_anew() -> None:
     run = Run(settings, reflection=propose)
     run.start()
     assert all(bound(request, "current") != EMPTY for request in run.reflection.requests)
+
+
+@pytest.mark.parametrize(("score", "begins_anew"), [(0.4, True), (0.6, False)])
+def test_a_text_that_is_mostly_right_is_not_written_anew(score: float, begins_anew: bool) -> None:
+    run = run_of(MemoryJournal(), {"feedback_fn": scored(score)})
+    run.start()
+    shown = [request for request in run.reflection.requests if bound(request, "current") == EMPTY]
+    assert bool(shown) == begins_anew
+    assert all("rest of the prompt" in bound(request, "tried") for request in shown)
 
 
 @pytest.mark.parametrize("at_once", [{}, {"steps_at_once": 3}, {"proposals_per_step": 2}])

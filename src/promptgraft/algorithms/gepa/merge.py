@@ -153,18 +153,13 @@ class Merger:
         self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
     ) -> list[int]:
         """Choose a few of the ``common`` examples, balanced between wins, losses and ties."""
-        wins, losses, ties = won_lost_tied(common, first, second)
         chosen: list[int] = []
-        for group in (wins, losses, ties):
+        for group in won_lost_tied(common, first, second):
             free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))  # a third, rounded up
-            chosen += self._drawn(group, free)
+            chosen += self._random.sample(group, min(free, len(group)))
         unchosen = [position for position in common if position not in chosen]
-        chosen += self._drawn(unchosen, _SUBSAMPLE - len(chosen))
-        return sorted(chosen)
-
-    def _drawn(self, places: Sequence[int], size: int) -> list[int]:
-        """Draw up to ``size`` distinct positions, in ascending order."""
-        return sorted(self._random.sample(places, min(size, len(places))))
+        free = min(_SUBSAMPLE - len(chosen), len(unchosen))
+        return sorted(chosen + self._random.sample(unchosen, free))
 
 
 def _fault(

@@ -180,13 +180,8 @@ class Reflector:
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Reflect on the module whose turn it is, as published, or on those of another choice."""
         turn = self.turn(attempt)
-        match self.module_choice:
-            case "all":
-                modules = turn.all[: self.most_together]
-            case "random":
-                modules = turn.drawn
-            case _:
-                modules = turn.all[:1]
+        most = self.most_together if self.module_choice == "all" else 1
+        modules = turn.drawn if self.module_choice == "random" else turn.all[:most]
         return (yield from self.reflect_on(attempt, modules))
 
     def turn(self, attempt: Attempt) -> Turn:

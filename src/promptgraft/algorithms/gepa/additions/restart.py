@@ -12,23 +12,31 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Draft
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.search.asks import Asking, Records
-from promptgraft.search.scores import paired_means
-from promptgraft.targets.evidence import MOST_FAILURES
+from promptgraft.search.scores import mean_score, paired_gains
+from promptgraft.targets.evidence import MOST_FAILURES, Evidence
 
 _LEAST_GAIN = 0.1
-"""Gain in mean score that counts as progress: smaller ones are often luck on a few examples."""
+"""Gain, as a share of the highest score, that counts as progress: smaller ones are often luck."""
+_MOST_KNOWN = 0.5
+"""Share of the highest score above which a text says too much to be written anew."""
+_ANEW = Evidence(
+    tried="Changes of this part gained little, so it is written anew; the outputs are those of "
+    "its former text. Do not say or define again what the rest of the prompt does."
+)
 
 
 @attrs.define(slots=False)
 class Restart(Addition):
     """Asks for an instruction as if there were none, which no sentence of the old one can spoil.
 
+    It does so where the search is stuck at less than half of the highest score.
+
     Attributes:
-        after: steps without a gain of 0.1 on the validation examples that both leaders were
-            evaluated on, at least 1.
+        after: steps without a gain of a tenth of that score, at least 1.
     """
 
     name: ClassVar[str] = "restart"
+    version: ClassVar[int] = 2
 
     after: int = attrs.field(default=8, validator=COUNT)
     _leader: int = attrs.field(default=0, init=False, repr=False, eq=False)
@@ -37,30 +45,32 @@ class Restart(Addition):
     def begin(self, attempt: Attempt) -> Proposer | None:
         if attempt.step.number - self._since <= self.after:
             return None
-        self._since = attempt.step.number
+        scorer = self.tools.kit.scorer
         records = self.tools.training_rollouts.of(attempt.candidate).values()
-        failures, _ = self.tools.kit.scorer.parted(records)
-        return partial(self._propose, earlier=failures)
+        mean = mean_score([scorer.score(record) for record in records])
+        if mean is None or mean > _MOST_KNOWN * scorer.perfect:
+            return None
+        self._since = attempt.step.number
+        return partial(self._propose, earlier=scorer.parted(records)[0])
 
     def _propose(self, attempt: Attempt, *, earlier: Records) -> Asking[Changes | None]:
         reflector, target = self.tools.reflector, self.tools.kit.target
-        modules = [module for module in reflector.turn(attempt).first if not module.is_example]
-        if not modules:
+        module = next((part for part in reflector.turn(attempt).first if not part.is_example), None)
+        if module is None:
             return None
-        module = modules[0]
         attempt.modules = (module,)
         described = target.describe(module, attempt.candidate)
         part = module, attrs.evolve(described, text="")
-        ids = {record.example_id for record in attempt.records}
-        failures = [record for record in earlier if record.example_id not in ids]
-        room = max(0, MOST_FAILURES - len(attempt.records))
-        evidence = (*attempt.records, *failures[::-1][:room])
-        draft = Draft(reflector=reflector, attempt=attempt, parts=(part,), records=evidence)
+        by_id = {record.example_id: record for record in (*attempt.records, *earlier[::-1])}
+        shown = tuple(by_id.values())[: max(MOST_FAILURES, len(attempt.records))]
+        draft = Draft(
+            reflector=reflector, attempt=attempt, parts=(part,), records=shown, evidence=_ANEW
+        )
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)
 
     def learn(self, attempt: Attempt) -> None:
-        pool = self.tools.kit.population.pool
-        after, before = paired_means(pool.scores[pool.best], pool.scores[self._leader])
-        if after is not None and before is not None and after - before >= _LEAST_GAIN:
+        pool, perfect = self.tools.kit.population.pool, self.tools.kit.scorer.perfect
+        gains = paired_gains(pool.scores[self._leader], pool.scores[pool.best])
+        if gains and sum(gains) >= _LEAST_GAIN * perfect * len(gains):
             self._leader, self._since = pool.best, attempt.step.number
