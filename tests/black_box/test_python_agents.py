@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from promptgraft.errors import (
     CallerError,
     ConfigError,
     DeadlineExceededError,
+    PermanentProviderError,
     PromptEvaluationError,
     RejectedRequestError,
     TransientProviderError,
@@ -160,6 +162,28 @@ def test_what_the_agent_raises_scores_zero_unless_it_may_pass(
     with pytest.raises(kind) as raised:
         asked(raising(error))
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("raised_again", [False, True])
+def test_a_client_that_calls_share_but_no_event_loop_ends_the_run(raised_again: bool) -> None:
+    reply = asyncio.Event()
+
+    async def client() -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(reply.wait(), 0.001)
+
+    def agent(query: str, call: AgentCall) -> str:
+        try:
+            asyncio.run(client())
+        except RuntimeError as error:
+            if raised_again:  # as SDKs do
+                raise ConnectionError("Connection error.") from error
+            raise
+        return plain(query, call)
+
+    assert asked(agent).text
+    with pytest.raises(PermanentProviderError, match="write the agent as `async def` and await"):
+        asked(agent)
 
 
 def test_the_reflector_sees_400_characters_of_a_fault_and_no_names_of_files() -> None:

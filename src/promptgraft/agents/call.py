@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from decimal import Decimal
@@ -210,6 +211,7 @@ LONGEST_SHOWN = 400
 """Characters of an agent's error message that the reflector is shown."""
 
 _BAD, _TOO_MANY = 400, 429
+_OTHER_LOOP = re.compile(r"different (?:event )?loop\b|^Event loop is closed")
 # Base classes that HTTP libraries and SDKs use for connection errors and timeouts; none of them
 # derives from ConnectionError or TimeoutError.
 _PASSING = frozenset(
@@ -220,10 +222,15 @@ _PASSING = frozenset(
 def fault_of(error: BaseException, name: str) -> errors.PromptEvaluationError:
     """Return the error for an exception raised by an agent's code.
 
-    Connection errors, timeouts, and the HTTP statuses 429 and 5xx leave the rollout unscored;
-    everything else is the agent's fault.
+    Connection errors, timeouts, and the HTTP statuses 429 and 5xx leave the rollout unscored; use
+    of a client from several event loops ends the run; everything else is the agent's fault.
     """
     text = error_text(error)
+    if _crosses_event_loops(error):
+        return errors.PermanentProviderError(
+            f"agent `{name}` raised {text}: its calls share a client, but not an event loop; write "
+            "the agent as `async def` and await the client, or make the client in each call"
+        )
     status = status_of(error)
     if status == _TOO_MANY:
         return errors.RateLimitedError(f"agent `{name}` raised {text}")
@@ -273,6 +280,17 @@ def status_of(error: BaseException) -> int:
             if isinstance(status, int) and not isinstance(status, bool):
                 return status
     return 0
+
+
+def _crosses_event_loops(error: BaseException | None) -> bool:
+    """Return whether asyncio refused an object of another loop, under what SDKs make of that."""
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
+        error = error.__cause__ or error.__context__
+    return any(
+        isinstance(cause, RuntimeError) and _OTHER_LOOP.search(str(cause)) for cause in causes
+    )
 
 
 def _may_pass(error: BaseException) -> bool:
