@@ -190,6 +190,10 @@ def test_a_table_may_have_another_encoding(tmp_path: Path, encoding: str) -> Non
 def test_a_wrong_encoding_is_a_fault_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "input\nRückgabe\n", encoding="cp1252")
     assert faults_of(path, encoding="utf-8")[0].startswith("1: expected utf-8, found other bytes")
+    path.write_bytes("input\n„Café“ – 5 €\n".encode("cp1252"))
+    (fault,) = faults_of(path, encoding="latin-1")
+    assert fault.startswith("2: expected latin-1, found bytes of control characters; `cp1252` ")
+    assert [case.input for case in Dataset.load(path, encoding="cp1252")] == ["„Café“ – 5 €"]
     for unknown in ("utf8000", "hex", 5):
         with pytest.raises(ConfigError, match="encoding: expected the name of one"):
             Dataset.load(path, encoding=unknown)  # type: ignore[arg-type] # what is refused

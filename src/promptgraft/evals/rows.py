@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import itertools
@@ -143,6 +144,7 @@ DELIMITERS = ",;\t|"
 # The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
 _PAGE = "expected cases, found a web page; download the file itself"
+_C1 = re.compile("[\x80-\x9f]")
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
 
 
@@ -193,7 +195,14 @@ def _encoded_lines(path: Path, encoding: str, faults: CaseFaults) -> Iterator[tu
     # Line breaks stay as they are: inside of quotes they belong to a cell.
     with path.open(encoding=encoding, newline="") as file:
         try:
+            is_latin = codecs.lookup(encoding).name.startswith("iso8859")
             for number, text in enumerate(file, start=1):
+                if is_latin and _C1.search(text):
+                    what = f"expected {encoding}, found bytes of control characters"
+                    faults.add(
+                        number, f"{what}; `cp1252` reads them as quotes, dashes and euro signs"
+                    )
+                    return
                 yield number, text.removeprefix("\ufeff") if number == 1 else text
         except UnicodeError as error:
             why = getattr(error, "reason", str(error))
