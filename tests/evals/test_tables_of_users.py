@@ -114,12 +114,23 @@ def test_a_column_of_our_form_stays_a_field_unless_the_prompt_reads_it(tmp_path:
 def test_where_both_forms_occur_the_message_names_the_mend(tmp_path: Path) -> None:
     path = written(tmp_path, 'question,context\nWhere?,[]\nWhy?,"The second shelf."\n')
     (fault,) = faults_of(path)
-    assert fault.endswith(
-        "context: expected JSON in the cell, found 'The second shelf.'; "
-        "`fields: {input: [..., context]}` makes a parameter of the column"
-    )
+    mend = "`keep: [context]` hides the column, `fields: {input: [..., context]}` makes it a param"
+    assert f"context: expected JSON in the cell; {mend}" in fault
     loaded = Dataset.load(path, fields={"input": ["question", "context"]})
     assert loaded.cases[1].input == {"question": "Why?", "context": "The second shelf."}
+
+
+def test_a_column_with_the_name_of_a_field_beside_the_input_is_one_fault(tmp_path: Path) -> None:
+    for name, text in CELLS.items():
+        rows = [{"question": f"{text} {n}", name: f"{text} {n}"} for n in range(9)]
+        lines = "\n".join(map(json.dumps, rows))
+        path = written(tmp_path, lines, f"{name}.jsonl")
+        if name != "recorded":  # a text has the form of a recorded answer
+            (fault,) = faults_of(path, fields={"input": "question"})
+            assert f"`keep: [{name}]` hides the column" in fault
+            assert "the same in 8 more" in fault
+        loaded = Dataset.load(path, fields={"input": "question"}, keep=[name])
+        assert loaded.cases[0].input == f"{text} 0"
 
 
 def test_a_column_input_is_a_parameter_beside_others_that_the_prompt_reads(tmp_path: Path) -> None:

@@ -61,6 +61,15 @@ _MOST_COMPARED = 1_000
 _MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
 
+
+def _mend_of(column: str) -> str:
+    # Without the value, so that all cases have the same fault.
+    return (
+        f"`keep: [{column}]` hides the column, `fields: {{input: [..., {column}]}}` makes it a "
+        "parameter"
+    )
+
+
 Names = Mapping[str, str | Sequence[str] | Mapping[str, str]]
 
 
@@ -175,12 +184,12 @@ class PlainReader:
         """Return a case, or note its faults and return None."""
         value = node.value if isinstance(node.value, dict) else {}
         nodes, rest = self._sorted_out(node)
-        turns = field_kinds.TURNS.read(nodes["turns"]) if "turns" in nodes else ()
+        turns = self._field("turns", field_kinds.TURNS, nodes["turns"]) if "turns" in nodes else ()
         last = turns[-1] if turns else _NO_TURN
         conversation: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
         for name, kind in _KINDS.items():
             if name in nodes and name != "turns":
-                conversation[name] = kind.read(nodes[name])
+                conversation[name] = self._field(name, kind, nodes[name])
         input_value = nodes["input"].value if "input" in nodes else None
         value_given: Input = last.user
         if turns:
@@ -205,6 +214,15 @@ class PlainReader:
             origin=origin,
             **conversation,
         )
+
+    def _field(self, name: str, kind: Kind[Any], node: Node) -> Any:
+        if self._columns.get(name) == name and not isinstance(
+            node.value, _SHAPES.get(name, object)
+        ):
+            shape = "an object" if dict in _SHAPES[name] else "a list"
+            node.fault(f"expected {shape}, as the field of this name; {_mend_of(name)}")
+            return None
+        return kind.read(node)
 
     def mixed(self) -> Iterator[tuple[int, str, str]]:
         """Yield line, fault and id of each case in the rarer form, if a file has both forms."""
@@ -241,9 +259,7 @@ class PlainReader:
         try:
             value = parse_json(str(node.value), where="")
         except DataFormatError:
-            column = str(node.path[-1])
-            mend = f"`fields: {{input: [..., {column}]}}` makes a parameter of the column"
-            node.expected("JSON in the cell", f"; {mend}")
+            node.fault(f"expected JSON in the cell; {_mend_of(str(node.path[-1]))}")
             value = None
         return Node(value, node.path, node.source)
 
