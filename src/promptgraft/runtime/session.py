@@ -12,9 +12,10 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import attrs
 
-from promptgraft.errors import BudgetExhaustedError, user_errors
+from promptgraft.errors import BudgetExhaustedError, ConfigError, user_errors
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault, raised_at
+from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, DOLLARS, check, instance
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.calls import CallKeeper, Places, answering
@@ -38,9 +39,6 @@ class Charge:
 
 
 NOTHING = Charge()
-_TAGS = check(
-    "a mapping of texts", lambda tags: tags if isinstance(tags, Mapping) else None
-).or_none
 
 
 class Budget:
@@ -235,7 +233,8 @@ class Session:
         deadline: Deadline | None = None,
         calls: Places | None = None,
     ) -> None:
-        _TAGS.hold("tags", tags)
+        if tags is not None and not isinstance(tags, Mapping):
+            raise ConfigError(f"tags: expected a mapping of texts, found {shown(tags)}")
         self.tags: Mapping[str, str] = FrozenMap(tags or {})
         self.calls = calls
         self.budget = budget
