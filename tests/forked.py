@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import random
@@ -18,6 +19,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from programs import SEARCH
 
 Run = Callable[..., tuple[int, str]]
 """Takes a path and further arguments; returns the exit code and the output of their process."""
@@ -67,6 +70,8 @@ def ends_the_same_when_killed(driver: Path, folder: Path, kills: int) -> None:
 
 def _serve(program: Path) -> None:
     main: Callable[..., object] = runpy.run_path(str(program))["main"]
+    for module in SEARCH:
+        importlib.import_module(module)
     gc.freeze()
     for line in sys.stdin:
         reading, writing = os.pipe()

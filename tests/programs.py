@@ -24,20 +24,26 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+SEARCH = (
+    *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search", "filelock"),
+    *("promptgraft.search.call_log", "promptgraft.search.racing"),
+)
+"""What a search imports as it begins."""
+
 COMMANDS = (
     *("promptgraft.cli.apply", "promptgraft.cli.demo_run", "promptgraft.cli.eval"),
     *("promptgraft.cli.main", "promptgraft.cli.optimize", "promptgraft.cli.project"),
     *("promptgraft.cli.runs", "promptgraft.cli.show_run", "promptgraft.runs.report.page"),
     *("promptgraft.adapters.anthropic", "promptgraft.adapters.hosted", "promptgraft.bridges"),
     *("promptgraft.adapters.offline", "promptgraft.adapters.scripted", "promptgraft.graphs.flow"),
-    *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search"),
-    *("promptgraft.algorithms.gepa.additions.blame", "promptgraft.search.call_log"),
-    *("promptgraft.algorithms.gepa.additions.lines.addition", "promptgraft.search.racing"),
-    *("promptgraft.algorithms.gepa.additions.shorten", "promptgraft.bridges.telemetry"),
-    *("promptgraft.algorithms.gepa.additions.whole_prompt", "promptgraft.ground.strict.converter"),
+    *(
+        f"promptgraft.algorithms.gepa.additions.{name}"
+        for name in ("blame", "lines.addition", "shorten", "whole_prompt")
+    ),
+    *("promptgraft.bridges.telemetry", "promptgraft.ground.strict.converter"),
     *("promptgraft.evals.metrics.patterns", "promptgraft.evals.metrics.text"),
-    *("promptgraft.project.format_agent_kinds", "asyncio", "cattrs", "filelock", "jinja2"),
-    *("markdown_it", "ssl", "yaml"),
+    *("promptgraft.project.format_agent_kinds", "asyncio", "cattrs", "jinja2", "markdown_it"),
+    *("ssl", "yaml", *SEARCH),
 )
 """What most commands import."""
 

@@ -95,10 +95,10 @@ def test_a_run_asks_equal_requests_once_and_finds_the_same(server: LoopbackServe
 
 
 def test_a_run_that_is_continued_finds_what_a_whole_one_does(server: LoopbackServer) -> None:
-    whole = run(server, MemoryJournal(), workers=4, once=True, budget=110)
+    whole = run(server, MemoryJournal(), workers=4, once=True, budget=70)
     journal = MemoryJournal()
     run(server, journal, workers=4, once=True)
-    assert found(run(server, journal, workers=2, once=True, budget=110)) == found(whole)
+    assert found(run(server, journal, workers=2, once=True, budget=70)) == found(whole)
 
 
 def question(word: str) -> Prompt[object]:

@@ -154,7 +154,7 @@ def test_the_winner_is_rendered_with_its_overrides(
 def test_the_command_prints_the_same_rows_for_the_same_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--task", "tickets", "--seeds", "2", "--budget", "60", "--sizes", "20,10,40"]
+    asked = ["--task", "tickets", "--seeds", "2", "--budget", "40", "--sizes", "20,10,40"]
     tables = []
     for name in ("one.json", "two.json"):
         assert text_tasks.main([*asked, "--jobs", "1", "--json", str(tmp_path / name)]) == 0
@@ -162,7 +162,7 @@ def test_the_command_prints_the_same_rows_for_the_same_seeds(
         tables.append([line[:-8] for line in capsys.readouterr().out.splitlines()[1:]])
     assert tables[0] == tables[1]
     rows = "\n".join(tables[0])
-    for title in ("baseline prompt", "linear classifier", "promptgraft lean, 60", "gepa defaults"):
+    for title in ("baseline prompt", "linear classifier", "promptgraft lean, 40", "gepa defaults"):
         assert title in rows
     found = json.loads((tmp_path / "one.json").read_text("utf-8"))["found"]["tickets"]
     assert len(found) == 2

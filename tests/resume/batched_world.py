@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
+from programs import OPENAI, SEARCH
 from promptgraft import (
     AnthropicAdapter,
     Cancellation,
@@ -140,8 +141,8 @@ def run(
 
 def main() -> None:
     """Run or resume in a process for each line of standard input."""
-    for name in ADAPTERS:
-        importlib.import_module(name)  # once, and not in each process
+    for module in (*ADAPTERS, *OPENAI, *SEARCH):
+        importlib.import_module(module)  # once, and not in each process
     for line in sys.stdin:
         provider, base_url, folder = json.loads(line)
         child = os.fork()

@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from programs import OPENAI, SEARCH
 from promptgraft import (
     Cancellation,
     Case,
@@ -50,7 +51,7 @@ TASK, JUDGE, WRITER = "task-1", "judge-1", "writer-1"
 MODELS = (TASK, JUDGE, WRITER)
 KEY = "calls-key-0123456789"
 PRICES = Prices({model: ModelPrice(input="1", output="2") for model in MODELS})
-CASES = 60
+CASES = 32
 NODES = ("sort", "look", "write")
 
 
@@ -190,7 +191,8 @@ def told(result: GepaResult) -> dict[str, object]:
 def main() -> None:
     """Run or resume in a process for each line of standard input."""
     folder, base_url = Path(sys.argv[1]), sys.argv[2]
-    importlib.import_module("openai")  # once, and not in each process
+    for module in (*OPENAI, *SEARCH):
+        importlib.import_module(module)  # once, and not in each process
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:

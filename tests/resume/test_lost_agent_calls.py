@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import lost_calls_world
@@ -17,18 +20,31 @@ from promptgraft.search import StopReason
 from promptgraft.search.ledger import LedgerEntry
 
 
-def killed(folder: Path, kind: str = "") -> Path:
-    """Kill a run in its sixth call of the agent; return its journal."""
-    program = subprocess.Popen(
-        [sys.executable, lost_calls_world.__file__, str(folder), kind],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-    )
-    with program:
-        assert program.stdout is not None
-        assert program.stdout.readline() == b"hangs\n"
-        program.kill()
-    return folder / "journal.jsonl"
+@pytest.fixture(scope="module")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Kill a run of a kind in its sixth call of the agent, once; return its journal."""
+
+    @cache
+    def killed(kind: str) -> Path:
+        folder = tmp_path_factory.mktemp("killed")
+        program = subprocess.Popen(
+            [sys.executable, lost_calls_world.__file__, str(folder), kind],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+        )
+        with program:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"hangs\n"
+            program.kill()
+        return folder / "journal.jsonl"
+
+    return killed
+
+
+@pytest.fixture
+def killed(journals: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Return a copy of the journal of a run of a kind that was killed."""
+    return lambda kind: Path(shutil.copy(journals(kind), tmp_path))
 
 
 def entry(result: GepaResult, role: Role) -> LedgerEntry | None:
@@ -40,9 +56,11 @@ def calls(result: GepaResult, role: Role = Role.TASK) -> int:
     return 0 if found is None else found.calls
 
 
-def test_a_call_that_a_kill_has_lost_is_in_the_ledger_at_its_bound(tmp_path: Path) -> None:
+def test_a_call_that_a_kill_has_lost_is_in_the_ledger_at_its_bound(
+    killed: Callable[[str], Path],
+) -> None:
     whole = run(MemoryJournal())
-    path = killed(tmp_path, "bound")
+    path = killed("bound")
     with FileJournal(path) as journal:
         result = run(journal, bound=MOST)
     lost = entry(result, Role.UNANSWERED)
@@ -54,8 +72,8 @@ def test_a_call_that_a_kill_has_lost_is_in_the_ledger_at_its_bound(tmp_path: Pat
         assert run(journal, bound=MOST).ledger == result.ledger
 
 
-def test_without_a_bound_its_cost_is_unknown_and_never_0(tmp_path: Path) -> None:
-    path = killed(tmp_path)
+def test_without_a_bound_its_cost_is_unknown_and_never_0(killed: Callable[[str], Path]) -> None:
+    path = killed("")
     with FileJournal(path) as journal:
         result = run(journal)
     lost = entry(result, Role.UNANSWERED)
@@ -65,8 +83,10 @@ def test_without_a_bound_its_cost_is_unknown_and_never_0(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["", "bound"])
-def test_max_cost_includes_it_or_says_what_is_missing(tmp_path: Path, kind: str) -> None:
-    path = killed(tmp_path, kind)
+def test_max_cost_includes_it_or_says_what_is_missing(
+    killed: Callable[[str], Path], kind: str
+) -> None:
+    path = killed(kind)
     with FileJournal(path) as journal:
         bound = MOST if kind else None
         result = run(journal, bound=bound, max_cost="2.25")
@@ -78,10 +98,12 @@ def test_max_cost_includes_it_or_says_what_is_missing(tmp_path: Path, kind: str)
         assert "give an agent `max_call_cost`" in result.stop_detail
 
 
-def test_turns_whose_answers_are_lost_with_the_rollout_are_all_lost(tmp_path: Path) -> None:
+def test_turns_whose_answers_are_lost_with_the_rollout_are_all_lost(
+    killed: Callable[[str], Path],
+) -> None:
     whole = run(MemoryJournal(), turns=True)
     # The rehearsal takes one call, and each rollout two.
-    path = killed(tmp_path, "turns bound")
+    path = killed("turns bound")
     with FileJournal(path) as journal:
         result = run(journal, turns=True, bound=MOST)
     assert calls(result, Role.UNANSWERED) == CALLS % 2
