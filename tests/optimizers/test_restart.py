@@ -48,10 +48,9 @@ def run_of(
     event_bus: EventBus | None = None,
 ) -> Run:
     settings = config(
-        **{"additions": [Restart(after=2)], **strategy},
+        **{"additions": [Restart(after=2)], "reuse_rollouts": True, **strategy},
         target_section_paths=(RULES,),
         minibatch_size=2,
-        reuse_rollouts=True,
         max_failed_reflections=50,
     )
     return Run(
@@ -89,6 +88,12 @@ def test_an_example_of_the_minibatch_that_failed_before_is_shown_once() -> None:
     headings = [re.findall(r"(?m)^### Example .*$", examples) for examples in shown]
     assert max(map(len, headings)) > 2
     assert all(len({*lines}) == len(lines) for lines in headings)
+
+
+def test_it_begins_anew_where_no_rollouts_are_kept() -> None:
+    run = run_of(MemoryJournal(), {"reuse_rollouts": False})
+    run.start()
+    assert EMPTY in [bound(request, "current") for request in run.reflection.requests]
 
 
 class Patient(Addition):

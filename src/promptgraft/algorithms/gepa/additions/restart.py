@@ -48,7 +48,7 @@ class Restart(Addition):
         scorer = self.tools.kit.scorer
         records = self.tools.training_rollouts.of(attempt.candidate).values()
         mean = mean_score([scorer.score(record) for record in records])
-        if mean is None or mean > _MOST_KNOWN * scorer.perfect:
+        if mean is not None and mean > _MOST_KNOWN * scorer.perfect:
             return None
         self._since = attempt.step.number
         return partial(self._propose, earlier=scorer.parted(records)[0])
@@ -61,8 +61,10 @@ class Restart(Addition):
         attempt.modules = (module,)
         described = target.describe(module, attempt.candidate)
         part = module, attrs.evolve(described, text="")
-        by_id = {record.example_id: record for record in (*attempt.records, *earlier[::-1])}
-        shown = tuple(by_id.values())[: max(MOST_FAILURES, len(attempt.records))]
+        ids = {record.example_id for record in attempt.records}
+        further = [record for record in earlier[::-1] if record.example_id not in ids]
+        room = max(0, MOST_FAILURES - len(ids))
+        shown = (*attempt.records, *further[:room])
         draft = Draft(
             reflector=reflector, attempt=attempt, parts=(part,), records=shown, evidence=_ANEW
         )
