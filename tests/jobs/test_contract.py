@@ -175,7 +175,7 @@ def test_a_key_makes_one_job_whoever_is_first(jobs: Jobs, monkeypatch: pytest.Mo
     def planned(*_: object) -> None:
         gate.wait(30)
 
-    monkeypatch.setattr("promptgraft.service.jobs.manager.planned", planned)
+    monkeypatch.setattr("promptgraft.service.jobs.preparing.planned", planned)
 
     def ask(_: int) -> Submitted:
         return jobs.submit("support", "triage", {"budget": 90}, key="night-8")

@@ -271,9 +271,9 @@ def test_jobs_go_where_the_table_of_states_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Every job is the same one: it is not planned again.
-    monkeypatch.setattr("promptgraft.service.jobs.manager.planned", lambda *_: None)
+    monkeypatch.setattr("promptgraft.service.jobs.preparing.planned", lambda *_: None)
     digest = functools.cache(submitted_digest)
-    monkeypatch.setattr("promptgraft.service.jobs.manager.submitted_digest", digest)
+    monkeypatch.setattr("promptgraft.service.jobs.preparing.submitted_digest", digest)
     project = write_project(tmp_path_factory.mktemp("project"))
     is_file = kept_database.dialect == "sqlite"
     database = Database("sqlite://") if is_file else kept_database

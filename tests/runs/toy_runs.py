@@ -15,7 +15,7 @@ from promptgraft.algorithms.gepa import GepaExample, GepaResult
 from promptgraft.ground.clock import Clock, FakeClock
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import described_job, run_config
+from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import recorded
 

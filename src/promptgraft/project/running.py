@@ -34,7 +34,7 @@ from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.runs import RunFolder, RunSummary, State, list_runs, transcripts
-from promptgraft.runs.documents import described_job, run_config
+from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.reading import summarize
 from promptgraft.runs.recorder import recorded

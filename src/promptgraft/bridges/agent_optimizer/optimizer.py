@@ -49,7 +49,7 @@ from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.text import listed, score, visible, visible_line
 from promptgraft.project.format_search import OPTIMIZER
 from promptgraft.runs import RunFolder, read_run
-from promptgraft.runs.documents import described_job, run_config
+from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime.deadline import Cancellation
