@@ -130,15 +130,6 @@ def test_a_metric_that_fails_on_one_of_both_answers_is_a_warning(shelf: Shelf) -
     assert "IndexError" in checked.out
 
 
-def test_white_space_around_expected_answers_is_a_warning_where_it_counts(shelf: Shelf) -> None:
-    shelf.cases(expected="travel ")
-    shown = shelf.check().out
-    assert "warning: promptgraft.yaml:5: metrics: metric `exact`: in 24 cases (`n" in shown
-    assert "begins or ends with white space, and an answer without it scores 0" in shown
-    assert "white space" not in shelf.check("[{name: exact, ignore_space: true}]").out
-    assert "white space" not in shelf.check("[{name: contains}]").out
-
-
 def test_what_cannot_be_tried_is_named(shelf: Shelf) -> None:
     judged = "[{name: exact}, {name: llm_final_response, judges: [strict]}]"
 

@@ -25,7 +25,6 @@ from promptgraft.evals.alike import alike
 from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.dataset import Splits
 from promptgraft.evals.evaluate import check_served
-from promptgraft.evals.metrics import Exact
 from promptgraft.evals.metrics.base import asks_models, verdict_on
 from promptgraft.evals.metrics.judging import can_judge
 from promptgraft.evals.metrics.reading import brief
@@ -425,8 +424,6 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
                 why = "all cases have several turns, and it is tried on single questions only"
             unchecked.append(f"metric `{metric.name}`: {why}")
             continue
-        if isinstance(metric, Exact) and not metric.ignore_space:
-            warnings.extend(_about_space(metric, chosen))
         empty = _fault(metric, case, "")
         expected = _fault(metric, case, case.expected)
         if empty and expected:
@@ -435,17 +432,6 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
             what = "an empty answer" if empty else "the expected answer"
             warnings.append(f"fails on {what}, and such an answer ends a run: {empty or expected}")
     return Trial(faults=tuple(faults), warnings=tuple(warnings), unchecked=tuple(unchecked))
-
-
-def _about_space(metric: Exact, cases: Iterable[Case]) -> Iterator[str]:
-    """Yield a line if cases expect white space at an end, which spreadsheets hide."""
-    texts = ((case.id, metric.reference(case)) for case in cases if can_judge(metric, case))
-    if spaced := [case_id for case_id, each in texts if any(text != text.strip() for text in each)]:
-        yield (
-            f"metric `{metric.name}`: in {counted(len(spaced), 'case')} (`{spaced[0]}`) `expected` "
-            "begins or ends with white space, and an answer without it scores 0; "
-            "`ignore_space: true` ignores it"
-        )
 
 
 def _is_plain(case: Case) -> bool:

@@ -34,9 +34,15 @@ _LITERAL = re.compile(r"\w[\w ]{2,}")
 
 @attrs.frozen(kw_only=True)
 class Exact(ReferenceMetric, Folding):
-    """1 if the answer is the expected text (or one of several), else 0."""
+    """1 if the answer is the expected text (or one of several), else 0.
+
+    White space at the ends never counts: models add line breaks, spreadsheets hide spaces.
+    """
 
     kind: ClassVar[str] = "exact"
+
+    def fold(self, text: str) -> str:
+        return super().fold(text.strip())
 
     def reference(self, case: Case) -> tuple[str, ...]:
         return self.expected_texts(case)
