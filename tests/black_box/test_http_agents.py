@@ -257,7 +257,8 @@ def test_a_refused_connection_is_unscored() -> None:
     with socket.socket() as taken:  # so that no other test listens there
         taken.bind(("127.0.0.1", 0))
         found = HttpAgent(url=f"http://127.0.0.1:{taken.getsockname()[1]}/", json=BODY)
-        with pytest.raises(TransientProviderError, match="cannot be reached: ConnectionRefused"):
+        said = "cannot be reached: ConnectionRefused.*; start it, or mend its `url`$"
+        with pytest.raises(TransientProviderError, match=said):
             asked(found)
 
 

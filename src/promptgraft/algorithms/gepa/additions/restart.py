@@ -64,9 +64,9 @@ class Restart(Addition):
         ids = {record.example_id for record in attempt.records}
         further = [record for record in earlier[::-1] if record.example_id not in ids]
         room = max(0, MOST_FAILURES - len(ids))
-        shown = (*attempt.records, *further[:room])
+        records = (*attempt.records, *further[:room])
         draft = Draft(
-            reflector=reflector, attempt=attempt, parts=(part,), records=shown, evidence=_ANEW
+            reflector=reflector, attempt=attempt, parts=(part,), records=records, evidence=_ANEW
         )
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)
