@@ -335,6 +335,28 @@ def test_images_that_would_be_sent_as_text_are_a_warning_until_their_column_is_n
         assert shown.count(told) == shown.count("image as text") == warnings
 
 
+def test_tools_that_nothing_answers_are_a_warning(console: Console, folder: Path) -> None:
+    tools = [
+        {"name": name, "description": "D.", "input_schema": {"type": "object"}} for name in "ab"
+    ]
+    (folder / "tools.json").write_text(json.dumps(tools), "utf-8")
+    (folder / "desk.py").write_text("def a():\n    return 1\n\n\nb = a\n", "utf-8")
+    (folder / "cases.csv").write_text(
+        "text,expected\n" + "".join(f"{n},b\n" for n in range(9)), "utf-8"
+    )
+    (folder / "promptgraft.yaml").write_text(
+        "version: 1\nprompts: {p: p.md}\ndataset: {path: cases.csv}\n"
+        "metrics: [exact]\nmodels: {task: {provider: offline}}\n",
+        "utf-8",
+    )
+    for handlers, warnings in ("", 1), ("handlers: desk.py\n", 0):
+        (folder / "p.md").write_text(f"---\ntools: tools.json\n{handlers}---\n$text\n", "utf-8")
+        shown = console("check").out
+        assert "is valid" in shown
+        told = "prompts.p: a model that calls `a`, `b` gets an error: no function answers"
+        assert shown.count(told) == shown.count("no function answers") == warnings
+
+
 def test_test_cases_that_ask_nearly_the_same_as_others_are_a_warning_unless_of_one_family(
     console: Console, folder: Path
 ) -> None:

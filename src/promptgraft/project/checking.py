@@ -114,6 +114,7 @@ def check_project(path: str | Path) -> Checked:
     ends = {} if faults else dict(_ends(project))
     warnings.extend(ends.values())
     warnings.extend(_about_cases(project))
+    warnings.extend(_without_handlers(project))
     try:
         trial = try_metrics(project)
         warnings.extend(trial.warnings)
@@ -323,6 +324,21 @@ def _about_cases(project: Project) -> Iterator[str]:
         for line in _alike(project.splits):
             yield project.surroundings.file.line(("dataset",), line)
     yield from _about_tests(project)
+
+
+def _without_handlers(project: Project) -> Iterator[str]:
+    """Yield a line for each prompt whose tools a model may call, and nothing answers."""
+    if project.asking is not None:
+        return
+    for prompt in map(project.prompt, project.names):
+        sections = () if prompt.graph is not None else prompt.prompt.template.walked
+        tools = (tool for _, section in sections for tool in section.tools)
+        if names := [tool.name for tool in tools if tool.handler is None]:
+            line = (
+                f"a model that calls {listed(names)} gets an error: no "
+                "function answers; name one as `handler`, or all with `handlers: file.py`"
+            )
+            yield project.surroundings.file.line(prompt.place, line)
 
 
 def _images_as_text(project: Project) -> list[str]:

@@ -35,8 +35,10 @@ VALUES = {"name": "Ada", "items": ["one", "two"], "n": 3}
 STYLES = Path(__file__).parent / "styles"
 
 
-def _styles(kind: str) -> tuple[str, ...]:
-    return tuple(path.read_bytes().decode() for path in sorted((STYLES / kind).iterdir()))
+def _styles(kind: str) -> tuple[tuple[str, str], ...]:
+    """Return the endings and texts of the files of one kind."""
+    paths = sorted((STYLES / kind).iterdir())
+    return tuple((path.suffix, path.read_bytes().decode()) for path in paths)
 
 
 OUTPUTS = _styles("outputs")
@@ -70,16 +72,20 @@ def files(draw: st.DrawFn) -> dict[str, str]:
     """Draw the files of a prompt by name; the prompt is ``p.md``."""
     syntax = draw(st.sampled_from(BodySyntax))
     bodies = st.sampled_from(BODIES[syntax])
-    output = draw(st.sampled_from(OUTPUTS))
+    ending, output = draw(st.sampled_from(OUTPUTS))
+    outcome = _outcome(output)
     found: dict[str, str] = {}
     front = f"ns: a/b\nkey: k\nsyntax: {syntax.value}\n"
     if draw(st.booleans()):
-        front += "tools: p.tools.yaml # here\n"
-        found["p.tools.yaml"] = draw(st.sampled_from(TOOLS))
+        tools_ending, tools = draw(st.sampled_from(TOOLS))
+        front += f"tools: p.tools{tools_ending} # here\n"
+        found[f"p.tools{tools_ending}"] = tools
         if draw(st.booleans()):
             front += "examples: p.examples.yaml\n"
-            text = draw(st.sampled_from(EXAMPLES))
-            found["p.examples.yaml"] = text.replace("OUTCOME", _outcome(output))
+            _, text = draw(st.sampled_from(EXAMPLES))
+            found["p.examples.yaml"] = text.replace("OUTCOME", outcome)
+    if ending == ".json":
+        found["p.output.json"], output = output, "output: p.output.json\n"
     whole = f"---\n{front}{output}---\n" if draw(st.integers(0, 4)) or found else ""
     whole += _markdown(draw, bodies)
     if not whole.startswith("---"):
@@ -96,7 +102,7 @@ def files(draw: st.DrawFn) -> dict[str, str]:
 
 
 def _outcome(output: str) -> str:
-    if "fields" not in output:
+    if "fields" not in output and "properties" not in output:
         return "maybe so"
     return "{verdict: good, why: x}" if "Review" in output else "{verdict: bad}"
 

@@ -242,7 +242,7 @@ def test_the_answer_may_be_a_python_type_beside_the_file(tmp_path: Path) -> None
     assert answer.name == "A"
 
 
-OBJECT = "an object with `type`, `choices` or `fields`"
+OBJECT = "an object with `type`, `choices` or `fields`, a JSON Schema or a file of one"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.overrides.parts.descriptors import SectionVisibility
 from promptgraft.project.markdown import MarkdownPrompt, load_markdown_prompt
 from promptgraft.prompt import Prompt
 
@@ -46,6 +47,7 @@ examples:
       - {tool: stop, output: ok}
     outcome: done   # at last
 """
+HIDDEN = SectionVisibility.HIDDEN
 STEP = '[{"tool_name": "stop", "description": "Halt: #1", "input": {}, "output": "ok"}]'
 
 
@@ -300,3 +302,11 @@ def test_a_change_says_what_the_file_holds_now(tmp_path: Path) -> None:
     (change,) = desk.found.source.rewritten(override)
     assert (change.path, change.before) == (tmp_path / "p.md", "\ufeffOld.\r\n")
     assert isinstance(desk.found.prompt, Prompt)
+
+
+def test_a_text_without_headings_is_emptied_and_hidden_at_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "\r\n\\# no\r\n\r\n")
+    desk.body("", "intro")
+    desk.store.set_visibility_override(desk.found.prompt, path=("intro",), visibility=HIDDEN)
+
+    assert desk.after() == {"p.md": "\r\n# {#intro .hidden}\r\n\r\n"}

@@ -82,6 +82,17 @@ class Source:
             source.raise_all()
         return source
 
+    def take(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
+        """Parse a text as the document: as JSON if the name ends in ``.json``, else as YAML.
+
+        Raises:
+            DataFormatError: it is not JSON.
+        """
+        if self.name.lower().endswith(".json"):
+            self.document = YamlDocument(parse_json(text, where=self.name), {}, {})
+        else:
+            self.take_yaml(text, mend)
+
     def take_yaml(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
         """Parse a YAML text as the document; its faults are reported."""
         lines = ["", *text.splitlines(), ""]
@@ -219,10 +230,8 @@ def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) ->
         text = read_text(path, source.note)
     except OSError as error:
         raise read_fault(path, error) from None
-    if text is not None and path.suffix.lower() == ".json":
-        source.document = YamlDocument(parse_json(text, where=str(path)), {}, {})
-    elif text is not None:
-        source.take_yaml(text, mend)
+    if text is not None:
+        source.take(text, mend)
     source.raise_all()
     return source
 

@@ -18,6 +18,7 @@ from promptgraft.ground.text import listed as listed_names
 from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.overrides.parts.descriptors import SectionPath, SectionVisibility, show_path
 from promptgraft.overrides.parts.validation import check_key, check_ns
+from promptgraft.project.markdown.json_schema import is_schema, read_schema
 from promptgraft.project.markdown.outline import (
     Outline,
     OutlineBlock,
@@ -29,6 +30,7 @@ from promptgraft.project.markdown.values import (
     EXAMPLE,
     OUTPUT,
     AnyTool,
+    Handlers,
     Value,
     described,
     kind_of,
@@ -41,6 +43,7 @@ from promptgraft.prompt.rendered import RenderedSection, check_output_type
 from promptgraft.prompt.sections import MarkdownSection, Role, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
 
+OUTPUT_TYPE = "output"
 TOOLS = "tools"
 EXAMPLES = "examples"
 DEFAULT_NAME = "Answer"
@@ -54,12 +57,14 @@ class FrontMatter:
     Attributes:
         key: the key of the prompt; empty for the stem of the file's name.
         placeholders: strings that a plain text must keep.
-        output: the type of answers, if it is written as an object.
+        output: the type of answers, if it is written as an object in the form of this project.
         repair: whether answers that are not strict JSON are repaired, with a note.
         verbatim: whether headings and empty lines are sent as they are written.
         roles: ``system`` or ``user`` by section; by default, what stands before the first section
             with a placeholder is the system's.
         tools: a file of tools beside this one; empty for none.
+        handlers: a file or module of Python with the functions of these tools, by their names,
+            which are called with the parameters by name.
         examples: a file of worked examples beside this one; empty for none.
     """
 
@@ -73,6 +78,7 @@ class FrontMatter:
     verbatim: bool = False
     roles: Mapping[str, Role] = attrs.field(factory=dict)
     tools: str = ""
+    handlers: str | None = None
     examples: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -91,15 +97,26 @@ class AnswerFormat:
     choice: Described = attrs.field(factory=Described)
 
 
-_EXPECTED = "`text`, an object with `type`, `choices` or `fields`, or `file.py:NAME`"
+_EXPECTED = (
+    "`text`, an object with `type`, `choices` or `fields`, a JSON Schema or a file of one, or "
+    "`file.py:NAME`"
+)
 
 
 def _read_name(node: Node) -> None:
-    if node.value != _TEXT and ":" not in str(node.value):
+    if node.value != _TEXT and ":" not in str(node.value) and not _is_file_name(node.value):
         node.expected(_EXPECTED)
 
 
-_OUTPUT: Kind[Value] = either(_EXPECTED, (str, Kind(_read_name)), (dict, OUTPUT))
+def _is_file_name(value: Json) -> bool:
+    return isinstance(value, str) and value.endswith((".json", ".yaml", ".yml"))
+
+
+def _read_object(node: Node) -> Value | None:
+    return None if is_schema(node.value) else OUTPUT.read(node)
+
+
+_OUTPUT: Kind[Value] = either(_EXPECTED, (str, Kind(_read_name)), (dict, Kind(_read_object)))
 
 
 def _read_placeholder(node: Node) -> str | None:
@@ -121,6 +138,7 @@ FRONT_MATTER: Kind[FrontMatter] = record_of(
         "output": _OUTPUT,
         "roles": named(one_of(*get_args(Role)), "an object such as `{task: system, mail: user}`"),
         "tools": TEXT,
+        "handlers": TEXT,
         "examples": TEXT,
     },
 )
@@ -135,6 +153,9 @@ _ANSWER: ObjectKind[object] = ObjectKind(
 
 def answer_of(output: Value | None, node: Node, python: PythonSource) -> AnswerFormat | None:
     """Return the type of answers; None, with faults noted at ``node``, if there are any."""
+    if is_schema(node.value):
+        schema = read_schema(node, DEFAULT_NAME)
+        return None if schema is None else AnswerFormat(schema.kind, schema.described)
     if output is None:
         return AnswerFormat() if node.value in (None, _TEXT) else _python_answer(node, python)
     if not output.choices and output.description and not output.type:
@@ -181,12 +202,21 @@ _FILES: Mapping[str, Kind[dict[str, object]]] = {
 
 @attrs.frozen
 class AttachedFile:
-    """A file of tools or examples, and the section that they belong to."""
+    """A file of tools or examples, and the section that they belong to.
+
+    Attributes:
+        section: empty for the type of answers.
+    """
 
     path: Path
     text: str
     file: Source = attrs.field(repr=False)
-    section: SectionPath
+    section: SectionPath = ()
+
+    def items(self, kind: str) -> list[Node]:
+        """Return the tools or examples; a file of tools may be just their list."""
+        root = self.file.root
+        return root.items() or root.member(kind).items()
 
 
 @attrs.frozen
@@ -315,32 +345,44 @@ class _Loader:
         root = self.front.root
         front = FrontMatter() if root.value is None else FRONT_MATTER.read(root)
         self.said = front or _what_is_right(root)
-        return answer_of(front.output, root.member("output"), self.python) if front else None
+        node = root.member(OUTPUT_TYPE)
+        if front and _is_file_name(node.value):
+            file = self.attach(OUTPUT_TYPE, str(node.value))
+            if file is None:
+                return None
+            return answer_of(None, file.file.root, self.python)
+        return answer_of(front.output, node, self.python) if front else None
 
     def find_attached(self, known: set[SectionPath]) -> None:
         """Parse the files of tools and examples."""
         for kind, name in ((TOOLS, self.said.tools), (EXAMPLES, self.said.examples)):
-            path = self.path.parent / name
-            if not name:
-                continue
-            if path not in self.texts and not is_file(path):
-                self.front.root.member(kind).fault(f"there is no file {path}")
-                continue
-            try:
-                text = self.text(path)
-            except DataFormatError as error:
-                self.unread.extend(error.faults)
-                continue
-            file = Source(str(path))
-            file.take_yaml(text.removeprefix("\ufeff"))
-            if file.is_right(()):
-                section = self.section_of(kind, file, known)
-                self.attached[kind] = AttachedFile(path, text, file, section)
-            else:
-                self.unread.extend(file.faults)
+            if name and (file := self.attach(kind, name)) is not None:
+                section = self.section_of(kind, file.file, known)
+                self.attached[kind] = attrs.evolve(file, section=section)
+
+    def attach(self, kind: str, name: str) -> AttachedFile | None:
+        """Parse a file that the front matter names; None, with faults noted, if it has any."""
+        path = self.path.parent / name
+        if path not in self.texts and not is_file(path):
+            self.front.root.member(kind).fault(f"there is no file {path}")
+            return None
+        file = Source(str(path))
+        try:
+            text = self.text(path)
+            file.take(text.removeprefix("\ufeff"))
+        except DataFormatError as error:
+            self.unread.extend(error.faults)
+            return None
+        if not file.is_right(()):
+            self.unread.extend(file.faults)
+            return None
+        self.attached[kind] = AttachedFile(path, text, file)
+        return self.attached[kind]
 
     def section_of(self, kind: str, file: Source, known: set[SectionPath]) -> SectionPath:
         """Return the section of a file of tools or examples, which may need to be added."""
+        if kind == TOOLS and isinstance(file.root.value, list):
+            return (kind,)
         section_read = _FILES[kind].read(file.root)
         name = section_read.get("section") if section_read else None
         if not isinstance(name, str):
@@ -358,10 +400,11 @@ class _Loader:
     def read_attached(self, answer: AnswerFormat | None) -> None:
         is_right = answer is not None
         if tools := self.attached.get(TOOLS):
-            self.tools = read_tools(tools.file.root.member(TOOLS).items(), self.python)
-            is_right = is_right and tools.file.is_right(())
+            handlers = Handlers(self.python, self.front.root.member("handlers"))
+            self.tools = read_tools(tools.items(TOOLS), handlers)
+            is_right = is_right and tools.file.is_right(()) and handlers.module.is_right()
         examples = self.attached.get(EXAMPLES)
-        nodes = examples.file.root.member(EXAMPLES).items() if examples else []
+        nodes = examples.items(EXAMPLES) if examples else []
         if answer is not None and is_right:
             self.examples = read_examples(nodes, self.tools, answer.type)
         else:
@@ -399,7 +442,7 @@ class _Loader:
         """Yield sections for tools and examples that have no heading in the file."""
         paths = {block.path for block in outline.blocks}
         for path in dict.fromkeys(file.section for file in self.attached.values()):
-            if path not in paths:
+            if path and path not in paths:
                 has_examples = self.is_for(EXAMPLES, path)
                 shows = has_examples or any(tool.examples for tool in self.tools)
                 title = path[-1].replace("-", " ").replace("_", " ").capitalize() if shows else ""

@@ -1,32 +1,39 @@
 """Types, tools and worked examples that are written in YAML.
 
 Types become ordinary attrs classes, tuples and literals, so that the checks of types written in
-Python apply to them too.
+Python apply to them too. Where a type stands, a JSON Schema may stand instead.
 """
 
 from __future__ import annotations
 
-import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import attrs
 
-from promptgraft.errors import DataFormatError, PromptDefinitionError
+from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, did_you_mean, shown
-from promptgraft.ground.strict import structure
+from promptgraft.ground.functions import call_fault
+from promptgraft.ground.serde import Json, did_you_mean, shown, unstructure
 from promptgraft.ground.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.ground.strict.kinds import checked, either, listed, named, record_of
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
+from promptgraft.project.markdown.classes import (
+    applied,
+    camel,
+    check_name,
+    fitting,
+    made_class,
+    nested_name,
+)
+from promptgraft.project.markdown.json_schema import is_object_schema, is_schema, read_schema
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.prompt.fields import Described
-from promptgraft.prompt.schema import schema_of
 
 T = TypeVar("T")
 
@@ -132,15 +139,7 @@ def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
         kind = kind_of(value, nested_name(name, field), here)
         if kind is not None:
             attributes[field] = _attribute(value, kind, here)
-    if not node.is_right():
-        return None
-    made_class: type = attrs.make_class(name, attributes, frozen=True, kw_only=True)
-    try:
-        schema_of(made_class)
-    except PromptDefinitionError as error:
-        node.fault(str(error))
-        return None
-    return made_class
+    return made_class(attributes, name, node)
 
 
 def described(value: Value) -> Described:
@@ -190,21 +189,6 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
     return _SCALARS[base]
 
 
-def fitting(value: Json, kind: Any, node: Node) -> Any:
-    """Convert plain data to a type; None, with faults noted at ``node``, if there are any."""
-    try:
-        return structure(value, kind, where="")
-    except DataFormatError as error:
-        for fault in error.faults:
-            node.fault(fault.removeprefix(": ").removesuffix(" @ $"))
-        return None
-
-
-def applied(form: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return a generic type with arguments that are only known at run time."""
-    return form[arguments]
-
-
 AnyTool = Tool[Any, Any]
 
 
@@ -234,7 +218,7 @@ class _ToolEntry:
     name: str
     description: str
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
-    result: Value = attrs.field(factory=lambda: Value(type="string"))
+    result: Value | None = None
     handler: str | None = None
     examples: tuple[_ParsedCall, ...] = ()
     frozen: bool = False
@@ -273,16 +257,29 @@ _RESULT: Kind[Value] = either(
     (str, Kind(_type_alone)),
     (dict, SHAPE),
 )
+_TEXT = Value(type="string")
+_PARAMETERS = ("parameters", "input_schema", "inputSchema")
+_RESULTS = ("result", "output_schema", "outputSchema")
+_FOREIGN_KEYS = (
+    *_PARAMETERS[1:],
+    *_RESULTS[1:],
+    "type",
+    "strict",
+    "title",
+    "annotations",
+    "cache_control",
+)
 TOOL: Kind[_ToolEntry] = record_of(
     _ToolEntry,
     special={
         "name": TEXT,
         "description": TEXT,
-        "parameters": FIELDS,
-        "result": _RESULT,
+        "parameters": Kind(lambda node: {} if is_object_schema(node.value) else FIELDS.read(node)),
+        "result": Kind(lambda node: _TEXT if is_schema(node.value) else _RESULT.read(node)),
         "handler": TEXT,
         "examples": listed(_CALL),
     },
+    left_out=_FOREIGN_KEYS,
 )
 EXAMPLE: Kind[_ExampleEntry] = record_of(
     _ExampleEntry,
@@ -295,13 +292,88 @@ EXAMPLE: Kind[_ExampleEntry] = record_of(
 )
 
 
-def read_tools(nodes: Sequence[Node], python: PythonSource) -> tuple[AnyTool, ...]:
+@attrs.frozen
+class ToolPlaces:
+    """Where a tool is described: in the form of this project, of OpenAI, Anthropic or MCP.
+
+    Attributes:
+        entry: the object with its name and description.
+        parameters: the types of its parameters.
+        result: the type of its result.
+    """
+
+    entry: Node
+    parameters: Node
+    result: Node
+
+    @classmethod
+    def of(cls, node: Node) -> ToolPlaces:
+        """Return the places of an item of a list of tools."""
+        inner = node.member("function")
+        entry = inner if isinstance(inner.value, dict) else node
+
+        def first(keys: Sequence[str]) -> Node:
+            return entry.member(next((key for key in keys if key in entry.members()), keys[0]))
+
+        return cls(entry, first(_PARAMETERS), first(_RESULTS))
+
+    def parameter(self, name: str) -> Node:
+        """Return where a parameter is described."""
+        node = self.parameters
+        return (node.member("properties") if is_object_schema(node.value) else node).member(name)
+
+
+@attrs.frozen
+class Handlers:
+    """Where the functions of tools are found.
+
+    Attributes:
+        python: loads the function that a tool names as its ``handler``.
+        module: names the file or module with the functions of the other tools; it may be null.
+    """
+
+    python: PythonSource
+    module: Node
+
+    def of(self, name: str, node: Node, params: Any) -> Callable[[Any], object] | None:
+        """Return the function of the tool at ``node``; None if there is none, or it has a fault."""
+        if "handler" in node.members():
+            return self.python.read(node.member("handler"), FUNCTION)
+        if self.module.value is None:
+            return None
+        spec = f"{self.module.value}:{name.replace('-', '_')}"
+        function = self.python.read(attrs.evolve(self.module, value=spec), FUNCTION)
+        if function is None:
+            return None
+        if fault := call_fault(function, named=[field.name for field in attrs.fields(params)]):
+            self.module.fault(f"tool `{name}`: {fault}")
+        return _ByName(function)
+
+
+@attrs.frozen
+class _ByName:
+    """Calls a function with the parameters that a model has given, by name and as plain data."""
+
+    function: Callable[..., object]
+
+    def __call__(self, params: attrs.AttrsInstance) -> object:
+        given = {
+            field.name: unstructure(getattr(params, field.name))
+            for field in attrs.fields(type(params))
+            if not (field.default is None and getattr(params, field.name) is None)
+        }
+        return self.function(**given)
+
+
+def read_tools(nodes: Sequence[Node], handlers: Handlers) -> tuple[AnyTool, ...]:
     """Return the tools of a list; those with faults are noted and left out."""
     tools: dict[str, AnyTool] = {}
     for node in nodes:
-        entry = TOOL.read(node)
-        if entry is not None and (tool := _tool(entry, node, python)) is not None:
-            _add(tools, tool.name, tool, node.member("name"))
+        places = ToolPlaces.of(node)
+        entry = TOOL.read(places.entry)
+        tool = None if entry is None else _tool(entry, places, handlers)
+        if tool is not None:
+            _add(tools, tool.name, tool, places.entry.member("name"))
     return tuple(tools.values())
 
 
@@ -310,18 +382,18 @@ def _add(found: dict[str, T], name: str, item: T, node: Node) -> None:
         node.fault(f"`{name}` is already defined; use another {node.path[-1]}")
 
 
-def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None:
-    name = camel(entry.name)
-    params = class_of(entry.parameters, f"{name}Params", node.member("parameters"))
-    result = kind_of(entry.result, f"{name}Result", node.member("result"))
-    handler = python.read(node.member("handler"), FUNCTION) if entry.handler is not None else None
+def _tool(entry: _ToolEntry, places: ToolPlaces, handlers: Handlers) -> AnyTool | None:
+    node = places.entry
+    params = _params(entry, places.parameters)
+    result = _result(entry, places)
     if params is None or not node.is_right():
         return None
+    handler = handlers.of(entry.name, node, params)
     examples = tuple(
         _tool_example(call, params, result, here)
         for call, here in zip(entry.examples, node.member("examples").items(), strict=True)
     )
-    if not node.is_right():
+    if not node.is_right() or not handlers.module.is_right():
         return None
     try:
         return Tool(
@@ -336,6 +408,28 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
     except PromptDefinitionError as error:
         node.fault(str(error))
         return None
+
+
+def _params(entry: _ToolEntry, node: Node) -> type | None:
+    """Return the class of a tool's parameters; None, with faults noted, if there are any."""
+    name = f"{camel(entry.name)}Params"
+    if not is_object_schema(node.value):
+        return class_of(entry.parameters, name, node)
+    if "properties" not in node.members():
+        return made_class({}, name, node)
+    schema = read_schema(node, name)
+    return None if schema is None else schema.kind
+
+
+def _result(entry: _ToolEntry, places: ToolPlaces) -> Any:
+    """Return the type of a tool's result; tools of APIs and MCP need not declare one."""
+    node, name = places.result, f"{camel(entry.name)}Result"
+    if is_schema(node.value) or node.path[-1] != _RESULTS[0]:
+        schema = read_schema(node, name)
+        return None if schema is None else schema.kind
+    if entry.result is None and is_object_schema(places.parameters.value):
+        return Any
+    return kind_of(entry.result or _TEXT, name, node)
 
 
 def _tool_example(call: _ParsedCall, params: Any, result: Any, node: Node) -> ToolExample[Any, Any]:
@@ -391,25 +485,3 @@ def _steps(entry: _ExampleEntry, node: Node, tools: Mapping[str, AnyTool]) -> It
         else:
             example = _tool_example(call, tool.params_type, tool.result_type, here)
             yield TaskStep(tool_name=call.tool, example=example)
-
-
-_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
-
-
-def check_name(name: str, node: Node) -> None:
-    """Note a fault at ``node`` unless ``name`` is a valid Python name."""
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name == "self":
-        node.fault(
-            "expected a name that Python can use: letters, digits and `_`, beginning with a "
-            f"letter, found {shown(name)}"
-        )
-
-
-def nested_name(owner: str, field: str) -> str:
-    """Return the default name of the class of a field."""
-    return f"{owner}{camel(field)}"
-
-
-def camel(name: str) -> str:
-    """Return a name in camel case: ``find_user`` becomes ``FindUser``."""
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^a-zA-Z0-9]+", name))

@@ -27,7 +27,16 @@ from promptgraft.overrides.parts.examples import WorkedExample, plain_call
 from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import FileChange
-from promptgraft.project.markdown.loading import DEFAULT_NAME, EXAMPLES, TOOLS, Loaded, load_texts
+from promptgraft.project.markdown.classes import nested_name
+from promptgraft.project.markdown.json_schema import is_schema, schema_fields, unwrapped
+from promptgraft.project.markdown.loading import (
+    DEFAULT_NAME,
+    EXAMPLES,
+    OUTPUT_TYPE,
+    TOOLS,
+    Loaded,
+    load_texts,
+)
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
@@ -38,14 +47,15 @@ from promptgraft.project.markdown.outline import (
     with_breaks,
     with_hidden,
 )
-from promptgraft.project.markdown.values import nested_name
+from promptgraft.project.markdown.values import ToolPlaces
 from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import SectionSource
 from promptgraft.prompt.template import PromptTemplate
 
-_EMPTIED = re.compile(rf"\A#+ \{{#{INTRO}\}}")
+# Below empty lines, which are kept.
+_EMPTIED = re.compile(rf"(\A\s*)(#+ \{{#{INTRO}\}})")
 _TRIMS = re.compile(r"\A\{[{%]-|-[}%]\}\Z")
 _NAME_CHARACTER = re.compile(r"[_a-zA-Z0-9]")
 # The beginning of a tag, or a final brace that would begin one with what follows.
@@ -67,7 +77,13 @@ def rewritten(
     if fresh is None:
         return ()
     parts = effective_parts(loaded.template.descriptor, fresh)
-    after = {loaded.path: with_sections(loaded, fresh, _with_output(loaded, parts))}
+    front, after = loaded.outline.front, {}
+    if OUTPUT_TYPE in loaded.attached:
+        attached = loaded.attached[OUTPUT_TYPE]
+        after[attached.path] = _with_output(attached.text, loaded, parts)
+    elif front is not None:
+        front = _with_output(front, loaded, parts)
+    after[loaded.path] = with_sections(loaded, fresh, front)
     if TOOLS in loaded.attached:
         after[loaded.attached[TOOLS].path] = _with_tools(loaded, parts)
     if EXAMPLES in loaded.attached:
@@ -80,14 +96,13 @@ def rewritten(
     return tuple(FileChange(path, before[path], text) for path, text in changes.items())
 
 
-def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
-    """Return the front matter with the overridden fields of the answer."""
-    text = loaded.outline.front
+def _with_output(text: str, loaded: Loaded, parts: EffectiveParts) -> str:
+    """Return the text that describes the answer with its overridden fields."""
     places = dict(_places(loaded))
     source = EffectiveParts.of_source(loaded.template.descriptor).fields
     for field in loaded.template.descriptor.output_fields:
         now = parts.fields[field.field]
-        if text is None or now == source[field.field]:
+        if now == source[field.field]:
             continue
         if field.field not in places:
             message = f"output field `{field.field}` is written in Python; change it there"
@@ -97,10 +112,15 @@ def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
 
 
 def _places(loaded: Loaded) -> Iterator[tuple[str, Node]]:
-    """Yield the key and node of each field of the answer in the front matter."""
-    output = loaded.front.root.member("output")
-    if "choices" in output.members():
-        yield loaded.template.descriptor.output_fields[0].field, output
+    """Yield the key of each field of the answer, and where it is described."""
+    attached, fields = loaded.attached.get(OUTPUT_TYPE), loaded.template.descriptor.output_fields
+    output = loaded.front.root.member(OUTPUT_TYPE) if attached is None else attached.file.root
+    if not isinstance(output.value, dict):
+        return
+    if fields and not fields[0].name:
+        yield fields[0].field, unwrapped(output)
+    elif is_schema(output.value):
+        yield from schema_fields(output, DEFAULT_NAME)
     else:
         yield from _fields(output, DEFAULT_NAME)
 
@@ -124,12 +144,14 @@ def _with_field(
 
 
 def _with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
-    text = loaded.attached[TOOLS].text
-    for index, tool in enumerate(loaded.template.descriptor.tools):
-        now, here = parts.tools[tool.name], (TOOLS, index)
+    attached = loaded.attached[TOOLS]
+    text, items = attached.text, attached.items(TOOLS)
+    for node, tool in zip(items, loaded.template.descriptor.tools, strict=True):
+        now, places = parts.tools[tool.name], ToolPlaces.of(node)
+        here = places.entry.path
         text = changed(text, (*here, "description"), tool.description, now.description)
         for name, description in tool.param_descriptions.items():
-            place = (*here, "parameters", name, "description")
+            place = (*places.parameter(name).path, "description")
             text = changed(text, place, description, now.param_descriptions[name])
         for at, (before, after) in enumerate(zip(tool.examples, now.examples, strict=True)):
             text = changed(text, (*here, "examples", at), plain_call(before), plain_call(after))
@@ -257,7 +279,9 @@ def _with_mark(loaded: Loaded, block: OutlineBlock, *, hidden: bool) -> OutlineB
     """Return a block whose heading says whether it is hidden; the text before it all gets one."""
     if block.heading:
         return attrs.evolve(block, heading=with_hidden(block.heading, hidden=hidden))
-    raw, count = _EMPTIED.subn(lambda heading: with_hidden(heading[0], hidden=hidden), block.raw)
+    raw, count = _EMPTIED.subn(
+        lambda found: found[1] + with_hidden(found[2], hidden=hidden), block.raw
+    )
     if count:
         return attrs.evolve(block, raw=raw)
     following = [each for each in loaded.outline.blocks if each is not block and each.level]

@@ -1,4 +1,4 @@
-"""Changes of values in YAML texts, which keep comments and layout around them."""
+"""Changes of values in YAML and JSON texts, which keep comments and layout around them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def _items(node: yaml.Node) -> list[yaml.Node]:
 
 def _find(text: str, path: YamlPath) -> _Place | None:
     # The pure Python loader, because its marks count characters; those of libyaml count bytes.
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    # It takes JSON, but for tabs, which JSON has only between values.
+    spaced = text.replace("\t", " ") if _is_json(text) else text
+    root = yaml.compose(spaced, Loader=yaml.SafeLoader)
     place = None if root is None else _Place(root)
     for step in path:
         place = place and place.below(step)
@@ -172,7 +174,16 @@ def _added(text: str, path: YamlPath, new: Json) -> str:
         line = f"{' ' * column}{_key(key)}:{_member(new, column)}"
         return _inserted(text, members[-1][1], line)
     at = _end(text, members[-1][1]) if members else above.node.end_mark.index - 1
-    return _spliced(text, at, at, f"{', ' if members else ''}{_key(key)}: {_flow(new)}")
+    member = _flow_in(text, {key: new})[1:-1]
+    return _spliced(
+        text, at, at, f",{_gap_before(text, members[-1][0])}{member}" if members else member
+    )
+
+
+def _gap_before(text: str, key: yaml.Node) -> str:
+    """Return what stands in ``{}`` between a comma and the key: a line break, or a space."""
+    indent = text[key.start_mark.index - key.start_mark.column : key.start_mark.index]
+    return f"\n{indent}" if indent and indent.isspace() else " "
 
 
 def _replaced(text: str, place: _Place, new: Json) -> str:
@@ -180,7 +191,7 @@ def _replaced(text: str, place: _Place, new: Json) -> str:
     start, end = node.start_mark.index, _end(text, node)
     fits = _has_room(text, end, new)
     if place.in_flow:
-        written = f"{' ' if start == end else ''}{_flow(new)}"
+        written = f"{' ' if start == end else ''}{_flow_in(text, new)}"
     elif key is not None:
         written = _member(new, key.start_mark.column) if fits else f" {_inline(new)}"
         is_beside = key.end_mark.line == node.start_mark.line and start < end
@@ -205,6 +216,19 @@ def _removed(text: str, owner: yaml.Node, index: int) -> str:
     before = list(BREAK.finditer(text, 0, dash))
     start = before[-1].start() if before else dash
     return text[:start] + text[_line_end(text, _end(text, items[index])) :]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except ValueError:
+        return False
+    return True
+
+
+def _flow_in(text: str, value: Json) -> str:
+    """Return data in one line, in a form that is valid inside of ``{}`` or ``[]`` in this text."""
+    return json.dumps(value, ensure_ascii=False) if _is_json(text) else _flow(value)
 
 
 def _flow(value: Json) -> str:
