@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -213,6 +214,16 @@ def test_an_evaluation_is_a_table() -> None:
     assert list(found.to_frame("polars").iter_rows(named=True)) == ROWS
     pytest.importorskip("pyarrow")
     assert found.to_frame("pyarrow").to_pylist() == ROWS
+
+
+def test_rows_of_a_database_are_cases() -> None:
+    database = sqlite3.connect(":memory:")
+    database.row_factory = sqlite3.Row  # takes `dict()`, and is no `Mapping`
+    database.execute("CREATE TABLE reports (message TEXT, team TEXT)")
+    database.execute("INSERT INTO reports VALUES ('The lamp is out.', 'lighting')")
+    (case,) = Dataset.of(database.execute("SELECT * FROM reports"), label="team")
+    assert (case.input, case.expected) == ({"message": "The lamp is out."}, "lighting")
+    database.close()
 
 
 def test_a_library_that_makes_no_tables_is_refused() -> None:

@@ -48,6 +48,12 @@ class Queue(StrEnum):
     LOGIN = "login"
 
 
+@attrs.define
+class Unset:
+    x: int
+    y: int = attrs.field(init=False)
+
+
 @attrs.frozen
 class Point:
     x: float
@@ -120,6 +126,7 @@ def test_canonical_json_has_one_known_form() -> None:
     [
         (Point(1, 2.5), {"x": 1, "y": 2.5}),
         ([Point(1)], [{"x": 1, "y": 0.0}]),
+        (Unset(1), {"x": 1}),
         (Color.BLUE, 2),
         (Queue.LOGIN, "login"),
         ({Color.RED: Queue.LOGIN}, {"red": "login"}),

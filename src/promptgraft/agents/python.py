@@ -23,6 +23,7 @@ from promptgraft.agents.call import (
 from promptgraft.ground.functions import code_digest, function_name, place_of
 from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
+from promptgraft.prompt.sdk_replies import answer_in
 from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -127,7 +128,7 @@ def _as_answer(value: object) -> AgentAnswer:
     if isinstance(value, PromptResponse):  # whose text would be one field of many
         raise errors.AgentFaultError(fault)
     try:
-        return answer_of_data(unstructure(value))
+        return answer_of_data(unstructure(answer_in(value)))
     except errors.DataFormatError as error:
         where = "" if str(error).startswith("$: ") else f": {error}"
         raise errors.AgentFaultError(f"{fault}{where}") from None

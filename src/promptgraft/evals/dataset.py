@@ -18,7 +18,6 @@ from promptgraft.evals.rows import (
     CaseFaults,
     Row,
     check_encoding,
-    csv_rows,
     json_rows,
     jsonl_rows,
     yaml_rows,
@@ -44,20 +43,14 @@ from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.ground.text import counted, listed
 
 
-def _parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
-    # Few data sets are Parquet files, and reading them takes an extra.
-    from promptgraft.evals.parquet import parquet_rows
+def _tables() -> Mapping[str, Callable[..., Iterator[Row]]]:
+    from promptgraft.evals.tables import TABLES  # most programs read other files
 
-    return parquet_rows(path, faults)
+    return TABLES
 
 
-FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
-    "jsonl": jsonl_rows,
-    "json": json_rows,
-    "csv": csv_rows,
-    "yaml": yaml_rows,
-    "parquet": _parquet_rows,
-}
+FORMATS = ("jsonl", "json", "csv", "yaml", "parquet")
+_READERS = {"jsonl": jsonl_rows, "json": json_rows, "yaml": yaml_rows}
 REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
@@ -89,12 +82,12 @@ def rows_of(
         for name, value in (("delimiter", delimiter), ("encoding", encoding)):
             if value is not None:
                 raise ConfigError(f"{name}: only CSV files have one, and {path} is {kind}")
-        return FORMATS[kind](path, faults)
+        return _READERS[kind](path, faults) if kind in _READERS else _tables()[kind](path, faults)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(f"delimiter: expected one character, found {shown(delimiter)}")
     if encoding is not None:
         check_encoding(encoding)
-    return csv_rows(path, faults, delimiter=delimiter, encoding=encoding)
+    return _tables()["csv"](path, faults, delimiter=delimiter, encoding=encoding)
 
 
 def file_and_case(path: str | Path) -> tuple[Path, str]:

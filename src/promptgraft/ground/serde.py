@@ -286,7 +286,9 @@ def _plain(value: object, path: str) -> Json:
         return value
     if isinstance(value, Mapping):
         return _plain_mapping(value, path)
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+    is_binary = isinstance(value, (bytes, bytearray, memoryview))
+    # A row of SQLite is a sequence with keys.
+    if isinstance(value, Sequence) and not is_binary and not hasattr(value, "keys"):
         return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (set, frozenset)):
         # Sorted as JSON, because items of several types cannot be compared.
@@ -316,7 +318,13 @@ def _plain_object(value: object, path: str) -> Json:
     kind: type[Any] = type(value)
     names = field_names(kind)
     if names is not None and not isinstance(value, type):
-        return {name: _plain(getattr(value, name), f"{path}.{name}") for name in names}
+        # A field may have no value: litellm takes those away that a provider does not send.
+        names_set = (name for name in names if hasattr(value, name))
+        return {name: _plain(getattr(value, name), f"{path}.{name}") for name in names_set}
+    if hasattr(kind, "keys") and hasattr(kind, "__getitem__"):
+        # Takes `dict()`, and is no `Mapping`, such as an example of DSPy.
+        members: Any = value
+        return _plain_mapping(dict(members), path)
     raise DataFormatError(
         f"{path}: expected plain data, an attrs class or a dataclass, found {shown(value)}"
     )

@@ -16,7 +16,8 @@ from typing import ClassVar, TypeAlias, TypedDict
 import attrs
 
 from promptgraft.errors import ConfigError, PromptgraftError
-from promptgraft.evals.rows import CaseFaults, Row, csv_rows, jsonl_rows
+from promptgraft.evals.rows import CaseFaults, Row, jsonl_rows
+from promptgraft.evals.tables import csv_rows
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown

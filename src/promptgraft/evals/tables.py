@@ -1,0 +1,162 @@
+"""Rows of tables: of CSV files, and of Parquet files, which have a module of their own."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.evals.parquet import parquet_rows
+from promptgraft.evals.rows import PAGE, CaseFaults, Row, read_lines
+from promptgraft.ground.serde import shown
+from promptgraft.ground.text import counted, spelled
+
+_DELIMITERS = ",;\t|"
+# The limit of the csv module, 131,072, is less than documents in cells have.
+_LONGEST_CELL = 16_777_216
+_C1 = re.compile("[\x80-\x9f]")
+_ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
+
+
+def csv_rows(
+    path: Path, faults: CaseFaults, *, delimiter: str | None = None, encoding: str | None = None
+) -> Iterator[Row]:
+    """Yield the rows of a CSV file with a header; blank rows are left out.
+
+    Unless it is given or the first line is ``sep=;``, the delimiter is the most frequent of
+    ``, ; | tab`` in the header.
+    """
+    if encoding is None:
+        numbered = read_lines(path, faults, _ENCODING_HINT)
+    else:
+        numbered = _encoded_lines(path, encoding, faults)
+    first = _next_filled(numbered)
+    # `sep=;`, which Excel reads and writes.
+    if first[1].lower().startswith("sep=") and len(first[1].strip()) == 5:
+        delimiter = delimiter or first[1].strip()[4]
+        first = _next_filled(numbered)
+    if first[1].lstrip().lower().startswith(("<!doctype", "<html")):
+        faults.add(first[0], PAGE)
+        return
+    separator = delimiter or _detected(first[1])
+    if not separator:
+        faults.add(0, f"two delimiters are equally frequent in {shown(first[1].strip())}")
+        return
+    records = _records(_Lines(itertools.chain([first], numbered)), separator, faults)
+    line, header = next(records, (0, []))
+    columns = [cell.strip() for cell in header]
+    for name, count in Counter(columns).items():
+        if name and count > 1:
+            faults.add(line, f"{count} columns are called {shown(name)}; rename all but one")
+    named = len([name for name in columns if name])
+    title = ", or take the title above the header out" if named == 1 else ""
+    for line, record in records:
+        # Spreadsheets pad rows with empty cells.
+        cells = record[: len(columns)] if not any(record[len(columns) :]) else record
+        if len(cells) != len(columns):
+            expectation = f"expected {counted(len(columns), 'cell')} as in the header"
+            mend = f"; put quotes around a cell that contains `{spelled(separator)}`{title}"
+            is_longer = len(cells) > len(columns)
+            faults.add(line, f"{expectation}, found {len(cells)}{mend if is_longer else ''}")
+        elif any(cell for name, cell in zip(columns, cells, strict=True) if not name):
+            mend = "name it in the header, or leave it out, in pandas with `to_csv(index=False)`"
+            what = f"a cell is in a column without a name, beside {named} with one"
+            faults.add(line, f"{what}; {mend}{title}")
+        else:
+            yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
+
+
+def _encoded_lines(path: Path, encoding: str, faults: CaseFaults) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file in another encoding than UTF-8; reading ends at a fault."""
+    number = 0
+    # Line breaks stay as they are: inside of quotes they belong to a cell.
+    with path.open(encoding=encoding, newline="") as file:
+        try:
+            is_latin = codecs.lookup(encoding).name.startswith("iso8859")
+            for number, text in enumerate(file, start=1):
+                if is_latin and _C1.search(text):
+                    what = f"expected {encoding}, found bytes of control characters"
+                    faults.add(
+                        number, f"{what}; `cp1252` reads them as quotes, dashes and euro signs"
+                    )
+                    return
+                yield number, text.removeprefix("\ufeff") if number == 1 else text
+        except UnicodeError as error:
+            why = getattr(error, "reason", str(error))
+            faults.add(number + 1, f"expected {encoding}, found other bytes here or later ({why})")
+
+
+def _next_filled(numbered: Iterator[tuple[int, str]]) -> tuple[int, str]:
+    return next(((number, text) for number, text in numbered if text.strip()), (0, ""))
+
+
+@attrs.define
+class _Lines:
+    """The lines of a file for ``csv.reader``; ``last`` is the number of the last line read."""
+
+    numbered: Iterator[tuple[int, str]]
+    last: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.last, text = next(self.numbered)
+        return text
+
+
+def _detected(header: str) -> str:
+    bare = "".join(header.split('"')[::2])  # delimiters between quotes do not count
+    counts = Counter(char for char in bare if char in _DELIMITERS).most_common(2)
+    if len(counts) == 2 and counts[0][1] == counts[1][1]:
+        return ""
+    return counts[0][0] if counts else ","
+
+
+def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record that is not blank, with the number of its first line."""
+    # `strict`, because otherwise a stray quote swallows rows without an error.
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    while True:
+        before = lines.last
+        try:
+            # The limit is one of the process, so it is only raised for a moment.
+            with _long_cells():
+                record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            faults.add(before + 1, _explained(str(error)))
+            return
+        # Line breaks inside cells, so that a record has the number of its first line.
+        start = lines.last - sum(cell.count("\n") for cell in record)
+        if any(cell.strip() for cell in record):
+            yield start, record
+
+
+@contextlib.contextmanager
+def _long_cells() -> Iterator[None]:
+    before = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _explained(error: str) -> str:
+    if error.startswith("field larger than field limit"):
+        return f"a cell is longer than {_LONGEST_CELL:,} characters; use JSONL for such texts"
+    if error == "unexpected end of data":
+        return "not CSV: a quote opens in this row and never closes"
+    return f"not CSV: {error}"
+
+
+TABLES: Mapping[str, Callable[..., Iterator[Row]]] = {"csv": csv_rows, "parquet": parquet_rows}
+"""What reads a file of each format."""

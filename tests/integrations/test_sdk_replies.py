@@ -1,0 +1,175 @@
+"""Functions and agents that return the reply of an SDK instead of its text."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from black_box.asking import TEXTS, asked
+from promptgraft import Case, Session, Texts, evaluate, load_metrics
+
+CHAT = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}
+    ],
+}
+CALLS = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+MESSAGE = {"role": "assistant", "content": None, "tool_calls": [CALLS]}
+ONLY_CALLS = {
+    **CHAT,
+    "choices": [{"index": 0, "finish_reason": "tool_calls", "message": MESSAGE}],
+}
+RESPONSE = {
+    "id": "r",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "output": [
+        {
+            "type": "message",
+            "id": "x",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "yes", "annotations": []}],
+        }
+    ],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
+ANTHROPIC = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "text", "text": "yes"},
+    ],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+PARTS = [{"type": "text", "text": "yes"}]
+
+
+def of(module: str, name: str, value: Any) -> Any:
+    """Return a reply of the real library; the test is skipped without it."""
+    kind = getattr(pytest.importorskip(module), name)
+    return kind.model_validate(value) if hasattr(kind, "model_validate") else kind(value)
+
+
+def of_litellm() -> Any:
+    # Importing litellm takes 15 s; its class has the choices of OpenAI's.
+    class ModelResponse:
+        __module__ = "litellm.types.utils"
+        choices = of("openai.types.chat", "ChatCompletion", CHAT).choices
+
+    return ModelResponse()
+
+
+def of_pydantic_ai() -> Any:
+    pydantic_ai = pytest.importorskip("pydantic_ai")
+    model = importlib.import_module("pydantic_ai.models.test").TestModel(custom_output_text="yes")
+    return pydantic_ai.Agent(model).run_sync("?")
+
+
+def of_agents() -> Any:
+    result = pytest.importorskip("agents").RunResult
+    reply = result.__new__(result)  # a real one takes a run
+    reply.final_output = "yes"
+    return reply
+
+
+def of_google() -> Any:
+    # Not among the packages of the tests; its class has a property of this name.
+    class GenerateContentResponse:
+        __module__ = "google.genai.types"
+        text = "yes"
+
+    return GenerateContentResponse()
+
+
+REPLIES = {
+    "chat completion": lambda: of("openai.types.chat", "ChatCompletion", CHAT),
+    "parsed chat completion": lambda: of("openai.types.chat", "ParsedChatCompletion", CHAT),
+    "response": lambda: of("openai.types.responses", "Response", RESPONSE),
+    "Anthropic": lambda: of("anthropic.types", "Message", ANTHROPIC),
+    "Anthropic beta": lambda: of("anthropic.types.beta", "BetaMessage", ANTHROPIC),
+    "litellm": of_litellm,
+    "LangChain": lambda: of("langchain_core.messages", "AIMessage", {"content": "yes"}),
+    "LangChain parts": lambda: of("langchain_core.messages", "AIMessage", {"content": PARTS}),
+    "LangGraph": lambda: {
+        "messages": [
+            of("langchain_core.messages", "HumanMessage", {"content": "?"}),
+            of("langchain_core.messages", "AIMessage", {"content": "yes"}),
+        ]
+    },
+    "pydantic-ai": of_pydantic_ai,
+    "Agents SDK": of_agents,
+    "Google": of_google,
+}
+
+
+def returned(reply: object) -> Any:
+    """Return the answer of a function with texts of its own."""
+
+    def run(texts: Mapping[str, str], query: str) -> object:
+        return reply
+
+    texts = Texts(TEXTS, run=run)
+    return texts.adapter.evaluate(texts.prompt.bind("?"), session=Session())
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_the_answer_is_the_text_of_a_reply(name: str) -> None:
+    reply = REPLIES[name]()
+    for response in (asked(lambda query, call: reply), returned(reply)):
+        assert (response.text, type(response.text), response.output) == ("yes", str, None)
+
+
+def test_a_reply_that_only_calls_tools_is_an_empty_answer() -> None:
+    assert returned(of("openai.types.chat", "ChatCompletion", ONLY_CALLS)).text == ""
+
+
+def test_an_object_in_a_reply_is_an_object() -> None:
+    reply = of_agents()
+    reply.final_output = {"yes": 1}
+    assert (returned(reply).text, returned(reply).output) == ('{"yes":1}', {"yes": 1})
+
+
+def test_an_object_of_the_user_stays_an_object() -> None:
+    class Message:
+        """As classes of libraries are called, and from elsewhere."""
+
+        text = "no"
+
+        def __str__(self) -> str:
+            return "of a user"
+
+    own = Message()
+    assert (returned(own).text, returned(own).output) == ("of a user", own)
+    state = {"messages": ["a", "b"]}
+    assert returned(state).output == state
+
+
+def test_metrics_judge_the_text_of_a_reply() -> None:
+    reply = of("openai.types.chat", "ChatCompletion", CHAT)
+
+    def run(texts: Mapping[str, str], query: str) -> object:
+        return reply
+
+    texts = Texts(TEXTS, run=run)
+    [metric] = load_metrics([{"name": "exact"}])
+    case = Case(id="a", input="?", expected="yes")
+    judged = evaluate(
+        texts.prompt, [case], [metric], adapter=texts.adapter, params=lambda case: case.input
+    )
+    assert judged.score.mean == 1.0
