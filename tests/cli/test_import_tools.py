@@ -37,7 +37,7 @@ prompts:
   - file://prompt.py
 providers:
   - id: openai:chat:gpt-5-mini
-    config: {temperature: 0, max_tokens: 50, apiKey: sk-0123456789abcdef, user: me}
+    config: {temperature: 0, max_tokens: 50, apiKey: sk-0123456789abcdef, user: me, tools: []}
   - anthropic:messages:claude-sonnet-4-5
 defaultTest: file://default.yaml
 tests:

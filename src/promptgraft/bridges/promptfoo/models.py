@@ -49,6 +49,11 @@ _INTERFACES = ("chat", "messages", "responses", "completion", "converse")
 # Interfaces that answer with something else than a text, or hold a prompt of their own.
 _OTHERS = re.compile(r"(embedding|image|video|audio|speech|realtime|live|assistant|moderation)s?\b")
 _ENV = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
+_NO_KEY = "`models` has no such key; `extra_body` sends more"
+_ELSEWHERE = {  # what belongs to the prompt here
+    "response_format": "write it to a file, and `output: FILE.json` above the prompt",
+    "tools": "write them to a file, and `tools: FILE.json` above the prompt",
+}
 _CLAUDE_ONLY = ("anthropic", "bedrock", "vertex")
 
 
@@ -127,8 +132,7 @@ def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[
                     what = f"`{key}: {shown(value)}` is left out: `{model}` does not take it"
                     notes.add(member, what)
             case _:
-                what = "left out: `models` has no such key; `extra_body` sends more"
-                notes.add(member, f"`{key}`: {what}")
+                notes.add(member, f"`{key}`: left out: {_ELSEWHERE.get(key, _NO_KEY)}")
 
 
 def _headers(config: Node, notes: Notes) -> Iterator[tuple[str, str]]:
