@@ -48,13 +48,17 @@ def brief(value: Json, limit: int = LONGEST_VALUE) -> str:
     return clip(_BREAKS.sub(_escaped, canonical_json(value)), limit, around=" ")
 
 
+_LEAST_ALIKE = 12
+"""Characters at the beginning that two short texts share before it is said where they differ."""
+
+
 def difference(expected: str, found: str) -> str:
     """Describe two different texts: both of them, and their first difference."""
     pairs = enumerate(zip(expected, found, strict=False))
     shorter = min(len(expected), len(found))
     at = next((index for index, (first, second) in pairs if first != second), shorter)
     if max(len(expected), len(found)) <= LONGEST_QUOTE:
-        place = f"; the first difference is at character {at + 1}" if at else ""
+        place = f"; the first difference is at character {at + 1}" if at >= _LEAST_ALIKE else ""
         return (
             f"expected {quoted(expected)}, found {quoted(found)}{place}{_manner(expected, found)}"
         )
