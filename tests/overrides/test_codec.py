@@ -27,9 +27,9 @@ from promptgraft.overrides.codec import (
     decode_revision,
     encode_revision,
     make_revision,
-    read_entries,
 )
 from promptgraft.overrides.parts import plain_lists
+from promptgraft.overrides.types import read_entries
 
 SAMPLE = """\
 {

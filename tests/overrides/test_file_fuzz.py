@@ -27,7 +27,8 @@ from override_files import (
 from promptgraft.errors import DataFormatError, StoreError
 from promptgraft.ground.serde import canonical_json
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, file_schema
-from promptgraft.overrides.codec import decode_revision, encode_revision, read_entries
+from promptgraft.overrides.codec import decode_revision, encode_revision
+from promptgraft.overrides.types import read_entries
 from promptgraft.prompt import MarkdownSection, PromptTemplate
 
 FILES, BATCH = int(os.environ.get("PROMPTGRAFT_FILES", "4000")), 100

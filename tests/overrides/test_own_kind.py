@@ -22,7 +22,6 @@ from promptgraft.overrides import (
     SkipReason,
     diff_override,
 )
-from promptgraft.overrides.codec import read_entries
 from promptgraft.overrides.parts import KINDS, plain_lists
 from promptgraft.overrides.parts.entry import (
     UNBOUND,
@@ -32,6 +31,7 @@ from promptgraft.overrides.parts.entry import (
     SourcePart,
 )
 from promptgraft.overrides.resolution import bound_entry
+from promptgraft.overrides.types import read_entries
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View

@@ -17,8 +17,8 @@ from promptgraft.overrides import (
     SkipReason,
     diff_override,
 )
-from promptgraft.overrides.codec import read_entries
 from promptgraft.overrides.parts import plain_lists
+from promptgraft.overrides.types import read_entries
 from promptgraft.prompt import (
     MarkdownSection,
     Prompt,

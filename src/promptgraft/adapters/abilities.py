@@ -16,7 +16,6 @@ from typing import Protocol, runtime_checkable
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.facts import TOKENS_OF_IMAGE, ModelEnd
 from promptgraft.ground.content import File, Image
-from promptgraft.ground.folders import temporary_folder
 from promptgraft.prompt.rendered import RenderedPrompt
 
 _TOKENS_OF_PDF = 3_000  # two pages, as text and as images
@@ -180,6 +179,9 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
+                # Imported here, because agents alone need a folder.
+                from promptgraft.ground.folders import temporary_folder
+
                 folder = stack.enter_context(temporary_folder())
             stack.enter_context(adapter.opened(folder))
         yield

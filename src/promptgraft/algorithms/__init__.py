@@ -6,7 +6,6 @@ Anyone may add one: a package registers its subclass of
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 
 from promptgraft.ground.entry_points import Group
@@ -17,7 +16,10 @@ from promptgraft.targets.part_kinds import VISIBILITY_QUESTION
 DEFAULT = "gepa"
 """The algorithm of those who name none."""
 
-_OWN = {DEFAULT: ("gepa.config", "GepaConfig"), "gradient": ("gradient.config", "GradientConfig")}
+_OWN = {
+    DEFAULT: f"{__name__}.gepa.config:GepaConfig",
+    "gradient": f"{__name__}.gradient.config:GradientConfig",
+}
 _GROUP = Group[RunConfig](
     "promptgraft.algorithms",
     "algorithm",
@@ -32,13 +34,7 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
     Raises:
         ConfigError: there is none of that name, or it cannot be loaded; lists those that exist.
     """
-    if name not in _OWN:
-        return _GROUP.load(name)
-    module, settings = _OWN[name]
-    config_type: type[RunConfig] = getattr(
-        importlib.import_module(f"{__name__}.{module}"), settings
-    )
-    return config_type
+    return _GROUP.load(name)
 
 
 def shipped_questions() -> Mapping[str, PromptTemplate[object]]:

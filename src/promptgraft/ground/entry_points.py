@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from promptgraft.errors import ConfigError, user_errors
@@ -24,13 +26,13 @@ class Group(NamedTuple, Generic[T]):
         name: the group, as packages write it: ``promptgraft.algorithms``.
         noun: what a member is called in messages.
         base: the class that members derive from.
-        own: names that the core knows without an entry point.
+        own: places of the classes that the core has without an entry point, ``MODULE:CLASS``.
     """
 
     name: str
     noun: str
     base: type[T]
-    own: Collection[str] = ()
+    own: Mapping[str, str] = MappingProxyType({})
 
     @property
     def names(self) -> list[str]:
@@ -38,11 +40,15 @@ class Group(NamedTuple, Generic[T]):
         return sorted({*self.own, *installed(self.name)})
 
     def load(self, name: str) -> type[T]:
-        """Return the class that a package has registered under ``name``.
+        """Return one of its own classes, or that which a package has registered under ``name``.
 
         Raises:
             ConfigError: there is none, it cannot be imported, or it is no subclass.
         """
+        if name in self.own:
+            module, _, attribute = self.own[name].partition(":")
+            own_class: type[T] = getattr(importlib.import_module(module), attribute)
+            return own_class
         offer = load(self.name, name, noun=self.noun, own=self.own)
         if isinstance(offer.value, type) and issubclass(offer.value, self.base):
             return offer.value

@@ -39,11 +39,6 @@ _MEND = (
 _SCHEMA = "revision.schema.json"
 
 
-def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
-    """Return the override that ``data`` holds, for the prompt and tag of ``address``."""
-    return override_of(structure(data, document_class(object), where=where), address, where=where)
-
-
 @attrs.frozen(kw_only=True)
 class RevisionDocument:
     """A revision as a file holds it, without its entries."""

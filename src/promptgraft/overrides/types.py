@@ -367,3 +367,8 @@ def override_of(document: object, address: PromptOverride, *, where: str) -> Pro
     if len(override.entries()) != len(entries):
         raise DataFormatError(f"{where}: one part occurs twice")
     return override
+
+
+def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that ``data`` holds, for the prompt and tag of ``address``."""
+    return override_of(structure(data, document_class(object), where=where), address, where=where)

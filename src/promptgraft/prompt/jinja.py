@@ -201,7 +201,7 @@ def _closing(tokens: list[_Token], start: int) -> str | None:
 def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -> nodes.Template:
     from jinja2 import TemplateSyntaxError, nodes
 
-    from promptgraft.prompt.sandbox import UNCOMPILED, why_uncompiled
+    from promptgraft.prompt import sandbox
 
     try:
         # Compiled too, because the parser alone accepts unknown filters.
@@ -209,8 +209,8 @@ def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -
         tree = environment.parse(template)
     except TemplateSyntaxError as error:
         raise PromptDefinitionError(f"{where}:{error.lineno}: {error.message}") from None
-    except UNCOMPILED as error:
-        raise PromptDefinitionError(f"{where}: {why_uncompiled(error)}") from None
+    except sandbox.UNCOMPILED as error:
+        raise PromptDefinitionError(f"{where}: {sandbox.why_uncompiled(error)}") from None
     keywords: dict[type[nodes.Node], str] = {
         nodes.Block: "block",
         nodes.Extends: "extends",
@@ -246,15 +246,15 @@ class JinjaBlocks:
         """Return the text of each slot by name."""
         from jinja2 import TemplateError
 
-        from promptgraft.prompt.sandbox import bounded, charge
+        from promptgraft.prompt import sandbox
 
         chunks: list[str] = []
         try:
             # One template, because `set` and `macro` apply to the blocks that follow.
             template = _template(_CUT.join(text for _, text in self.blocks))
-            with bounded():
+            with sandbox.bounded():
                 for chunk in template.generate(values):
-                    charge(len(chunk))
+                    sandbox.charge(len(chunk))
                     chunks.append(chunk)
         except (
             TemplateError,

@@ -40,6 +40,11 @@ NOTHING_SAID = Described()
 _REFERENCE = "#/$defs/"
 
 
+def is_object(schema: JsonObject) -> bool:
+    """Return whether the root of a schema is an object, not a choice or a reference."""
+    return schema.get("type") == "object"
+
+
 def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> JsonObject:
     """Return the JSON Schema of an attrs class, a dataclass or a choice.
 

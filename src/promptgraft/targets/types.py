@@ -18,13 +18,12 @@ from promptgraft.ground.frozenmap import FrozenMap, isolated
 from promptgraft.ground.serde import HexDigest, Json, digest_json, shown
 from promptgraft.ground.strict.checks import FINITE, plain_number
 from promptgraft.ground.text import joined
-from promptgraft.overrides.codec import read_entries
 from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.replacements import ToolExampleOverride
 from promptgraft.overrides.parts.task_example import AddedTaskExample, TaskExampleOverride
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptOverride
+from promptgraft.overrides.types import PromptOverride, read_entries
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 

@@ -11,7 +11,7 @@ from promptgraft.adapters.facts import ModelFacts, Vision
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.prompt.rendered import RenderedPrompt
-from promptgraft.prompt.schema import JsonObject
+from promptgraft.prompt.schema import JsonObject, is_object
 
 _FIELD = "answer"
 _KEPT = frozenset({"type", "enum", "const"})
@@ -119,11 +119,6 @@ def strict_schema(schema: JsonObject, rules: SchemaRules) -> JsonObject | None:
         return _strict(schema if is_object(schema) else _wrapped(schema), rules)
     except InexpressibleError:
         return None
-
-
-def is_object(schema: JsonObject) -> bool:
-    """Return whether the root of a schema is an object, not a choice or a reference."""
-    return schema.get("type") == "object"
 
 
 def with_object_root(schema: JsonObject) -> JsonObject:

@@ -15,13 +15,12 @@ import attrs
 import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import JournalCorruptError, Lasting, TransientProviderError
 from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, map_texts
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
-from promptgraft.prompt.schema import JsonObject
+from promptgraft.prompt.schema import JsonObject, is_object
 
 T = TypeVar("T")
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from promptgraft.algorithms.gepa.additions.registry import VERSIONS
+from promptgraft.algorithms.gepa.reflect import REFLECTION
 from promptgraft.errors import JournalMismatchError
 from promptgraft.ground.serde import Json, digest
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -22,17 +24,33 @@ _FORMER_PAPER: Mapping[str, Json] = MappingProxyType(
 _DIVIDED = "reflections_per_module"
 """A former setting: among how many reflections on a module the failures were divided."""
 
-VERSIONS = "addition_versions"
-"""The key of a fingerprint with the versions of additions above 1, by name."""
-
 _FORMER_QUESTIONS = (
     "29af0786048d0f6b9befd38a58e65f62468567bd03ac48c5060c875ee0c7378d",
     "f793b1261ec533476bd5e855e0a65bb0eeb34f15393237bd1ce84cbd5f8655d5",
 )
 """The digests of the questions of `whole_prompt` 1 and 2, unless a user changed one."""
 
-REFLECTION: Mapping[str, Json] = MappingProxyType({"reflection_version": 2})
-"""The version of the question on one part, as a fingerprint has it."""
+
+def translated(
+    recorded: Mapping[str, Json],
+    versions: Mapping[str, int],
+    questions: Mapping[str, PromptTemplate[object]],
+) -> Mapping[str, Json]:
+    """Return the fingerprint of a recorded run as this version writes it.
+
+    ``versions`` are those of the additions by name, ``questions`` the present ones.
+
+    Raises:
+        JournalMismatchError: the run cannot be continued.
+    """
+    fingerprint = in_additions(recorded)
+    check_versions(fingerprint, versions)
+    present = with_present_settings(fingerprint)
+    if present.get("meta_prompts") not in _FORMER_QUESTIONS:
+        return present
+    # They differ in those of `whole_prompt` alone, and a run that asked these is refused by now.
+    digests = [meta_prompt_digest(Prompt(template)) for template in questions.values()]
+    return {**present, "meta_prompts": digest(digests)}
 
 
 def additions_of(strategy: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
@@ -120,19 +138,6 @@ def check_versions(recorded: Mapping[str, Json], versions: Mapping[str, int]) ->
             f"additions: the journal is of {' and '.join(differing)}, which decided otherwise than "
             "today's; start a new run, or continue this one with the promptgraft that began it"
         )
-
-
-def with_present_questions(
-    recorded: Mapping[str, Json], questions: Mapping[str, PromptTemplate[object]]
-) -> Mapping[str, Json]:
-    """Return a fingerprint with the present questions if it has those of before.
-
-    They differ in the questions of `whole_prompt` alone.
-    """
-    if recorded.get("meta_prompts") not in _FORMER_QUESTIONS:
-        return recorded
-    present = [meta_prompt_digest(Prompt(template)) for template in questions.values()]
-    return {**recorded, "meta_prompts": digest(present)}
 
 
 def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:

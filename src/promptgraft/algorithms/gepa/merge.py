@@ -51,8 +51,7 @@ class Merger:
 
     @largest.default
     def _first_largest(self) -> int:
-        may_merge = self._config.enable_merge and self._config.strategy.max_merge_invocations
-        return len(self._kit.validation) if may_merge else 0
+        return len(self._kit.validation)
 
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
         """Merge one pair that has not been merged yet, if there is one.
@@ -90,9 +89,10 @@ class Merger:
             pair = pool.scores[triple.first], pool.scores[triple.second]
             if not have_gained(pool.scores[triple.ancestor], pair):
                 continue
-            better, worse = self._ranked(pool, triple)
-            common = self._validator.common(pool.scores[better], pool.scores[worse])
-            if len(common) < self._config.strategy.merge_overlap:
+            better, worse = triple.first, triple.second
+            if beats(pair[1], pair[0]):  # the elder wins a tie
+                better, worse = worse, better
+            if len(self._validator.common(*pair)) < self._config.strategy.merge_overlap:
                 continue
             base, first, second = (pool.candidates[at] for at in (triple.ancestor, better, worse))
             try:
@@ -104,12 +104,6 @@ class Merger:
             if merged.digest not in self._seen:
                 return triple, merged
         return None
-
-    def _ranked(self, pool: Pool, triple: Triple) -> tuple[int, int]:
-        """Return the pair with the better one first; the elder wins a tie."""
-        if beats(pool.scores[triple.second], pool.scores[triple.first]):
-            return triple.second, triple.first
-        return triple.first, triple.second
 
     def _try(self, pool: Pool, merged: Candidate, step: int) -> Asking[None]:
         better, worse = merged.parents

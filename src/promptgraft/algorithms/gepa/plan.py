@@ -10,17 +10,8 @@ from typing import Any, ClassVar, Literal, get_args
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
-from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_class
-from promptgraft.algorithms.gepa.earlier import (
-    REFLECTION,
-    VERSIONS,
-    check_versions,
-    in_additions,
-    with_additions,
-    with_present_questions,
-    with_present_settings,
-)
-from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED
+from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, GROUP, VERSIONS
+from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED, REFLECTION
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
 from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
@@ -181,7 +172,7 @@ class Strategy(Settings):
 
 
 def _as_addition(item: str | Addition) -> Addition:
-    return addition_class(item)() if isinstance(item, str) else item
+    return GROUP.load(item)() if isinstance(item, str) else item
 
 
 def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -345,13 +336,16 @@ class GepaSettings(RunConfig):
 
     @classmethod
     def modernized(cls, written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
-        return with_additions(written)
+        from promptgraft.algorithms.gepa import earlier
+
+        return earlier.with_additions(written)
 
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-        fingerprint = in_additions(recorded)
-        check_versions(fingerprint, {use.name: use.version for use in self.used_additions})
-        # A run with a former question of `whole_prompt` has been refused by now.
-        return with_present_questions(with_present_settings(fingerprint), self.questions)
+        # Imported here, because only a recorded run has a past.
+        from promptgraft.algorithms.gepa import earlier
+
+        versions = {use.name: use.version for use in self.used_additions}
+        return earlier.translated(recorded, versions, self.questions)
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks

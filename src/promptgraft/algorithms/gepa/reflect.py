@@ -15,6 +15,7 @@ import attrs
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes
 from promptgraft.algorithms.gepa.prompts import PUBLISHED
 from promptgraft.algorithms.gepa.select import ModuleChoice, Turn, Turns
+from promptgraft.ground.serde import Json
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Question, Records, Reply, Together
@@ -41,6 +42,9 @@ ATTEMPTS = 2
 
 MOST_MODULES_CHANGED = 4
 """Most modules that one proposal changes."""
+
+REFLECTION: Mapping[str, Json] = MappingProxyType({"reflection_version": 2})
+"""The version of the question on one part, as a fingerprint has it."""
 
 TRIED = "this text has been tried before; propose another"
 _NO_FAILURES: Mapping[str, Records] = MappingProxyType({})

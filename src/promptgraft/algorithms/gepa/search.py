@@ -121,8 +121,8 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         self._result = None
         self.accepted += [attempt.child.modules for attempt in result.attempts]
         result.publish(self.kit, position)
-        if self.config.enable_merge:
-            merge = self.parts.merger.attempt(self.population.pool, result.step.number)
+        if (merger := self.parts.merger) is not None:
+            merge = merger.attempt(self.population.pool, result.step.number)
             yield from self.pipeline.or_broken(merge)
 
     def finish(self) -> Asking[None]:
@@ -144,7 +144,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
 
     @property
     def most_after(self) -> int:
-        return self.parts.merger.largest
+        return self.parts.merger.largest if self.parts.merger else 0
 
     def gives_back(self) -> bool:
         return any(addition.gives_back() for addition in self.parts.additions)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import attrs
@@ -62,20 +62,15 @@ class Parents:
         """Return the position of the parent of the next step."""
         if self._exploration < 1 and self._draws.random() >= self._exploration:
             return pool.best
-        is_frontier = self._explored == "frontier"
-        weights = pool.frontier() if is_frontier else explorable(pool, self._explored)
-        return drawn(weights, self._draws.random())
-
-
-def explorable(pool: Pool, explored: Explored) -> Mapping[int, int]:
-    """Return the candidates that a parent is drawn from, with their weights, in order."""
-    if explored == "pool":
-        return dict.fromkeys(range(len(pool)), 1)
-    members = pool.frontier()
-    means = {member: pool.estimate(member) for member in members}
-    # By descending mean, those without scores last; ties keep the elder first.
-    ranked = sorted(members, key=lambda one: (means[one] is None, -(means[one] or 0.0)))
-    return {member: members[member] for member in sorted(ranked[:_LEADERS])}
+        members = pool.frontier()
+        if self._explored == "pool":
+            members = dict.fromkeys(range(len(pool)), 1)
+        elif self._explored == "leaders":
+            means = {member: pool.estimate(member) for member in members}
+            # By descending mean, those without scores last; ties keep the elder first.
+            ranked = sorted(members, key=lambda at: (means[at] is None, -(means[at] or 0.0)))
+            members = {member: members[member] for member in sorted(ranked[:_LEADERS])}
+        return drawn(members, self._draws.random())
 
 
 @attrs.frozen

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition, Tools
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
-from promptgraft.algorithms.gepa.merge import Merger
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.reflect import Reflector, questions_of
 from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts
@@ -23,6 +23,9 @@ from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Full, Validator
 from promptgraft.targets.judging import metrics_of
 
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gepa.merge import Merger
+
 
 @attrs.frozen(kw_only=True)
 class Parts(Tools):
@@ -34,7 +37,7 @@ class Parts(Tools):
         parents: chooses parents.
         minibatches: draws minibatches.
         comparer: compares children with their parents.
-        merger: merges candidates of the frontier.
+        merger: merges candidates of the frontier; None if none are merged.
         additions: what the search does besides the algorithm, in the order of the settings.
     """
 
@@ -43,7 +46,7 @@ class Parts(Tools):
     parents: Parents
     minibatches: Minibatches
     comparer: Comparer
-    merger: Merger
+    merger: Merger | None
     additions: list[Addition] = attrs.field(factory=list, init=False, hash=False)
 
     @classmethod
@@ -82,7 +85,7 @@ class Parts(Tools):
                 scorer=kit.scorer,
                 max_rollout_cost=config.guards.max_rollout_cost,
             ),
-            merger=Merger(config=config, kit=kit, seen=seen_texts, validator=validator),
+            merger=_merger(config, kit, seen_texts, validator),
         )
         parts.additions.extend(use.started(parts) for use in config.used_additions)
         return parts
@@ -185,3 +188,12 @@ def _validator(config: GepaSettings, kit: Kit) -> Validator:
         budget=kit.budget,
         seed=config.seed,
     )
+
+
+def _merger(config: GepaSettings, kit: Kit, seen: Seen, validator: Validator) -> Merger | None:
+    if not (config.enable_merge and config.strategy.max_merge_invocations):
+        return None
+    # Imported here, because few searches merge.
+    from promptgraft.algorithms.gepa.merge import Merger
+
+    return Merger(config=config, kit=kit, seen=seen, validator=validator)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from promptgraft.adapters import anthropic, openai
 from promptgraft.adapters.named import NO_KEY, hosted
 from promptgraft.bridges.promptfoo.code import Stubs
 from promptgraft.ground.environment import REFERENCE
@@ -160,8 +161,6 @@ def _takes(provider: str, model: str, option: str, value: Json) -> bool:
 
 
 def _samples(provider: str, model: str) -> bool:
-    from promptgraft.adapters import anthropic, openai
-
     module = anthropic if provider in _CLAUDE_ONLY else openai
     return bool(module.profile_of(model).sampling)
 

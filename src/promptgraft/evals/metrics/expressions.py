@@ -68,7 +68,7 @@ def _hold(value: str) -> None:
     """Raise a ``ConfigError`` unless an expression compiles and uses known names only."""
     from jinja2 import TemplateSyntaxError, meta
 
-    from promptgraft.prompt.sandbox import UNCOMPILED, sandbox, why_uncompiled
+    from promptgraft.prompt import sandbox
 
     where = f"the expression {shown(value)}"
     if not isinstance(value, str):
@@ -80,14 +80,14 @@ def _hold(value: str) -> None:
             f"{where} is too long: expected at most {LONGEST_EXPRESSION:,} characters, "
             f"found {len(value):,}"
         )
-    environment = sandbox(keys_first=True)
+    environment = sandbox.sandbox(keys_first=True)
     try:
         _compile(value)
         tree = environment.parse(f"{{{{ {_bare(value)} }}}}")
     except TemplateSyntaxError as error:
         raise ConfigError(f"{where} does not parse: {error.message}") from None
-    except UNCOMPILED as error:
-        raise ConfigError(f"{where} does not parse: {why_uncompiled(error)}") from None
+    except sandbox.UNCOMPILED as error:
+        raise ConfigError(f"{where} does not parse: {sandbox.why_uncompiled(error)}") from None
     # Jinja would take a misspelled name for an undefined value, and the score would be 0 for ever.
     for name in sorted(meta.find_undeclared_variables(tree) - {*NAMES, *environment.globals}):
         raise ConfigError(

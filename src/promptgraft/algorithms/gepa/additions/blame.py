@@ -94,21 +94,16 @@ def names_of(target: Target) -> Names:
     policies/refund-policy``, or by its title, in any spelling: ``Refund policy``,
     ``refund_policy``, ``refundPolicy``.
     """
-    baseline = target.baseline()
-    return {
-        module.name: _called(
-            re.split(r"[ /.]", module.name)[-1], target.describe(module, baseline).title
-        )
-        for module in target.modules
-    }
-
-
-def _called(*names: str) -> re.Pattern[str]:
-    """Return a pattern that matches any of the names as whole words, in any spelling."""
-    parted = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).casefold() for name in names)
-    words = dict.fromkeys(tuple(re.findall(r"[^\W_]+", name)) for name in parted)
-    spelled = "|".join(r"[\W_]{0,3}".join(map(re.escape, word)) for word in words if word)
-    return re.compile(rf"(?<![^\W_])(?:{spelled})(?![^\W_])" if spelled else r"(?!)")
+    baseline, patterns = target.baseline(), dict[str, re.Pattern[str]]()
+    for module in target.modules:
+        names = re.split(r"[ /.]", module.name)[-1], target.describe(module, baseline).title
+        parted = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).casefold() for name in names)
+        words = dict.fromkeys(tuple(re.findall(r"[^\W_]+", name)) for name in parted)
+        spelled = "|".join(r"[\W_]{0,3}".join(map(re.escape, word)) for word in words if word)
+        # As whole words; without a word in its names, nothing names the module.
+        whole = rf"(?<![^\W_])(?:{spelled})(?![^\W_])" if spelled else r"(?!)"
+        patterns[module.name] = re.compile(whole)
+    return patterns
 
 
 def blamed(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.errors import ConfigError
 from promptgraft.ground.entry_points import Group
@@ -12,29 +9,18 @@ from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.kinds import listed, record_of, without_name
 from promptgraft.ground.strict.nodes import Node
 
-_OWN: Mapping[str, str] = {
-    "lines": "lines.addition:Lines",
-    "whole_prompt": "whole_prompt:WholePrompt",
-    "blame": "blame:Blame",
-    "history": "history:History",
-    "restart": "restart:Restart",
-    "shorten": "shorten:Shorten",
+_HERE = __name__.rpartition(".")[0]
+_OWN = {
+    "lines": f"{_HERE}.lines.addition:Lines",
+    "whole_prompt": f"{_HERE}.whole_prompt:WholePrompt",
+    "blame": f"{_HERE}.blame:Blame",
+    "history": f"{_HERE}.history:History",
+    "restart": f"{_HERE}.restart:Restart",
+    "shorten": f"{_HERE}.shorten:Shorten",
 }
+VERSIONS = "addition_versions"
+"""The key of a fingerprint with the versions of additions above 1, by name."""
 GROUP = Group("promptgraft.additions", "addition", Addition, _OWN)
-
-
-def addition_class(name: str) -> type[Addition]:
-    """Return an addition by its name.
-
-    Raises:
-        ConfigError: there is none of that name, or it cannot be loaded; lists those that exist.
-    """
-    if name in _OWN:
-        module, _, attribute = _OWN[name].partition(":")
-        home = importlib.import_module(f"promptgraft.algorithms.gepa.additions.{module}")
-        addition_type: type[Addition] = getattr(home, attribute)
-        return addition_type
-    return GROUP.load(name)
 
 
 def _read(node: Node) -> Addition | None:
@@ -46,7 +32,7 @@ def _read(node: Node) -> Addition | None:
         return None
     name = node.value if isinstance(node.value, str) else next(iter(node.value))
     try:
-        kind = addition_class(name)
+        kind = GROUP.load(name)
         if isinstance(node.value, str):
             return kind()
         return record_of(kind).read(node.member(name))

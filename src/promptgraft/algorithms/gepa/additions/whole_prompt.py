@@ -23,7 +23,6 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
 from promptgraft.ground.strict.checks import SHARE
 from promptgraft.ground.text import counted, fenced, listed
-from promptgraft.search.acceptance import Compared
 from promptgraft.search.asks import Asking, Question, Records, Reply
 from promptgraft.search.reflection import (
     NOT_REFUSED,
@@ -149,8 +148,22 @@ class WholePrompt(Addition):
         return attrs.evolve(Evidence.of(failures, more, right, self._labels), tried=history)
 
     def learn(self, attempt: Attempt) -> None:
-        if attempt.compared is not None:
-            self._tried.append(self._summary(attempt, attempt.compared))
+        if (compared := attempt.compared) is not None:
+            wrong, _ = self.tools.kit.scorer.parted(compared.batches[0])
+            _, right = self.tools.kit.scorer.parted(compared.batches[-1])
+            failed = frozenset(record.example_id for record in wrong)
+            tried = TriedChild(
+                parent=attempt.candidate.digest,
+                scores=(compared.before, compared.after),
+                failed=failed,
+                mended=failed.intersection(record.example_id for record in right),
+                is_better=attempt.accepted,
+                edits=tuple(
+                    (change.module.name, change.before.text, change.text)
+                    for change in attempt.changes
+                ),
+            )
+            self._tried.append(tried)
         if not attempt.had_failures:
             return
         self._draws.popleft()
@@ -160,21 +173,6 @@ class WholePrompt(Addition):
         # Back off linearly: a model that cannot answer about several parts is asked about one.
         self._failed = 0 if attempt.changes or attempt.notes[self.name] < 2 else self._failed + 1
         self._rests = self._failed
-
-    def _summary(self, attempt: Attempt, compared: Compared) -> TriedChild:
-        wrong, _ = self.tools.kit.scorer.parted(compared.batches[0])
-        _, right = self.tools.kit.scorer.parted(compared.batches[-1])
-        failed = frozenset(record.example_id for record in wrong)
-        return TriedChild(
-            parent=attempt.candidate.digest,
-            scores=(compared.before, compared.after),
-            failed=failed,
-            mended=failed.intersection(record.example_id for record in right),
-            is_better=attempt.accepted,
-            edits=tuple(
-                (change.module.name, change.before.text, change.text) for change in attempt.changes
-            ),
-        )
 
 
 @attrs.define(kw_only=True)
