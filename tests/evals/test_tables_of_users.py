@@ -91,7 +91,7 @@ def test_a_column_of_other_values_is_a_parameter(tmp_path: Path, name: str) -> N
     first, second = Dataset.load(path)
     if name == "recorded":  # a text has the form of a recorded answer
         path = written(tmp_path, f"question,{name}\nWhere?,{CELLS[name]}\n", "other.csv")
-        (first,) = Dataset.load(path, parameters=[name])
+        (first,) = Dataset.load(path, parameters=["question", name])
     else:
         assert second.input == {"question": "Why?", name: ""}
     assert first.input == {"question": "Where?", name: CELLS[name]}

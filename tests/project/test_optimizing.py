@@ -15,7 +15,7 @@ import pytest
 
 import promptgraft as pg
 from programs import Programs
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals import metrics
 from promptgraft.journal import MemoryJournal
 
@@ -235,6 +235,54 @@ def test_texts_of_a_function_and_an_agent_are_improved_by_the_same_call() -> Non
         assert result.text.split() == ["##", "task", *BETTER.split()]
         assert result.held_out is not None
         assert result.held_out.winner_mean == 1.0
+
+
+PLAIN_ROWS = [{"mail": text, "team": team} for text, team in MAILS]
+
+
+def said_right(case: pg.Case, answer: Any) -> bool:
+    assert isinstance(case.input, dict)
+    return bool(answer.text == case.input["team"])
+
+
+def box_of(agent: Any) -> pg.BlackBox:
+    return pg.BlackBox({"task": TEXT}, agent=agent)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "unsaid"),
+    [
+        (TEXT, "`mail`, `team`"),
+        ({"task": TEXT}, "`mail`, `team`"),
+        ("Sort $mail", "`team`"),
+        (box_of(lambda query, call: query), "`mail`, `team`"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["rows", "file"])
+def test_columns_that_may_be_the_answer_are_not_shown(
+    prompt: Any, unsaid: str, kind: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mails.csv"
+    file.write_text("mail,team\n" + "".join(f"{text},{team}\n" for text, team in MAILS))
+    with pytest.raises(DataFormatError) as caught:
+        improved(prompt, PLAIN_ROWS if kind == "rows" else file, said_right)
+    assert f"nothing says whether the model may see {unsaid}; name the answer" in str(caught.value)
+
+
+def test_columns_are_shown_whose_use_is_said() -> None:
+    def answer(texts: Any, row: Any) -> str:
+        return str(row["team"])
+
+    told = (
+        (TEXT, pg.Dataset.of(PLAIN_ROWS, label="team"), "exact"),
+        (TEXT, pg.Dataset.of(PLAIN_ROWS, input=["mail", "team"]), said_right),
+        (TEXT, [{"input": row} for row in PLAIN_ROWS], said_right),
+        ("Sort $mail of $team", PLAIN_ROWS, said_right),
+        # The function takes what it needs.
+        (pg.Texts({"task": TEXT}, run=answer), PLAIN_ROWS, said_right),
+    )
+    for prompt, cases, scoring in told:
+        assert improved(prompt, cases, scoring).total_rollouts > 0
 
 
 WRONG: tuple[tuple[dict[str, object], str], ...] = (

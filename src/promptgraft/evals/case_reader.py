@@ -284,7 +284,7 @@ class CaseReader:
         """Return all cases, or raise all faults at once."""
         read = map(self._read, self._settled(rows))
         cases = tuple(case for case in read if case is not None)
-        for line, fault, case_id in self._plain.mixed():
+        for line, fault, case_id in self._plain.faults_of_all():
             self.faults.add(line, fault, case_id)
         for fault in () if self._is_table else self._plain.absent_paths():
             self.faults.add(1, fault)

@@ -147,7 +147,7 @@ class Dataset(Shown):
         delimiter: str | None = None,
         encoding: str | None = None,
         duplicates: str = REFUSE,
-        parameters: Collection[str] = (),
+        parameters: Collection[str] | None = None,
         images: Collection[str] = (),
         files: Collection[str] = (),
         root: Path | None = None,
@@ -165,7 +165,8 @@ class Dataset(Shown):
             encoding: of a CSV file, such as ``cp1252``; UTF-8 by default.
             duplicates: ``refuse`` rows that repeat another one, or ``drop`` them.
             parameters: names of the prompt's placeholders: a column such as ``context`` is then
-                a parameter, and not the field of that name.
+                a parameter, and not the field of that name. If they are given, and no row has an
+                expected answer, columns are refused that neither they nor ``fields`` name.
             images: columns with the path of an image, from the folder of the file on, or its
                 address.
             files: columns with the path or address of another file.
@@ -222,7 +223,7 @@ class Dataset(Shown):
         keep: Collection[str] = (),
         images: Collection[str] = (),
         files: Collection[str] = (),
-        parameters: Collection[str] = (),
+        parameters: Collection[str] | None = None,
     ) -> Dataset:
         """Make a data set from cases, from mappings like the objects of a JSON file, or a table.
 

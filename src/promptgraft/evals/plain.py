@@ -83,7 +83,8 @@ class PlainReader:
         keep: columns that are hidden from the agent and kept in ``Case.fields``.
         cells: whether every value is the text of a CSV cell.
         parameters: names that the prompt reads; columns of these names are parameters even where
-            fields are called the same.
+            fields are called the same. None if it is not known what is asked, or it is code that
+            takes what it needs.
         files: columns with images or files.
     """
 
@@ -93,14 +94,15 @@ class PlainReader:
         keep: Collection[str],
         *,
         cells: bool,
-        parameters: Collection[str] = (),
+        parameters: Collection[str] | None = None,
         files: Collection[str] = (),
     ) -> None:
         self._columns, self._parameters = _columns(names, keep)
         columns = (name for name in names.values() if isinstance(name, str))
         self._named = {*self._parameters, *columns, *keep, *files}
         self._keep = frozenset(keep)
-        self._read = frozenset(parameters)
+        self._read = frozenset(parameters or ())
+        self._shows_all = parameters is not None
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
                 self._columns.pop(name, None)
@@ -115,6 +117,9 @@ class PlainReader:
         self._similar: dict[str, str] = {}
         # Unknown keys without a mend of their own; the first row that has one names it.
         self._reported: set[str] = set()
+        # The columns of the first case whose use is not said, and whether any case has an answer.
+        self._unsaid: list[str] = []
+        self._has_expected = False
         # Line and id of the cases that have an `input`, and of those that have parameters.
         self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
 
@@ -190,6 +195,7 @@ class PlainReader:
         for name, kind in _KINDS.items():
             if name in nodes and name != "turns":
                 conversation[name] = self._field(name, kind, nodes[name])
+        self._has_expected = self._has_expected or "expected" in nodes
         input_value = nodes["input"].value if "input" in nodes else None
         value_given: Input = last.user
         if turns:
@@ -224,8 +230,12 @@ class PlainReader:
             return None
         return kind.read(node)
 
-    def mixed(self) -> Iterator[tuple[int, str, str]]:
-        """Yield line, fault and id of each case in the rarer form, if a file has both forms."""
+    def faults_of_all(self) -> Iterator[tuple[int, str, str]]:
+        """Yield line, fault and id of cases that only all rows show to be wrong.
+
+        They are those in the rarer form, if a file has both forms; or the first one, if columns
+        may be the input or the expected answer.
+        """
         whole, parts = self._forms[True], self._forms[False]
         if whole and parts:
             column = self._input_column
@@ -237,6 +247,15 @@ class PlainReader:
                 what = f"`{column}` here, but parameters in {count}"
             for line, case_id in min(parts, whole, key=len):
                 yield line, f"{what}; use one of both", case_id
+        elif parts and self._shows_all and self._unsaid and not self._has_expected:
+            # The answer would be shown, too.
+            line, case_id = parts[0]
+            what = f"nothing says whether the model may see {_quoted(self._unsaid)}"
+            mend = (
+                "name the answer or the input with `fields: {expected: COLUMN}` or `fields: "
+                "{input: [COLUMN, ...]}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
+            )
+            yield line, f"{what}; {mend}", case_id
 
     def _sorted_out(self, node: Node) -> tuple[dict[str, Node], list[str]]:
         """Return the nodes of the fields, and the keys of all other members."""
@@ -329,7 +348,7 @@ class PlainReader:
                 "it out"
             )
         elif strangers:
-            keys_named = ", ".join(f"`{key}`" for key in strangers)
+            keys_named = _quoted(strangers)
             line = f"keep: [{', '.join(map(_in_list, strangers))}]"
             node.fault(
                 f"unknown keys {keys_named}; `{line}` hides them from the model, and those of "
@@ -372,6 +391,8 @@ class PlainReader:
                 )
         if not rest:
             node.fault("expected the key `input`, found none")
+        if len(rest) > 1 and not any(self._forms.values()):
+            self._unsaid = [key for key in rest if key not in self._read][:_MOST_UNKNOWN]
         return {key: node.member(key).value for key in rest}
 
     def _near(self, key: str) -> str:
@@ -379,6 +400,10 @@ class PlainReader:
         near = nearest(key, FIELDS, cutoff=_TYPING_MISTAKE)
         # The prompt reads it, or it is a field whose name is that of a parameter here.
         return "" if key in self._read or key == near else near
+
+
+def _quoted(keys: Sequence[str]) -> str:
+    return ", ".join(f"`{key}`" for key in keys)
 
 
 def _in_list(key: str) -> str:

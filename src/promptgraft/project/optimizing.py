@@ -224,7 +224,7 @@ _CASES_PER_LABEL = 2
 _LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[_a-zA-Z])")
 
 
-def splits_of(cases: Examples, reads: Collection[str] = ()) -> Splits:
+def splits_of(cases: Examples, reads: Collection[str] | None = None) -> Splits:
     """Return cases as training, validation and test sets; the prompt reads values by ``reads``.
 
     Splits are returned unchanged; other cases are split 60 : 20 : 20 by the hashes of their ids.
@@ -238,8 +238,11 @@ def splits_of(cases: Examples, reads: Collection[str] = ()) -> Splits:
     return Splits.by_ratio(_dataset_of(cases, reads))
 
 
-def names_read(prompt: Source) -> frozenset[str]:
-    """Return the names of the values that texts, or one prompt, read from a case."""
+def names_read(prompt: Source) -> frozenset[str] | None:
+    """Return the names of the values that texts, or one prompt, read from a case.
+
+    None for code that takes what it needs.
+    """
     match prompt:
         case str():
             return marker_names(prompt, BodySyntax.DOLLAR)
@@ -249,11 +252,13 @@ def names_read(prompt: Source) -> frozenset[str]:
             return names_read(prompt.template)
         case Mapping():
             # Values that are no texts are refused later.
-            return frozenset().union(*map(names_read, prompt.values()))
-    return frozenset()
+            return frozenset().union(*(names_read(text) or () for text in prompt.values()))
+        case Subject() if takes_cases(prompt.prompt):
+            return frozenset()
+    return None
 
 
-def _dataset_of(cases: Any, reads: Collection[str]) -> Dataset:
+def _dataset_of(cases: Any, reads: Collection[str] | None) -> Dataset:
     match cases:
         case Dataset():
             return cases

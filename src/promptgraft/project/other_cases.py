@@ -67,7 +67,7 @@ def cases_for(project: Project, rows: Sequence[Mapping[str, Json]], name: str) -
             f"{project.path}: its cases are tests of BAML, have images or a file for each set; a "
             "data set replaces only texts of `dataset.path`"
         )
-    parameters = () if project.config.params else read_by(project.prompt, project.config.prompts)
+    parameters = None if project.config.params else read_by(project.prompt, project.config.prompts)
     # Without a folder, so that no row can name a file.
     cases = Dataset.of(
         rows,

@@ -254,12 +254,17 @@ def twin_faults(prompts: Iterable[ProjectPrompt], around: Surroundings) -> Itera
             )
 
 
-def read_by(load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> frozenset[str]:
-    """Return the names that prompts read from cases; those that do not load read nothing."""
+def read_by(load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> frozenset[str] | None:
+    """Return the names that prompts read from cases; None if one does not load or is a graph."""
     names_read = set[str]()
     for name in names:
-        with contextlib.suppress(CallerError):  # its faults are reported where it is loaded
-            names_read |= load(name).placeholders
+        try:
+            placeholders = load(name).placeholders
+        except CallerError:  # its faults are reported where it is loaded
+            placeholders = None
+        if placeholders is None:
+            return None
+        names_read |= placeholders
     return frozenset(names_read)
 
 
@@ -381,7 +386,7 @@ def load_whole(
     splits: SplitsConfig,
     around: Surroundings,
     *,
-    parameters: Collection[str] = (),
+    parameters: Collection[str] | None = None,
 ) -> Dataset:
     """Load the cases of one file that is to be split; the error lists all its faults.
 
@@ -401,7 +406,7 @@ def load_files(
     splits: SplitsConfig,
     around: Surroundings,
     *,
-    parameters: Collection[str] = (),
+    parameters: Collection[str] | None = None,
 ) -> Splits:
     """Load the cases of a file for each set; the error lists all faults of all files."""
     load = functools.partial(_load, around=around, parameters=parameters)
@@ -485,7 +490,7 @@ def _load(
     path: YamlPath,
     *,
     around: Surroundings,
-    parameters: Collection[str],
+    parameters: Collection[str] | None,
 ) -> Dataset:
     file, case = file_and_case(around.folder / name)
     try:

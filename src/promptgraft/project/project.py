@@ -133,9 +133,9 @@ class Project:
         )
 
     @property
-    def _read(self) -> Collection[str]:
+    def _read(self) -> Collection[str] | None:
         """The names that the prompts read, where cases become parameters by name."""
-        return () if self.config.params else read_by(self.prompt, self.config.prompts)
+        return None if self.config.params else read_by(self.prompt, self.config.prompts)
 
     @cached_property
     def splits(self) -> Splits:

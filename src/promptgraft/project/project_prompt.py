@@ -64,9 +64,14 @@ class ProjectPrompt:
         return self.prompt.asked_on(adapter) if isinstance(self.prompt, StandIn) else adapter
 
     @property
-    def placeholders(self) -> frozenset[str]:
-        """The names that the prompt reads from a case; none for graphs and agents."""
-        if self.graph is not None or takes_cases(self.prompt):
+    def placeholders(self) -> frozenset[str] | None:
+        """The names that the prompt reads from a case; none for agents.
+
+        None for graphs, whose code takes what it needs.
+        """
+        if self.graph is not None:
+            return None
+        if takes_cases(self.prompt):
             return frozenset()
         walked = self.prompt.template.walked
         bound = {name for param in self.prompt.params for name in values_of(param)}
