@@ -10,17 +10,10 @@ from typing import Any, ClassVar, Literal
 import attrs
 import msgspec
 
-from promptgraft.adapters.calling import turns
+from promptgraft.adapters.calling import schemas, turns
 from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.parts import check_seen, messages_content
-from promptgraft.adapters.calling.schemas import (
-    THOUGHTS,
-    ModelProfile,
-    SchemaRules,
-    native_schema,
-    with_object_root,
-)
 from promptgraft.adapters.facts import cache_of, facts_of
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
@@ -50,7 +43,7 @@ MESSAGES = Api(
 )
 """Anthropic's own API."""
 
-RULES = SchemaRules(keywords=frozenset({"format"}), all_required=False, recursive=False)
+RULES = schemas.SchemaRules(keywords=frozenset({"format"}), all_required=False, recursive=False)
 """What Anthropic accepts in the schema of an answer."""
 
 # The last version of the API with sampling options; the SDK sends a later one.
@@ -61,7 +54,7 @@ _LONGEST = 8192
 
 
 @attrs.frozen(kw_only=True)
-class AnthropicProfile(ModelProfile):
+class AnthropicProfile(schemas.ModelProfile):
     """The capabilities of a model behind the Messages API.
 
     Attributes:
@@ -70,7 +63,7 @@ class AnthropicProfile(ModelProfile):
         sampling: whether the model accepts `temperature` and `top_p`.
     """
 
-    schema_rules: ClassVar[SchemaRules] = RULES
+    schema_rules: ClassVar[schemas.SchemaRules] = RULES
 
     prompt_caching: bool = False
     max_output_tokens: int = 4096
@@ -124,7 +117,7 @@ class AnthropicWire:
     options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
-        native = native_schema(rendered, self.profile.rules)
+        native = schemas.native_schema(rendered, self.profile.rules)
         sent = turns.content_of(rendered, say_format=native is None)
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         body: JsonObject = {
@@ -239,7 +232,7 @@ def _tool(tool: RenderedTool) -> JsonObject:
     return {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": with_object_root(tool.params_schema),
+        "input_schema": schemas.with_object_root(tool.params_schema),
     }
 
 
@@ -337,7 +330,7 @@ class AnthropicAdapter(ModelAdapter):
             case {"type": "disabled"}:
                 return 0
             case {"type": "enabled" | "adaptive"}:
-                return self._known.thinking or THOUGHTS
+                return self._known.thinking or schemas.THOUGHTS
         return self._known.thinking
 
     @cached_property

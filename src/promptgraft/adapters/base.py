@@ -11,19 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from promptgraft.errors import (
-    AdapterError,
-    CandidateError,
-    ConfigError,
-    EmptyAnswerError,
-    JournalCorruptError,
-    OutputError,
-    PromptEvaluationError,
-    PromptgraftError,
-    ProviderError,
-    TransientProviderError,
-    user_errors,
-)
+from promptgraft import errors
 from promptgraft.ground.content import Image
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest, shown
@@ -172,7 +160,7 @@ def called_from_json(plain: Json, key: str) -> ModelCalled:
                     cost=None if cost is None else Decimal(str(cost)),
                     seconds=passed / _MICROSECONDS,
                 )
-    raise JournalCorruptError(
+    raise errors.JournalCorruptError(
         f"the journal's record `{key}` holds no call where one should be; restore the journal"
     )
 
@@ -264,7 +252,7 @@ def check_adapter(value: object, what: str) -> None:
     if answers and not isinstance(value, type):
         return
     why = "it is a class, not an instance" if answers else f"it has no {EVALUATE}"
-    raise ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
+    raise errors.ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
 
 
 def evaluated(
@@ -316,18 +304,18 @@ def _answer(
         with doing(where):
             answer = adapter.evaluate(prompt, session=session, deadline=deadline)
             response = awaited(answer, deadline=deadline)
-    except (CandidateError, ProviderError):
+    except (errors.CandidateError, errors.ProviderError):
         raise
-    except PromptEvaluationError as error:
+    except errors.PromptEvaluationError as error:
         # It does not say whose fault it is, and only a candidate's own fault is a score of 0.
-        raise ProviderError(f"{where}: {error}") from error
-    except PromptgraftError:
+        raise errors.ProviderError(f"{where}: {error}") from error
+    except errors.PromptgraftError:
         raise
     # What the standard library raises for a network; an adapter need not know our errors.
     except (ConnectionError, TimeoutError) as error:
-        raise TransientProviderError(f"{where} raised {raised_at(error)}") from error
-    except user_errors() as error:
-        raise AdapterError(
+        raise errors.TransientProviderError(f"{where} raised {raised_at(error)}") from error
+    except errors.user_errors() as error:
+        raise errors.AdapterError(
             f"{where} raised {raised_at(error)}; raise a TransientProviderError for failures that "
             "may pass"
         ) from error
@@ -339,7 +327,7 @@ def _answer(
             events = _counted(adapter, session, events)
         session.notify(PromptAsked(adapter=adapter, events=events, seconds=seconds))
     if fault := _fault_of(response):
-        raise AdapterError(
+        raise errors.AdapterError(
             f"{where}: `evaluate` must return a PromptResponse, {fault}; "
             "`promptgraft.adapters.base.answered` builds one"
         )
@@ -453,9 +441,9 @@ def answered(
     answer = answer_text(text)
     try:
         if text.strip() and not answer.strip():
-            raise EmptyAnswerError(ONLY_THOUGHTS)
+            raise errors.EmptyAnswerError(ONLY_THOUGHTS)
         parsed = rendered.read(answer)
-    except OutputError:
+    except errors.OutputError:
         unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
         session.dispatch(PromptExecuted(response=unparsed))
         raise

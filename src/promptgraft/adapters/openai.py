@@ -11,16 +11,10 @@ import attrs
 import msgspec
 
 from promptgraft.adapters import responses
-from promptgraft.adapters.calling import turns
+from promptgraft.adapters.calling import schemas, turns
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.parts import chat_content, check_seen
-from promptgraft.adapters.calling.schemas import (
-    ModelProfile,
-    SchemaRules,
-    native_schema,
-    with_object_root,
-)
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options, openai_usage
 from promptgraft.errors import ConfigError
@@ -54,7 +48,7 @@ CHAT = Api(
 )
 """OpenAI's own API."""
 
-RULES = SchemaRules(
+RULES = schemas.SchemaRules(
     keywords=frozenset(
         {
             "exclusiveMaximum",
@@ -83,7 +77,7 @@ _WITH_RESPONSES = {"openai", "azure"}
 
 
 @attrs.frozen(kw_only=True)
-class OpenAIProfile(ModelProfile):
+class OpenAIProfile(schemas.ModelProfile):
     """The capabilities of a model behind the Chat Completions API.
 
     Attributes:
@@ -93,7 +87,7 @@ class OpenAIProfile(ModelProfile):
         cache_breakpoints: whether the prompt cache holds only what ends at a breakpoint.
     """
 
-    schema_rules: ClassVar[SchemaRules] = RULES
+    schema_rules: ClassVar[schemas.SchemaRules] = RULES
 
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     sampling: bool = True
@@ -136,7 +130,7 @@ class ChatWire:
     options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
-        native = native_schema(rendered, self.profile.rules)
+        native = schemas.native_schema(rendered, self.profile.rules)
         sent = turns.content_of(rendered, say_format=native is None)
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
@@ -255,7 +249,7 @@ def _tool(tool: RenderedTool) -> JsonObject:
     function: JsonObject = {
         "name": tool.name,
         "description": tool.description,
-        "parameters": with_object_root(tool.params_schema),
+        "parameters": schemas.with_object_root(tool.params_schema),
     }
     return {"type": "function", "function": function}
 

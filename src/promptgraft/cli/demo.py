@@ -6,30 +6,24 @@ from typing import Unpack
 
 import click
 
+from promptgraft.cli import options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import (
-    DemoOptions,
-    at_least,
-    command,
-    json_option,
-    quiet_option,
-    tag,
-    workers_option,
-)
 
 
-@command("demo", "demo", "demo --seed 7 --store /tmp/demo", "demo --json --quiet")
+@options.command("demo", "demo", "demo --seed 7 --store /tmp/demo", "demo --json --quiet")
 @click.option(
     "--seed",
     default="0",
     show_default=True,
-    type=at_least(0),
+    type=options.at_least(0),
     help="Seed of every random choice: the same seed gives the same winner.",
 )
 @click.option(
-    "--budget", type=at_least(1), help="Rollouts that may be used; by default as in the example."
+    "--budget",
+    type=options.at_least(1),
+    help="Rollouts that may be used; by default as in the example.",
 )
-@workers_option
+@options.workers_option
 @click.option(
     "--store",
     metavar="DIR",
@@ -40,7 +34,7 @@ from promptgraft.cli.options import (
     "--tag",
     default="triage-demo",
     show_default=True,
-    type=tag,
+    type=options.tag,
     help="The tag that the winner is stored under.",
 )
 @click.option(
@@ -48,9 +42,9 @@ from promptgraft.cli.options import (
     metavar="FILE",
     help="Record every answer in this file; after an interruption, the same command resumes.",
 )
-@json_option
-@quiet_option
-def demo_command(*, as_json: bool, quiet: bool, **given: Unpack[DemoOptions]) -> ExitCode:
+@options.json_option
+@options.quiet_option
+def demo_command(*, as_json: bool, quiet: bool, **given: Unpack[options.DemoOptions]) -> ExitCode:
     """Improve an example prompt, without an API key or a network.
 
     Runs GEPA on a prompt that triages support tickets, with the embedded offline model. Measures

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptgraft import errors
 from promptgraft.cli.output import echo, wrapped
-from promptgraft.errors import (
-    LONGEST_MESSAGE,
-    DataFormatError,
-    LimitReachedError,
-    PromptgraftError,
-    ProviderError,
-)
 from promptgraft.ground.text import clip, listed, visible_line
 
 if TYPE_CHECKING:
@@ -49,7 +43,7 @@ class ExitCode(IntEnum):
     """The reader has closed the output (what a shell reports for ``SIGPIPE``)."""
 
 
-EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftError, OSError)
+EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, errors.PromptgraftError, OSError)
 """Errors that commands may end with; any other is a bug in promptgraft."""
 
 
@@ -74,8 +68,8 @@ def conclude(error: BaseException) -> ExitCode:
     if isinstance(error, click.ClickException):
         complain(usage_line(error))
         return ExitCode.WRONG_USE
-    if isinstance(error, PromptgraftError):
-        for line in error.faults if isinstance(error, DataFormatError) else (str(error),):
+    if isinstance(error, errors.PromptgraftError):
+        for line in error.faults if isinstance(error, errors.DataFormatError) else (str(error),):
             complain(line)
         return exit_code_of(error)
     if isinstance(error, BrokenPipeError):
@@ -92,18 +86,18 @@ def conclude(error: BaseException) -> ExitCode:
     return ExitCode.STOPPED_EARLY
 
 
-def exit_code_of(error: PromptgraftError) -> ExitCode:
+def exit_code_of(error: errors.PromptgraftError) -> ExitCode:
     """Return the exit code of a command that ends with ``error``."""
-    if isinstance(error, ProviderError):
+    if isinstance(error, errors.ProviderError):
         return ExitCode.PROVIDER_FAILED
-    if isinstance(error, LimitReachedError):
+    if isinstance(error, errors.LimitReachedError):
         return ExitCode.STOPPED_EARLY
     return ExitCode.WRONG_USE
 
 
 def complain(message: str) -> None:
     """Write one line of bounded length to standard error; a terminal wraps it between words."""
-    line = clip(visible_line(message), LONGEST_MESSAGE, around=" ")
+    line = clip(visible_line(message), errors.LONGEST_MESSAGE, around=" ")
     with contextlib.suppress(OSError):
         echo("\n".join(wrapped(f"promptgraft: {line}", sys.stderr)), error=True)
 

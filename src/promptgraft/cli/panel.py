@@ -18,16 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.cli.progress import (
-    EvalProgress,
-    Progress,
-    brief,
-    doing,
-    mean_of,
-    spent,
-    waiting,
-    warnings,
-)
+from promptgraft.cli import progress
 from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.text import (
@@ -161,21 +152,21 @@ _MOST_EVENTS = 4
 _BARS = 24
 
 
-class PanelProgress(LivePanel, Progress):
+class PanelProgress(LivePanel, progress.Progress):
     """A panel of fixed height for a run; at the end only the warnings of the plan remain."""
 
     def __init__(self, title: str, **drawn: Unpack[Drawn]) -> None:
         # Each event may draw; `draw_if_due` limits how often.
-        Progress.__init__(self, drawn.get("clock"), every=0)
+        progress.Progress.__init__(self, drawn.get("clock"), every=0)
         LivePanel.__init__(self, title, **drawn)
         self._last: deque[str] = deque(maxlen=_MOST_EVENTS)
 
     def on_line(self, line: Event) -> None:
         with self._lock:
             self.run.add(line)
-            if brief_text := brief(line, self.run):
+            if brief_text := progress.brief(line, self.run):
                 self._last.append(brief_text)
-            if warning_text := warnings(line):
+            if warning_text := progress.warnings(line):
                 text = Text("\n".join(map(visible_line, warning_text)))
                 self.write(lambda: self._console.print(text))
             self.draw_if_due()
@@ -187,7 +178,7 @@ class PanelProgress(LivePanel, Progress):
 
     def rows(self) -> Iterator[tuple[str, RenderableType]]:
         run = self.run
-        yield "now", line(doing(run), "bold")
+        yield "now", line(progress.doing(run), "bold")
         yield "validation", self._scores()
         yield "test calls", bar(run.rollouts, run.budget or 0)
         yield "used", line(_used(run))
@@ -205,7 +196,7 @@ class PanelProgress(LivePanel, Progress):
         if run.sides is None or run.means[0] is None:
             return line("not known yet", "dim")
         baseline, best = run.sides
-        text = line(f"{mean_of(baseline)} -> {mean_of(best)}")
+        text = line(f"{progress.mean_of(baseline)} -> {progress.mean_of(best)}")
         gained = "" if any(run.estimated) else difference(*run.means)
         if gained:
             text.append(f" ({gained})")
@@ -233,7 +224,7 @@ class PanelProgress(LivePanel, Progress):
             seconds = wait.seconds
             if seconds is not None and isinstance(wait.time, datetime):
                 seconds -= (now - wait.time).total_seconds()
-            waiting_text = visible_line(waiting(wait.model, seconds, wait.reason))
+            waiting_text = visible_line(progress.waiting(wait.model, seconds, wait.reason))
             text.append(f"{'; ' if text else ''}{waiting_text}", "yellow")
         return text
 
@@ -242,7 +233,7 @@ def _used(run: RunHistory) -> str:
     plan = run.plan
     money = f" (max {dollars(plan.max_cost)})" if plan and plan.max_cost is not None else ""
     limit = f" of {short_count(plan.max_tokens)}" if plan and plan.max_tokens is not None else ""
-    return f"{spent(run)}{money}, {short_count(run.tokens)}{limit} tokens"
+    return f"{progress.spent(run)}{money}, {short_count(run.tokens)}{limit} tokens"
 
 
 def _roughly(seconds: float) -> str:
@@ -251,7 +242,7 @@ def _roughly(seconds: float) -> str:
     return duration((int(seconds) // step + 1) * step)
 
 
-class EvalPanel(LivePanel, EvalProgress):
+class EvalPanel(LivePanel, progress.EvalProgress):
     """A panel for an evaluation of ``total`` answers; nothing remains at the end."""
 
     def __init__(self, title: str, total: int, **drawn: Unpack[Drawn]) -> None:
@@ -288,7 +279,7 @@ class EvalPanel(LivePanel, EvalProgress):
 
     def waits(self, notice: CallWaiting) -> None:
         with self._lock:
-            self._wait = waiting(notice.model, notice.seconds, notice.reason)
+            self._wait = progress.waiting(notice.model, notice.seconds, notice.reason)
             self.draw()
 
     def rows(self) -> Iterator[tuple[str, RenderableType]]:

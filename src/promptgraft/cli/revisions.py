@@ -7,15 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import click
 
-from promptgraft.cli import stored
-from promptgraft.cli.choosing import (
-    load_template,
-    project_source,
-    prompt_argument,
-    prompts_argument,
-    read_prompt,
-    store_options,
-)
+from promptgraft.cli import choosing, stored
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import PromptName, command, tag, tag_option, template_option
 from promptgraft.cli.output import Screen, echo, print_json
@@ -35,7 +27,7 @@ from promptgraft.prompt import PromptTemplate
     "diff triage --source",
     "diff support/triage --template app.py:TRIAGE",
 )
-@prompts_argument
+@choosing.prompts_argument
 @tag_option
 @click.option(
     "--from",
@@ -49,7 +41,7 @@ from promptgraft.prompt import PromptTemplate
 @click.option("--source", is_flag=True, help="Compare with the project's source of the prompt.")
 @template_option
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there are differences.")
-@store_options
+@choosing.store_options
 def diff_command(
     prompt: Sequence[PromptName],
     *,
@@ -155,7 +147,7 @@ def _compared(
     older = None if base_revision is None else stored_tag.revision(base_revision)
     against = None
     if template is not None:
-        against = load_template(template)
+        against = choosing.load_template(template)
     elif older is None:
         against = _source_of(prompt, needed=source)
     parts: Sequence[PartDiff]
@@ -178,7 +170,7 @@ def _compared(
 def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | None:
     """Return the project's source of a prompt; if not ``needed``, None for any fault."""
     try:
-        template_found = project_source(prompt)
+        template_found = choosing.project_source(prompt)
     # Revisions can be compared without a project, and so beside a broken one.
     except DataFormatError:
         if needed:
@@ -201,9 +193,9 @@ def _moved(
 
 
 @command("history", "history support/triage", "history support/triage --tag canary --json")
-@prompts_argument
+@choosing.prompts_argument
 @tag_option
-@store_options
+@choosing.store_options
 def history_command(
     prompt: Sequence[PromptName], *, tag: str | None, store: RevisionedStore, as_json: bool
 ) -> None:
@@ -272,7 +264,7 @@ def _print_history(found: stored.StoredTag) -> None:
 
 
 @command("rollback", "rollback support/triage", "rollback support/triage --to 1")
-@prompt_argument
+@choosing.prompt_argument
 @tag_option
 @click.option(
     "--to",
@@ -281,7 +273,7 @@ def _print_history(found: stored.StoredTag) -> None:
     help="The revision, by its number or the first digits of its id; by default the parent of "
     "the current one.",
 )
-@store_options
+@choosing.store_options
 def rollback_command(
     prompt: PromptName,
     *,
@@ -321,7 +313,7 @@ def rollback_command(
     "tag support/triage stable --of canary",
     "tag support/triage stable --revision 3f9c",
 )
-@click.argument("prompt", callback=read_prompt)
+@click.argument("prompt", callback=choosing.read_prompt)
 @click.argument("name", type=tag)
 @click.option(
     "--of",
@@ -335,7 +327,7 @@ def rollback_command(
     help="A revision of that tag, by its number or the first digits of its id; by default the "
     "current one.",
 )
-@store_options
+@choosing.store_options
 def tag_command(
     prompt: PromptName,
     name: str,

@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import (
     NO_USAGE,
     ModelCalled,
@@ -20,15 +21,6 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     ToolInvoked,
     evaluated,
-)
-from promptgraft.errors import (
-    BindingError,
-    CandidateError,
-    ConfigError,
-    DataFormatError,
-    LimitReachedError,
-    PermanentProviderError,
-    ProviderError,
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
 from promptgraft.evals.field_kinds import MESSAGES
@@ -101,17 +93,17 @@ def params_of_cases(
     faults = in_one_line() if noted is None else noted
     params_by_case: dict[str, tuple[object, ...]] = {}
     if fault := call_fault(params, "case"):
-        raise ConfigError(f"params: {fault}")
+        raise errors.ConfigError(f"params: {fault}")
     make = params or _maker_of(prompt)
     for case in cases:
         if case.id in params_by_case:
-            raise ConfigError(f"cases: two cases have the id `{case.id}`; ids must differ")
+            raise errors.ConfigError(f"cases: two cases have the id `{case.id}`; ids must differ")
         if case.recorded is not None:
             params_by_case[case.id] = ()
             continue
         try:
             params_by_case[case.id] = _checked_params(prompt, make(case))
-        except (BindingError, ConfigError) as error:
+        except (errors.BindingError, errors.ConfigError) as error:
             faults.add_of(case, str(error))
     if noted is None:
         faults.refuse()
@@ -121,12 +113,12 @@ def params_of_cases(
 def _check_single(case: Case) -> None:
     """Refuse a case with several turns, which would be lost but for the last."""
     if case.turns:
-        raise ConfigError(
+        raise errors.ConfigError(
             "a case with several turns needs `params` that say where they go, or a graph in place "
             "of the prompt, whose flow is called with each message"
         )
     if case.scenario is not None:
-        raise ConfigError(
+        raise errors.ConfigError(
             "a `conversation_scenario` is played with an agent; name one under `agent`"
         )
 
@@ -158,7 +150,7 @@ def _whole_input(case: Case, *, plays_turns: bool) -> object:
 def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:
     params = found if isinstance(found, tuple) else (found,)
     # A block that does not render with these values is a fault of the prompt, not of the case.
-    with contextlib.suppress(CandidateError):
+    with contextlib.suppress(errors.CandidateError):
         # Without overrides, which cannot use other placeholders than the source.
         attrs.evolve(prompt.bind(*params), overrides_store=None).render()
     return params
@@ -179,11 +171,13 @@ def _by_name(
                     "" if _PLACEHOLDER.fullmatch(name) else f"{_OTHER_NAME.format(name)}, or "
                 )
                 mend = hints.get(name, f"open placeholders: {there}; {renaming}{_OTHER_COLUMN}")
-                raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
+                raise errors.ConfigError(
+                    f"input: the prompt has no placeholder `{name}`{near}; {mend}"
+                )
         needed = [name for name in open_names if name not in SHELL_NAMES]
         if missing := [name for name in needed if name not in case.input]:
             mend = f"; {hints[missing[0]]}" if missing[0] in hints else ""
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"input: expected a value for {listed(missing)}, found none; the case has "
                 f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}{mend}"
             )
@@ -191,11 +185,11 @@ def _by_name(
     # Literal beside another placeholder, which the text is meant for.
     open_names = tuple(name for name in open_names if name not in SHELL_NAMES) or open_names
     if not _is_message(case.input):
-        raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
+        raise errors.ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
     if len(open_names) != 1:
         meant = "; ".join(itertools.islice(hints.values(), 3)) or _NO_PLACE
         mend = "give an object with values by name, or `params`" if open_names else meant
-        raise ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
+        raise errors.ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
     return _CaseInput({open_names[0]: case.input})
 
 
@@ -211,7 +205,7 @@ def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, objec
         if len(open_names) > 1:
             return _CaseInput({"context": _on_lines(before), other_names[0]: case.input})
         return _CaseInput({other_names[0]: _on_lines([*before, _said(Speaker.USER, case.input)])})
-    raise ConfigError(
+    raise errors.ConfigError(
         "a case with a context needs one open placeholder for the conversation, or one beside "
         f"`context`, or `params` that say where it goes; open placeholders: "
         f"{listed(open_names) or 'none'}"
@@ -341,16 +335,16 @@ def attempted(
         call_count = len(session.select_all(ModelCalled))
         verdicts = judge_case(metrics, case, answer, session=session)
         outcome = judged(case.id, verdicts, metrics, aggregation)
-    except LimitReachedError as error:
+    except errors.LimitReachedError as error:
         stopped = str(error)
         what = "answered" if answer is None else "judged"
         outcome = unscored(case.id, f"not {what}: {error}")
-    except (CandidateError, ProviderError) as error:
+    except (errors.CandidateError, errors.ProviderError) as error:
         # Metrics report such errors of judges in their verdicts, so one that gets here after the
         # answer is not an error of the candidate.
-        if answer is not None or isinstance(error, PermanentProviderError):
+        if answer is not None or isinstance(error, errors.PermanentProviderError):
             raise
-        if isinstance(error, ProviderError):
+        if isinstance(error, errors.ProviderError):
             outcome = unscored(case.id, f"{UNANSWERED}{error}")
         else:
             outcome = crashed(case.id, f"{UNUSABLE}{error}")
@@ -420,5 +414,5 @@ def _tool_use(call: ToolInvoked) -> ToolUse:
 def _plain(value: object) -> Json:
     try:
         return unstructure(value)
-    except DataFormatError:
+    except errors.DataFormatError:
         return shown(value)

@@ -10,17 +10,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
 from promptgraft.ground.content import Content, File, is_content
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict import checks
-from promptgraft.ground.strict.kinds import (
-    Key,
-    Keys,
-    either,
-    keys_of,
-    listed,
-    named,
-    record,
-    record_of,
-)
+from promptgraft.ground.strict import checks, kinds
 from promptgraft.ground.strict.nodes import Node
 
 _SPEAKERS = {
@@ -39,7 +29,7 @@ def _flag(value: object) -> bool | None:
 def _read_hints(node: Node) -> Mapping[str, str] | None:
     if isinstance(node.value, str):
         return {"": node.value} if node.value else {}
-    return named(checks.STRING).read(node)
+    return kinds.named(checks.STRING).read(node)
 
 
 FLAG: checks.Check[bool] = checks.check("true or false", _flag)
@@ -113,30 +103,32 @@ def _message(*, role: str, **said: Any) -> Message:
     return Message(_SPEAKERS[role], content_of(**said))
 
 
-def said_keys(roles: tuple[str, ...], *, required: bool) -> Keys:
+def said_keys(roles: tuple[str, ...], *, required: bool) -> kinds.Keys:
     """Return the keys of a message by one of these roles."""
-    part = record(
-        _text_of_part, {"text": Key(checks.STRING), "thought": Key(checks.ANYTHING)}, aliases={}
+    part = kinds.record(
+        _text_of_part,
+        {"text": kinds.Key(checks.STRING), "thought": kinds.Key(checks.ANYTHING)},
+        aliases={},
     )
     return {
-        "role": Key(checks.one_of(*roles), required=required),
-        "content": Key(CONTENT),
-        "parts": Key(listed(either("a part", (File, _PIECE), (dict, part)))),
+        "role": kinds.Key(checks.one_of(*roles), required=required),
+        "content": kinds.Key(CONTENT),
+        "parts": kinds.Key(kinds.listed(kinds.either("a part", (File, _PIECE), (dict, part)))),
     }
 
 
-MESSAGES: checks.Kind[tuple[Message, ...]] = listed(
-    record(_message, said_keys(tuple(_SPEAKERS), required=True), aliases={})
+MESSAGES: checks.Kind[tuple[Message, ...]] = kinds.listed(
+    kinds.record(_message, said_keys(tuple(_SPEAKERS), required=True), aliases={})
 )
-USE_KEYS = keys_of(ToolUse, special={"arguments": checks.OBJECT, "result": checks.ANYTHING})
+USE_KEYS = kinds.keys_of(ToolUse, special={"arguments": checks.OBJECT, "result": checks.ANYTHING})
 USE_ALIASES = {"args": "arguments"}
 
 
-TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = listed(
-    record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
+TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = kinds.listed(
+    kinds.record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
 )
-_OWN_TURNS: checks.Kind[tuple[Turn, ...]] = listed(
-    record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
+_OWN_TURNS: checks.Kind[tuple[Turn, ...]] = kinds.listed(
+    kinds.record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
 )
 
 
@@ -157,17 +149,17 @@ def _read_turns(node: Node) -> tuple[Turn, ...] | None:
 
 TURNS: checks.Kind[tuple[Turn, ...]] = checks.Kind(_read_turns, _OWN_TURNS.schema)
 """Turns, or the messages of a chat log."""
-ANSWER: checks.Kind[Answer] = either(
+ANSWER: checks.Kind[Answer] = kinds.either(
     "a text or an object with `text`",
     (str, checks.Kind(lambda node: Answer(text=str(node.value)))),
     (
         dict,
-        record_of(
+        kinds.record_of(
             Answer,
             special={
                 "output": checks.ANYTHING,
                 "tools": TOOL_USES,
-                "usage": record_of(Usage),
+                "usage": kinds.record_of(Usage),
                 "cost": checks.money(0, texts=True),
                 "seconds": checks.number(0, what="seconds"),
             },

@@ -9,16 +9,9 @@ from typing import Any
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.abilities import check_serves
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter
-from promptgraft.errors import (
-    CallerError,
-    CandidateError,
-    ConfigError,
-    FlowError,
-    PromptgraftError,
-    user_errors,
-)
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.types import Conversation, Message, Speaker, TurnAnswered
 from promptgraft.graphs.run import BoundNode, BranchOutcome, Run, RunSettings, under_way
@@ -85,7 +78,7 @@ class InnerFlow:
         try:
             return _answered(self.function, run, params)
         except self.candidate_errors as error:
-            if run.fault is not None or isinstance(error, PromptgraftError):
+            if run.fault is not None or isinstance(error, errors.PromptgraftError):
                 raise
             raise _program_raised(error) from error
 
@@ -141,7 +134,7 @@ class GraphRunner:
             if plain
             else call_fault(function, "run", *param_types)
         ):
-            raise ConfigError(f"graph `{self.graph}`: flow: {fault}")
+            raise errors.ConfigError(f"graph `{self.graph}`: flow: {fault}")
         self.check_nodes(prompts)
 
     def check_nodes(self, prompts: Mapping[str, Prompt[object]]) -> None:
@@ -149,8 +142,8 @@ class GraphRunner:
         for node, (address, adapter) in self.nodes.items():
             try:
                 check_serves(adapter, prompts[address].with_placeholders())
-            except ConfigError as error:
-                raise ConfigError(f"graph `{self.graph}`: node `{node}`: {error}") from None
+            except errors.ConfigError as error:
+                raise errors.ConfigError(f"graph `{self.graph}`: node `{node}`: {error}") from None
 
     def answer(
         self,
@@ -194,16 +187,16 @@ class GraphRunner:
                 case (Conversation() as conversation,):
                     return _played(self.function, run, conversation)
             return _answered(self.function, run, params)
-        except user_errors() as error:
+        except errors.user_errors() as error:
             # The first fault ends the answer, even if the flow caught it and raised another error.
             if run.fault not in (None, error):
                 raise run.fault from error
-            if isinstance(error, CallerError) and not isinstance(error, FlowError):
+            if isinstance(error, errors.CallerError) and not isinstance(error, errors.FlowError):
                 # Raised anew, to name case and step.
                 raise run.failed(str(error)) from error
             if isinstance(error, self.candidate_errors):
                 raise _program_raised(error) from error
-            if isinstance(error, PromptgraftError):
+            if isinstance(error, errors.PromptgraftError):
                 raise
             message = " ".join(raised(error).split())
             mend = f"candidate_errors=({type(error).__name__},)"
@@ -226,7 +219,7 @@ def _answered(
     response = run.response_of(value)
     try:
         return response_with(value, "the flow") if response is None else response
-    except CallerError as error:
+    except errors.CallerError as error:
         raise run.failed(str(error)) from None
 
 
@@ -249,9 +242,9 @@ def _played(
     return response
 
 
-def _program_raised(error: BaseException) -> CandidateError:
+def _program_raised(error: BaseException) -> errors.CandidateError:
     # Shown to the reflector.
-    return CandidateError(f"the program raised {' '.join(raised(error).split())}")
+    return errors.CandidateError(f"the program raised {' '.join(raised(error).split())}")
 
 
 class AsyncRun:

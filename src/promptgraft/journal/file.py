@@ -24,14 +24,8 @@ from promptgraft.ground.files import (
 )
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import shell_word
+from promptgraft.journal import records
 from promptgraft.journal.base import Journal
-from promptgraft.journal.records import (
-    HEADER_START,
-    decode_header,
-    may_be_header,
-    record_key,
-    sealed_length,
-)
 
 _AHEAD_BYTES = 1 << 16  # read at once, since a replay reads nearly in file order
 
@@ -256,18 +250,18 @@ class _LineScanner:
         self.torn = 0
 
     def run(self, file: BinaryIO) -> None:
-        start = file.read(len(HEADER_START))
-        if not may_be_header(start):
+        start = file.read(len(records.HEADER_START))
+        if not records.may_be_header(start):
             raise self._foreign(start)
         header = start + file.readline()
         if not header.endswith(b"\n"):
             self._check_torn(header)
-            if not may_be_header(header, torn=True):
+            if not records.may_be_header(header, torn=True):
                 raise self._foreign(header)
             self.torn = len(header)
             return
         try:
-            decode_header(header)
+            records.decode_header(header)
         except JournalCorruptError as error:
             raise self._corrupt(str(error)) from None
         except JournalError as error:
@@ -284,7 +278,7 @@ class _LineScanner:
                 self.torn = len(line)
                 return
             try:
-                key = record_key(line)
+                key = records.record_key(line)
             except JournalCorruptError as error:
                 raise self._corrupt(str(error)) from None
             if key in spans:
@@ -296,14 +290,14 @@ class _LineScanner:
     def _check_torn(self, tail: bytes) -> None:
         # An interrupted write leaves a part of one line, perhaps all but its newline. A whole line
         # followed by anything else lost its newline later: that is damage.
-        length = sealed_length(tail)
+        length = records.sealed_length(tail)
         if length is not None and length < len(tail):
             raise self._corrupt(f"expected a newline at byte {self.offset + length}")
 
     def _foreign(self, start: bytes) -> JournalCorruptError:
         return JournalCorruptError(
             f"journal {self._path}, line 1, byte 0: expected a file that starts with "
-            f"{HEADER_START.decode()}, found {shown(start)}; nothing was changed; "
+            f"{records.HEADER_START.decode()}, found {shown(start)}; nothing was changed; "
             "name another file, or restore this one from a copy"
         )
 

@@ -11,13 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.errors import (
-    InvalidIdentifierError,
-    InvalidOverrideError,
-    OverrideConflictError,
-    RevisionNotFoundError,
-    UnknownPartError,
-)
+from promptgraft import errors
 from promptgraft.ground.serde import shown
 from promptgraft.overrides.looks import Look, is_known, record_of
 from promptgraft.overrides.parts import KINDS
@@ -93,7 +87,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
             expected_override = None if expected is None else before or override.holding(())
             address = _address(descriptor, override)
             if address in changes:
-                raise InvalidOverrideError(
+                raise errors.InvalidOverrideError(
                     f"two overrides are for prompt `{address.ns}/{address.prompt_key}`, tag "
                     f"`{address.tag}`; merge them into one"
                 )
@@ -131,7 +125,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
                 if entry.part == part:
                     return present.without(entry)
             names_present = ", ".join(f"`{entry.part}`" for entry in present.entries()) or "none"
-            raise UnknownPartError(
+            raise errors.UnknownPartError(
                 f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of `{part}`; "
                 f"kept: {names_present}"
             )
@@ -191,7 +185,7 @@ def _one_for_each(
 ) -> tuple[T | None, ...]:
     overrides = (None,) * len(pairs) if argument is None else tuple(argument)
     if len(overrides) != len(pairs):
-        raise InvalidOverrideError(
+        raise errors.InvalidOverrideError(
             f"{name}: expected one for each of {len(pairs)} overrides, found {len(overrides)}"
         )
     return overrides
@@ -286,7 +280,7 @@ def check_expected(
     for address, revision_id in (expected or {}).items():
         now = present[address]
         if revision_id != (now.id if now else ""):
-            raise OverrideConflictError(
+            raise errors.OverrideConflictError(
                 f"tag `{address.tag}` of `{address.ns}/{address.prompt_key}` was moved meanwhile; "
                 "look at it again"
             )
@@ -302,7 +296,7 @@ def check_revision(revision: str | None) -> None:
         InvalidIdentifierError: it is not 4 to 64 hexadecimal digits.
     """
     if revision is not None and not _REVISION.fullmatch(revision):
-        raise InvalidIdentifierError(
+        raise errors.InvalidIdentifierError(
             f"revision: expected 4 to 64 hexadecimal digits of an id, found {shown(revision)}"
         )
 
@@ -316,7 +310,7 @@ def wanted_revision(present: Revision | None, named: str | None, where: str) -> 
     if named is not None:
         return named
     if present is None:
-        raise RevisionNotFoundError(f"{where} has nothing to roll back to; name a revision")
+        raise errors.RevisionNotFoundError(f"{where} has nothing to roll back to; name a revision")
     return present.parent
 
 
@@ -330,17 +324,19 @@ def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
     if len(ids_found) == 1:
         return ids_found[0]
     if not ids_found:
-        raise RevisionNotFoundError(
+        raise errors.RevisionNotFoundError(
             f"{where} has no revision {shown_hash(wanted)}; see its history for those it has"
         )
     ids = ", ".join(map(shown_hash, ids_found))
-    raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
+    raise errors.RevisionNotFoundError(
+        f"{where} has several revisions {wanted}…: {ids}; give more digits"
+    )
 
 
 def _address(descriptor: PromptDescriptor, override: PromptOverride) -> OverrideAddress:
     address = OverrideAddress(override.ns, override.prompt_key, override.tag)
     if (address.ns, address.prompt_key) != (descriptor.ns, descriptor.key):
-        raise InvalidOverrideError(
+        raise errors.InvalidOverrideError(
             f"the override is for prompt `{address.ns}/{address.prompt_key}`, the descriptor "
             f"for `{descriptor.ns}/{descriptor.key}`; use those of one prompt"
         )
@@ -439,7 +435,7 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         if isinstance(overlay, PromptOverride):
             overlay = [overlay]
         if not isinstance(overlay, (BasePromptOverridesStore, Iterable)):
-            raise InvalidOverrideError(
+            raise errors.InvalidOverrideError(
                 "overlay: expected overrides or a store derived from BasePromptOverridesStore, "
                 f"which is locked while it is changed, found {shown(overlay)}; "
                 "any store may be the base"

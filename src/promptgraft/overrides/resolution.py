@@ -7,13 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.errors import (
-    DataFormatError,
-    HashMismatchError,
-    InvalidOverrideError,
-    OverrideConflictError,
-    UnknownPartError,
-)
+from promptgraft import errors
 from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.overrides.parts import KINDS, in_order
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
@@ -38,7 +32,7 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> SourcePart:
     names = list(entry.known(descriptor))
     problem = "has no" if source is None else "does not allow overrides of"
     name, needed = entry.replaced, entry.needed(descriptor)
-    raise UnknownPartError(
+    raise errors.UnknownPartError(
         f"prompt `{descriptor.ns}/{descriptor.key}` {problem} {entry.replaces} `{name}`"
         f"{did_you_mean(name, names) if source is None else ''}"
         f"{f', because {needed}' if needed else ''}; overridable: "
@@ -62,15 +56,15 @@ def checked_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
     """
     source = require_source(descriptor, entry)
     if entry.expected_hash != source.content_hash:
-        raise HashMismatchError(
+        raise errors.HashMismatchError(
             f"{entry.part}: the override was written for source "
             f"{shown_hash(entry.expected_hash)}, the source is now "
             f"{shown_hash(source.content_hash)}; write it again for this source"
         )
     try:
         checked = entry.checked(descriptor)
-    except DataFormatError as error:
-        raise InvalidOverrideError(str(error)) from None
+    except errors.DataFormatError as error:
+        raise errors.InvalidOverrideError(str(error)) from None
     # Checked last: JSON escapes may hide lone surrogates, and defaults make texts longer.
     checked.check_texts()
     return checked
@@ -113,7 +107,7 @@ def check_names(
         claims = entry.claims()
         for name, rival in claimed:
             if name in claims and rival.part != entry.part:
-                raise InvalidOverrideError(
+                raise errors.InvalidOverrideError(
                     f"{entry.part}: the name {shown(claims[name])} is taken by the override of "
                     f"`{rival.name}`"
                 )
@@ -287,7 +281,7 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
         return ()
     descriptor = prompt.descriptor
     if (override.ns, override.prompt_key) != (descriptor.ns, descriptor.key):
-        raise InvalidOverrideError(
+        raise errors.InvalidOverrideError(
             f"the override is for prompt `{override.ns}/{override.prompt_key}`, the source is "
             f"`{descriptor.ns}/{descriptor.key}`; compare those of one prompt"
         )
@@ -387,7 +381,7 @@ def check_unchanged(
     for entry in (*written.entries(), *removed):
         # No conflict if the other writer wrote the same entry.
         if visible.find(entry) not in (read.find(entry), written.find(entry)):
-            raise OverrideConflictError(
+            raise errors.OverrideConflictError(
                 f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "
                 f"`{written.ns}/{written.prompt_key}`"
             )

@@ -10,27 +10,14 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.errors import (
-    DataFormatError,
-    InvalidIdentifierError,
-    InvalidOverrideError,
-    StoreError,
-)
+from promptgraft import errors
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, Json, parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.ground.strict.checks import FINITE
-from promptgraft.overrides.parts import KINDS, plain_lists
+from promptgraft.overrides.parts import KINDS, plain_lists, replacements
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.entry import OTHERS, Entry, SkipReason
-from promptgraft.overrides.parts.replacements import (
-    OutputFieldOverride,
-    SectionOverride,
-    SummaryOverride,
-    ToolExampleOverride,
-    ToolOverride,
-    VisibilityOverride,
-)
 from promptgraft.overrides.parts.task_example import (
     AddedTaskExample,
     RemovedTaskExample,
@@ -71,8 +58,8 @@ def read_override(text: str | bytes, *, where: str) -> OverrideDocument:
         check_ns(document.ns)
         check_key(document.prompt_key, "prompt key")
         check_tag(document.tag)
-    except InvalidIdentifierError as error:
-        raise DataFormatError(f"{where}: {error}") from None
+    except errors.InvalidIdentifierError as error:
+        raise errors.DataFormatError(f"{where}: {error}") from None
     return document
 
 
@@ -88,8 +75,8 @@ def entries_in(document: object, *, where: str) -> list[Entry]:
             entry.check_address()
             entry.check_texts()
             entry.check_stored(f"{where}: {entry.part}")
-        except (InvalidOverrideError, InvalidIdentifierError) as error:
-            raise DataFormatError(f"{where}: {error}") from None
+        except (errors.InvalidOverrideError, errors.InvalidIdentifierError) as error:
+            raise errors.DataFormatError(f"{where}: {error}") from None
     return entries
 
 
@@ -113,7 +100,7 @@ def check_version(plain: Json, where: str) -> None:
     """Raise a ``StoreError`` if a document has another version."""
     version = plain.get("version") if isinstance(plain, dict) else None
     if type(version) is int and version != VERSION:
-        raise StoreError(
+        raise errors.StoreError(
             f"{where}: version: expected {VERSION}, found {shown(version)}; "
             "read it with the promptgraft that wrote it, or a newer one"
         )
@@ -149,15 +136,15 @@ class PromptOverride:
     ns: str
     prompt_key: str
     tag: str
-    sections: Mapping[SectionPath, SectionOverride] = _NOTHING
-    tool_overrides: Mapping[str, ToolOverride] = _NOTHING
-    tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = _NOTHING
+    sections: Mapping[SectionPath, replacements.SectionOverride] = _NOTHING
+    tool_overrides: Mapping[str, replacements.ToolOverride] = _NOTHING
+    tool_example_overrides: Mapping[tuple[str, int], replacements.ToolExampleOverride] = _NOTHING
     task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = _NOTHING
     added_task_examples: Mapping[SectionPath, AddedTaskExample] = _NOTHING
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = _NOTHING
-    output_overrides: Mapping[str, OutputFieldOverride] = _NOTHING
-    summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
-    visibilities: Mapping[SectionPath, VisibilityOverride] = _NOTHING
+    output_overrides: Mapping[str, replacements.OutputFieldOverride] = _NOTHING
+    summaries: Mapping[SectionPath, replacements.SummaryOverride] = _NOTHING
+    visibilities: Mapping[SectionPath, replacements.VisibilityOverride] = _NOTHING
     others: Mapping[tuple[str, Hashable], Entry] = _NOTHING
     _index: Mapping[tuple[type[Entry], Hashable], Entry] = attrs.field(
         init=False, repr=False, eq=False
@@ -180,7 +167,7 @@ class PromptOverride:
             for key, entry in filed.items():
                 index[_place(entry)] = entry
                 if key != _key(entry):
-                    raise InvalidOverrideError(
+                    raise errors.InvalidOverrideError(
                         f"{entry.part} is filed under {shown(key)}; file it under its own key "
                         f"{shown(_key(entry))}"
                     )
@@ -357,7 +344,7 @@ def check_provenance(provenance: Provenance) -> None:
         check_text(name, "provenance.scores: name")
         if FINITE.fits(score) is None:
             fault = FINITE.fault(shown(score), score)
-            raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
+            raise errors.InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")
 
 
 def override_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
@@ -365,7 +352,7 @@ def override_of(document: object, address: PromptOverride, *, where: str) -> Pro
     entries = entries_in(document, where=where)
     override = address.holding(entries)
     if len(override.entries()) != len(entries):
-        raise DataFormatError(f"{where}: one part occurs twice")
+        raise errors.DataFormatError(f"{where}: one part occurs twice")
     return override
 
 

@@ -37,14 +37,9 @@ from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder
 from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import RUN_ID, VERSION, read_document
+from promptgraft.search import round_events
 from promptgraft.search.events import CaseTaught
 from promptgraft.search.notices import Event
-from promptgraft.search.round_events import (
-    GradientsMerged,
-    QuestionUnanswered,
-    RoundTrained,
-    StepBlamed,
-)
 
 _MOST_BYTES = 64_000_000
 _META_PROMPTS = "promptgraft"
@@ -383,10 +378,10 @@ def _scores(folder: RunFolder) -> Iterator[str]:
 
 _QUOTING: Mapping[type[Event], str] = {
     CaseTaught: "expected",
-    RoundTrained: "reason",
-    StepBlamed: "text",
-    GradientsMerged: "text",
-    QuestionUnanswered: "detail",
+    round_events.RoundTrained: "reason",
+    round_events.StepBlamed: "text",
+    round_events.GradientsMerged: "text",
+    round_events.QuestionUnanswered: "detail",
 }
 """The key, at any depth, of the texts of an event that quote cases, answers or judgements."""
 

@@ -21,17 +21,8 @@ from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import Keys, checked, either, keys_of, named, record
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.project import adding, format_search
+from promptgraft.project import adding, format_agents, format_search
 from promptgraft.project.files import DEFAULT_RUNS, source_file
-from promptgraft.project.format_agents import (
-    DELIVERY,
-    NAME,
-    TEXTS_OR_BAML,
-    AgentConfig,
-    BamlConfig,
-    DeliveryConfig,
-    TextsConfig,
-)
 from promptgraft.project.format_models import MODELS, ModelsConfig, model_schema, refuse_references
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.settings import DEFAULT_WORKERS
@@ -69,7 +60,9 @@ class ProjectConfig:
     """
 
     version: int
-    prompts: Mapping[str, str | TextsConfig | BamlConfig] = attrs.field(factory=dict)
+    prompts: Mapping[str, str | format_agents.TextsConfig | format_agents.BamlConfig] = attrs.field(
+        factory=dict
+    )
     graphs: Mapping[str, str] = attrs.field(factory=dict)
     dataset: format_search.DatasetConfig = attrs.field(factory=format_search.DatasetConfig)
     splits: format_search.SplitsConfig = attrs.field(
@@ -78,8 +71,8 @@ class ProjectConfig:
     metrics: str | list[Json] | None = attrs.field(default=None, hash=False)
     aggregation: Aggregation | None = None
     models: ModelsConfig
-    agent: AgentConfig | None = None
-    delivery: str | DeliveryConfig | None = None
+    agent: format_agents.AgentConfig | None = None
+    delivery: str | format_agents.DeliveryConfig | None = None
     apply: str | None = None
     params: str | None = None
     teacher: str | None = None
@@ -94,10 +87,12 @@ class ProjectConfig:
     max_cost_per_day: Decimal | None = None
 
     @property
-    def baml(self) -> BamlConfig | None:
+    def baml(self) -> format_agents.BamlConfig | None:
         """The BAML function that the project improves, which is then its only prompt."""
         baml_prompts = [
-            prompt for prompt in self.prompts.values() if isinstance(prompt, BamlConfig)
+            prompt
+            for prompt in self.prompts.values()
+            if isinstance(prompt, format_agents.BamlConfig)
         ]
         return baml_prompts[0] if baml_prompts else None
 
@@ -108,7 +103,7 @@ class ProjectConfig:
         for prompt in self.prompts.values():
             if isinstance(prompt, str):
                 names.append(prompt if prompt.endswith(".md") else None)
-            elif isinstance(prompt, BamlConfig):
+            elif isinstance(prompt, format_agents.BamlConfig):
                 names.append(prompt.baml)
             else:
                 names += [
@@ -168,15 +163,15 @@ def _by_name(what: str, example: str, kind: checks.Kind[T]) -> checks.Kind[dict[
         f"an object with at least one {what}, such as `{{triage: {example}}}`",
         least=1,
         check=functools.partial(check_key, what=f"name of a {what}"),
-        pattern=NAME,
+        pattern=format_agents.NAME,
     )
 
 
 _PROMPT: checks.Kind[str] = checked(checks.TEXT, _check_prompt).reaching(checks.Reach.CODE)
-_PROMPT_OR_TEXTS: checks.Kind[str | TextsConfig | BamlConfig] = either(
+_PROMPT_OR_TEXTS: checks.Kind[str | format_agents.TextsConfig | format_agents.BamlConfig] = either(
     "a prompt, or an object with `files` and `callbacks` or with `baml` and `function`",
     (str, _PROMPT),
-    (dict, TEXTS_OR_BAML),
+    (dict, format_agents.TEXTS_OR_BAML),
 )
 
 
@@ -250,14 +245,14 @@ def _project(**given: Any) -> ProjectConfig:
     return config
 
 
-def _agent_kind() -> checks.Kind[AgentConfig]:
+def _agent_kind() -> checks.Kind[format_agents.AgentConfig]:
     # Most projects have none, and each kind of agent imports what it needs.
     from promptgraft.project.format_agent_kinds import AGENT
 
     return AGENT
 
 
-def _read_agent(node: Node) -> AgentConfig | None:
+def _read_agent(node: Node) -> format_agents.AgentConfig | None:
     return _agent_kind().read(node)
 
 
@@ -274,7 +269,7 @@ _KEYS: Keys = keys_of(
         "aggregation": format_search.AGGREGATION,
         "models": MODELS,
         "agent": checks.Kind(_read_agent, {"$ref": "#/$defs/agent"}, reach=checks.Reach.ADDRESS),
-        "delivery": DELIVERY,
+        "delivery": format_agents.DELIVERY,
         "apply": checks.one_of("to-source").reaching(checks.Reach.FILE),
         "params": REFERENCE,
         "teacher": _PROMPT,

@@ -20,16 +20,7 @@ from promptgraft.agents.defaults import DEFAULT_TURNS, OnAgentError
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import ConfigError
-from promptgraft.ground.strict.checks import (
-    ANYTHING,
-    COUNT,
-    ENVIRONMENT_NAME,
-    PATH,
-    TEXT,
-    Kind,
-    Reach,
-    one_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import Key, Keys, either, keys_of, listed, named, record
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.project.format_agents import AgentConfig
@@ -96,7 +87,7 @@ def _read_header(node: Node) -> str | None:
     return None if header is None else header.written
 
 
-_TEXT_OF_SECRET: Kind[str] = Kind(_read_header, HEADER.schema, reach=HEADER.reach)
+_TEXT_OF_SECRET: checks.Kind[str] = checks.Kind(_read_header, HEADER.schema, reach=HEADER.reach)
 
 
 def _config(
@@ -125,10 +116,10 @@ _COMMON: Keys = {
         "whose answer is lost because the run was killed.",
     ),
     "max_turns": Key(
-        COUNT, "The most turns of a conversation with a simulated user; 8 by default."
+        checks.COUNT, "The most turns of a conversation with a simulated user; 8 by default."
     ),
     "on_agent_error": Key(
-        one_of(*get_args(OnAgentError)),
+        checks.one_of(*get_args(OnAgentError)),
         "The result of a failed call of the agent; by default `zero`.",
     ),
 }
@@ -139,14 +130,15 @@ _PYTHON = {
 _HTTP = keys_of(
     HttpAgent,
     special={
-        "json": attrs.evolve(ANYTHING, reach=Reach.VARIABLE),
+        "json": attrs.evolve(checks.ANYTHING, reach=checks.Reach.VARIABLE),
         "headers": named(_TEXT_OF_SECRET),
     },
 )
-_ADDRESS = _HTTP["url"].kind.reaching(Reach.ADDRESS)
-_COMMAND_TEXT = TEXT.reaching(Reach.COMMAND)
+_ADDRESS = _HTTP["url"].kind.reaching(checks.Reach.ADDRESS)
+_COMMAND_TEXT = checks.TEXT.reaching(checks.Reach.COMMAND)
 _NAMES = listed(
-    ENVIRONMENT_NAME.reaching(Reach.VARIABLE), "a list of names of environment variables"
+    checks.ENVIRONMENT_NAME.reaching(checks.Reach.VARIABLE),
+    "a list of names of environment variables",
 )
 
 
@@ -164,23 +156,23 @@ def _read_env(node: Node) -> EnvConfig | None:
     return EnvConfig(only=None if only is None else tuple(only), variables=values)
 
 
-_ENV: Kind[EnvConfig] = Kind(
+_ENV: checks.Kind[EnvConfig] = checks.Kind(
     _read_env,
     {
         "type": "object",
         "properties": {"only": _NAMES.schema},
         "additionalProperties": _TEXT_OF_SECRET.schema,
     },
-    reach=Reach.VARIABLE,
+    reach=checks.Reach.VARIABLE,
 )
-_CWD: Kind[str] = either(
+_CWD: checks.Kind[str] = either(
     '`{folder: PATH}`, a folder of the project, or the text "{folder}", the copy of the delivery',
-    (str, one_of(_COPY)),
+    (str, checks.one_of(_COPY)),
     (
         dict,
         record(
             lambda *, folder: folder,
-            {"folder": Key(PATH, 'in quotes, "{folder}" is the copy', required=True)},
+            {"folder": Key(checks.PATH, 'in quotes, "{folder}" is the copy', required=True)},
         ),
     ),
 )
@@ -210,7 +202,7 @@ _AGENTS: Mapping[str, tuple[Callable[..., Agent], Keys]] = {
     ),
     "command": (_command, _COMMAND),
 }
-_KINDS: Mapping[str, Kind[AgentConfig]] = {
+_KINDS: Mapping[str, checks.Kind[AgentConfig]] = {
     name: record(functools.partial(_config, make), {**keys, **_COMMON})
     for name, (make, keys) in _AGENTS.items()
 }
@@ -224,11 +216,11 @@ def _read(node: Node) -> AgentConfig | None:
     return _KINDS[kinds[0]].read(node)
 
 
-AGENT: Kind[AgentConfig] = Kind(
+AGENT: checks.Kind[AgentConfig] = checks.Kind(
     _read,
     {
         "description": "What is asked where no model answers the prompts.",
         "anyOf": [kind.schema for kind in _KINDS.values()],
     },
-    reach=Reach.ADDRESS,
+    reach=checks.Reach.ADDRESS,
 )

@@ -43,26 +43,19 @@ from promptgraft.search.settings import (
 )
 from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
+from promptgraft.targets import part_kinds
 from promptgraft.targets.judging import known
 from promptgraft.targets.part import PromptPart
-from promptgraft.targets.part_kinds import (
-    OutputFieldModule,
-    SectionModule,
-    SummaryModule,
-    TaskExampleModule,
-    ToolExampleModule,
-    ToolModule,
-)
 from promptgraft.targets.prompts import free_sections
 
 _BUDGET = "light"
 PARTS: Mapping[str, Callable[..., PromptPart]] = {
-    "sections": SectionModule,
-    "summaries": SummaryModule,
-    "tools": ToolModule,
-    "output_fields": OutputFieldModule,
-    "tool_examples": ToolExampleModule,
-    "task_examples": TaskExampleModule,
+    "sections": part_kinds.SectionModule,
+    "summaries": part_kinds.SummaryModule,
+    "tools": part_kinds.ToolModule,
+    "output_fields": part_kinds.OutputFieldModule,
+    "tool_examples": part_kinds.ToolExampleModule,
+    "task_examples": part_kinds.TaskExampleModule,
 }
 """The parts that targets of a kind open one by one."""
 
@@ -211,7 +204,7 @@ def ids_of_parts(descriptor: PromptDescriptor) -> dict[str, tuple[str, str]]:
 def part_of(kind: str, value: object) -> PromptPart:
     """Return the part that a target of a kind names."""
     if isinstance(value, ToolExampleTarget):
-        return ToolExampleModule(value.tool_name, value.example_index)
+        return part_kinds.ToolExampleModule(value.tool_name, value.example_index)
     return PARTS[kind](value)
 
 

@@ -23,14 +23,7 @@ from promptgraft.overrides.parts.descriptors import (
     show_path,
 )
 from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
-from promptgraft.prompt.fields import (
-    Described,
-    FieldInfo,
-    classes_in,
-    fields_of,
-    options_of,
-    options_within,
-)
+from promptgraft.prompt import fields
 from promptgraft.prompt.schema import bare_schema, type_name
 from promptgraft.prompt.sections import (
     MarkdownSection,
@@ -58,7 +51,7 @@ def walk(
 
 
 def describe_template(
-    ns: str, key: str, walked: Walked, output_type: Any, *, choice: Described
+    ns: str, key: str, walked: Walked, output_type: Any, *, choice: fields.Described
 ) -> PromptDescriptor:
     """Check the tools and examples of a template, and return its descriptor."""
     where = f"prompt `{ns}/{key}`"
@@ -166,10 +159,10 @@ def _container(path: SectionPath, section: TaskExamplesSection) -> ContainerDesc
     )
 
 
-def _output_fields(output_type: Any, choice: Described) -> tuple[OutputFieldDescriptor, ...]:
+def _output_fields(output_type: Any, choice: fields.Described) -> tuple[OutputFieldDescriptor, ...]:
     if output_type is None or output_type is str:
         return ()
-    if options := options_of(output_type):
+    if options := fields.options_of(output_type):
         return (
             OutputFieldDescriptor(
                 field=type_name(output_type),
@@ -179,13 +172,15 @@ def _output_fields(output_type: Any, choice: Described) -> tuple[OutputFieldDesc
             ),
         )
     return tuple(
-        _output_field(field, fields_of(owner))
-        for owner in classes_in(output_type)
-        for field in fields_of(owner)
+        _output_field(field, fields.fields_of(owner))
+        for owner in fields.classes_in(output_type)
+        for field in fields.fields_of(owner)
     )
 
 
-def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFieldDescriptor:
+def _output_field(
+    field: fields.FieldInfo, siblings: Sequence[fields.FieldInfo]
+) -> OutputFieldDescriptor:
     description = field.described
     siblings_left = [sibling for sibling in siblings if sibling.name != field.name]
     return OutputFieldDescriptor(
@@ -196,7 +191,7 @@ def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFiel
         ),
         description=description.description,
         aliases=description.aliases,
-        options=options_within(field.kind),
+        options=fields.options_within(field.kind),
         values=description.values,
     )
 

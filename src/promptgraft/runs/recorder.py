@@ -22,7 +22,7 @@ from promptgraft.ground.text import counted
 from promptgraft.journal import FileJournal
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
-from promptgraft.runs import documents
+from promptgraft.runs import documents, pages
 from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import (
     RunFolder,
@@ -32,14 +32,6 @@ from promptgraft.runs.folder import (
     write_document,
     write_text,
     write_texts,
-)
-from promptgraft.runs.pages import (
-    candidate_page,
-    reasons_of,
-    rejection_page,
-    round_page,
-    summary_page,
-    waiting_baseline,
 )
 from promptgraft.runs.reading import base_of, summarize
 from promptgraft.runtime.session import EventBus
@@ -172,7 +164,7 @@ class Recorder:
         match line:
             case events.RunStarted():
                 page = self._folder.candidate(0)
-                self._write_page(page, lambda: waiting_baseline(line), known=True)
+                self._write_page(page, lambda: pages.waiting_baseline(line), known=True)
                 write_texts(self._folder.baseline_prompts, line.texts, endings=self._endings)
             case events.CandidateAdded() | events.CandidateScored():
                 page = self._folder.candidate(line.candidate)
@@ -182,7 +174,7 @@ class Recorder:
                 self._write_best(line.best)
             case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
-                self._write_page(page, lambda: rejection_page(line), known=known)
+                self._write_page(page, lambda: pages.rejection_page(line), known=known)
             case RoundEnded():
                 self._write_round(known=known)
             case events.RunEnded():
@@ -210,7 +202,9 @@ class Recorder:
         round_events = self._round
         self._folder.rounds.mkdir(exist_ok=True)
         self._write_page(
-            self._folder.round(round_events[0].step), lambda: round_page(round_events), known=known
+            self._folder.round(round_events[0].step),
+            lambda: pages.round_page(round_events),
+            known=known,
         )
 
     def _write_best(self, best: int) -> None:
@@ -228,7 +222,9 @@ class Recorder:
         assert started is not None  # noqa: S101 - a run tells of its start first
         added = pool[position]
         parents = [pool[at] for at in added.parents]
-        return candidate_page(started, added, parents, why=reasons_of(self._history, added))
+        return pages.candidate_page(
+            started, added, parents, why=pages.reasons_of(self._history, added)
+        )
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
         """Write a page, unless the event is ``known`` and the page exists already.
@@ -264,7 +260,7 @@ class Recorder:
         self._write_best(ended.best)
         write_document(folder.frontier, documents.frontier_document(history, ended))
         write_document(folder.ledger, documents.ledger_document(ended))
-        page = summary_page(folder, history, ended, changes, warnings=warnings)
+        page = pages.summary_page(folder, history, ended, changes, warnings=warnings)
         write_text(folder.summary, page)
 
     def _whole(

@@ -13,13 +13,7 @@ import msgspec
 from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
 from promptgraft.adapters.calling.gathering import positioned
-from promptgraft.evals.spending import (
-    AbandonedRolloutError,
-    Spending,
-    spent_from_json,
-    spent_on,
-    spent_to_json,
-)
+from promptgraft.evals import spending
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.ground.text import clip, joined
@@ -240,7 +234,7 @@ class RolloutBatch(Batch):
         where = f"the target's rollout of example `{ask.ask.examples[place].id}`"
         try:
             record = outcome()
-        except AbandonedRolloutError as error:
+        except spending.AbandonedRolloutError as error:
             answers.spend(key, digest, error.spent)
             cause = error.cause
             raise (cause.at(key) if isinstance(cause, errors.CallerError) else cause) from None
@@ -355,7 +349,7 @@ class QuestionBatch(Batch):
         except errors.PromptgraftError as error:
             failed = error
         events, model = session.select_all(object), self.sources.reflection
-        spent = spent_on(question.role, events, adapter_identity(model))
+        spent = spending.spent_on(question.role, events, adapter_identity(model))
         if failed is None:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
             text, ended = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
@@ -374,14 +368,14 @@ class QuestionBatch(Batch):
             reply, spent = Reply(text="", finish_reason="", fault=fault), ()
         self.replies[place] = reply
         answers.ledger.count(answers.paid(key, spent), reflections=1)
-        answer: Json = {**attrs.asdict(reply), "spent": spent_to_json(spent)}
+        answer: Json = {**attrs.asdict(reply), "spent": spending.spent_to_json(spent)}
         if failed is None:
             return Record(key, digest, "reflection", answer)
         answers.hold(key, digest, answer)
         return None
 
 
-def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
+def _read(answer: Json, position: str) -> tuple[Reply, tuple[spending.Spending, ...]]:
     match answer:
         case {
             "text": str(text),
@@ -390,7 +384,7 @@ def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
             "spent": list(spent),
         }:
             reply = Reply(text=text, finish_reason=finish_reason, fault=fault)
-            return reply, spent_from_json(spent, position)
+            return reply, spending.spent_from_json(spent, position)
     raise errors.JournalCorruptError(
         f"the journal's record `{position}` is no reflection; restore the journal"
     )

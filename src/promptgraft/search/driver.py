@@ -16,33 +16,10 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.errors import (
-    BudgetExhaustedError,
-    CallerError,
-    JournalError,
-    JournalMismatchError,
-    PromptgraftError,
-)
+from promptgraft import errors
 from promptgraft.ground.functions import raised_at
+from promptgraft.search import asks
 from promptgraft.search.answers import Answers
-from promptgraft.search.asks import (
-    AnyEnded,
-    Ask,
-    Asking,
-    Branch,
-    Checkpoint,
-    GiveUp,
-    Join,
-    Outlook,
-    Question,
-    Records,
-    Release,
-    Reply,
-    Rollouts,
-    Standing,
-    Start,
-    Together,
-)
 from promptgraft.search.batches import AnswerSources, QuestionBatch, RolloutBatch
 from promptgraft.search.calls import Calls, Made, Strand, Waits
 from promptgraft.search.events import Emit, RolloutCompleted
@@ -73,7 +50,7 @@ class Driver:
     _answers: Answers
     _calls: Calls
     _max_unscored_share: float = 1.0
-    _look: Callable[[Standing], Outlook]
+    _look: Callable[[asks.Standing], asks.Outlook]
     _publish: Emit
     _author: str = ""
     _whole: Ledger = attrs.field(init=False)
@@ -91,7 +68,7 @@ class Driver:
         self._main = Strand((), self._answers, FaultyStretch(self._max_unscored_share))
         self._current = self._main
 
-    def run(self, search: Asking[T]) -> T:
+    def run(self, search: asks.Asking[T]) -> T:
         """Run a search to its end and return its result.
 
         Exceptions of the search are raised. Calls in flight at that moment are awaited and
@@ -106,9 +83,9 @@ class Driver:
                         self._calls.collect()
             if main.error is not None:
                 raise main.error
-        except JournalError as error:
+        except errors.JournalError as error:
             # Not for other subclasses: a damaged file is not the fault of the algorithm.
-            if self._author and type(error) in (JournalError, JournalMismatchError):
+            if self._author and type(error) in (errors.JournalError, errors.JournalMismatchError):
                 mend = "asks for two things there: give each a position of its own"
                 message = f"{error}; in a new run, {self._author} {mend}"
                 raise type(error)(message) from error
@@ -117,9 +94,9 @@ class Driver:
 
     # Scheduling: a strand runs until it has to wait.
 
-    def _drive(self, strand: Strand[T], search: Asking[T]) -> Waits[None]:
+    def _drive(self, strand: Strand[T], search: asks.Asking[T]) -> Waits[None]:
         answer: object = None
-        error: PromptgraftError | None = None
+        error: errors.PromptgraftError | None = None
         while True:
             # Set each time, because other strands have run while this one waited.
             self._current = strand
@@ -128,20 +105,20 @@ class Driver:
             except StopIteration as end:
                 strand.has_ended, strand.value = True, end.value
                 return
-            except PromptgraftError as strand_error:
+            except errors.PromptgraftError as strand_error:
                 strand.has_ended, strand.error = True, strand_error
                 return
             except Exception as strand_error:
                 if not self._author:
                     raise
-                blamed = CallerError(f"{self._author} raised {raised_at(strand_error)}")
+                blamed = errors.CallerError(f"{self._author} raised {raised_at(strand_error)}")
                 blamed.__cause__ = strand_error
                 strand.has_ended, strand.error = True, blamed
                 return
             answer = error = None
             try:
                 answer = yield from self._answer(strand, ask)
-            except PromptgraftError as strand_error:
+            except errors.PromptgraftError as strand_error:
                 # Thrown into the search at its ask, so that `try` and `finally` work there.
                 error = strand_error
 
@@ -168,50 +145,50 @@ class Driver:
                 self._waiting.append((is_ready, strand, work))
         return moved
 
-    def _answer(self, strand: Strand[Any], ask: Ask[Any]) -> Waits[object]:
+    def _answer(self, strand: Strand[Any], ask: asks.Ask[Any]) -> Waits[object]:
         match ask:
-            case Rollouts():
+            case asks.Rollouts():
                 return (yield from self._make_rollouts(strand, [ask]))[0]
-            case Question():
+            case asks.Question():
                 return (yield from self._ask_questions(strand, [ask]))[0]
-            case Together():
+            case asks.Together():
                 return (yield from self._together(strand, ask))
-            case Start():
+            case asks.Start():
                 return self._start(strand, ask)
-            case Release():
+            case asks.Release():
                 self._release(ask.branch)
                 return None
-            case Join():
+            case asks.Join():
                 return (yield from self._join(strand, ask))
-            case AnyEnded():
+            case asks.AnyEnded():
                 before = self._branches_ended
                 yield lambda: self._branches_ended > before
                 return None
-            case GiveUp():
+            case asks.GiveUp():
                 return (yield from self._give_up_branches())
-            case Checkpoint():
+            case asks.Checkpoint():
                 self._main.answers.journal.sync()
                 return self._look(ask.standing)
-        raise CallerError(f"expected something to ask for, such as Rollouts, found {ask!r}")
+        raise errors.CallerError(f"expected something to ask for, such as Rollouts, found {ask!r}")
 
-    def _together(self, strand: Strand[Any], ask: Together[Any]) -> Waits[object]:
+    def _together(self, strand: Strand[Any], ask: asks.Together[Any]) -> Waits[object]:
         parts = ask.parts
-        rollouts = [part for part in parts if isinstance(part, Rollouts)]
+        rollouts = [part for part in parts if isinstance(part, asks.Rollouts)]
         if len(rollouts) == len(parts):
             return (yield from self._make_rollouts(strand, rollouts, in_turns=ask.in_turns))
-        questions = [part for part in parts if isinstance(part, Question)]
+        questions = [part for part in parts if isinstance(part, asks.Question)]
         if len(questions) == len(parts):
             return (yield from self._ask_questions(strand, questions))
-        branches = [self._start(strand, Start(iter(part))) for part in parts]
+        branches = [self._start(strand, asks.Start(iter(part))) for part in parts]
         answers: list[object] = []
         for branch in branches:
-            value: object = yield from self._join(strand, Join(branch))
+            value: object = yield from self._join(strand, asks.Join(branch))
             answers.append(value)
         return answers
 
     # Branches.
 
-    def _start(self, parent: Strand[Any], ask: Start[Any]) -> Strand[Any]:
+    def _start(self, parent: Strand[Any], ask: asks.Start[Any]) -> Strand[Any]:
         self._main.stretch.add(self._main.batches)
         self._main.batches = []
         parent.started += 1
@@ -231,7 +208,7 @@ class Driver:
             self._continue(strand, work)
         return strand
 
-    def _release(self, branch: Branch[Any]) -> None:
+    def _release(self, branch: asks.Branch[Any]) -> None:
         assert isinstance(branch, Strand)  # noqa: S101 - what Start is answered with
         work, branch.held = branch.held, None
         if work is None:
@@ -243,7 +220,7 @@ class Driver:
         else:
             self._continue(branch, work)
 
-    def _join(self, parent: Strand[Any], ask: Join[T]) -> Waits[T]:
+    def _join(self, parent: Strand[Any], ask: asks.Join[T]) -> Waits[T]:
         strand = ask.branch
         assert isinstance(strand, Strand)  # noqa: S101 - what Start is answered with
         yield lambda: strand.has_ended
@@ -303,8 +280,8 @@ class Driver:
     # Rollouts.
 
     def _make_rollouts(
-        self, strand: Strand[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
-    ) -> Waits[list[Records]]:
+        self, strand: Strand[Any], asked: Sequence[asks.Rollouts], *, in_turns: bool = False
+    ) -> Waits[list[asks.Records]]:
         rollouts = sum(len(ask.examples) for ask in asked)
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
         in_flight = (call for call in self._calls.pending if isinstance(call.batch, RolloutBatch))
@@ -348,16 +325,16 @@ class Driver:
     # Questions.
 
     def _ask_questions(
-        self, strand: Strand[Any], questions: Sequence[Question]
-    ) -> Waits[list[Reply]]:
+        self, strand: Strand[Any], questions: Sequence[asks.Question]
+    ) -> Waits[list[asks.Reply]]:
         """Ask as many questions as ``max_reflections`` allows; then raise if some are left."""
         batch = QuestionBatch(sources=self._sources, answers=strand.answers)
-        limit: BudgetExhaustedError | None = None
+        limit: errors.BudgetExhaustedError | None = None
         for question in questions:
             try:
                 if self._whole.max_reflections is not None:
                     yield from self._reserve(strand, batch.missing, self._whole.max_reflections)
-            except BudgetExhaustedError as error:
+            except errors.BudgetExhaustedError as error:
                 limit = error
                 break
             batch.add(question)
@@ -393,6 +370,6 @@ class Driver:
 
         yield is_settled
         if (amount := used() or 0) >= limit:
-            raise BudgetExhaustedError(
+            raise errors.BudgetExhaustedError(
                 f"max_reflections: {amount} of {limit} are used", limit="max_reflections"
             )

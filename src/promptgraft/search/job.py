@@ -8,15 +8,8 @@ from contextlib import closing, nullcontext
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.abilities import check_opening, is_in_batches, opened
-from promptgraft.errors import (
-    ConfigError,
-    JournalError,
-    OverrideConflictError,
-    PromptgraftError,
-    WinnerNotStoredError,
-    user_errors,
-)
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest, shown
@@ -71,7 +64,7 @@ def with_wear(begun: BegunRun, result: RunResult) -> RunResult:
         )
         try:
             wear = _looked(begun, look, checked.wear_of(judged))
-        except PromptgraftError as error:
+        except errors.PromptgraftError as error:
             error.result = result
             raise
     else:
@@ -92,7 +85,7 @@ def _looked(begun: BegunRun, look: Look, wear: Wear | None) -> Wear | None:
         return None
     try:
         journal.admit(_key(look.cases))
-    except (JournalError, RunStoppedError):
+    except (errors.JournalError, RunStoppedError):
         return None  # the replay of a run that has kept none
     record.remember_look(look)
     worn = None if wear is None else attrs.asdict(wear)
@@ -132,18 +125,18 @@ def store_winner(begun: BegunRun, result: RunResult) -> RunResult:
     try:
         persisted = begun.checked.target.persist(result.best, provenance, pool=result.candidates)
         return attrs.evolve(result, persisted=persisted)
-    except OverrideConflictError as error:
+    except errors.OverrideConflictError as error:
         is_single = len(result.best_overrides) == 1
         winner = "best_override" if is_single else "best_overrides[address]"
-        raise WinnerNotStoredError(
+        raise errors.WinnerNotStoredError(
             f"the winner is not stored: {error} since the run began; look at both, then roll "
             "the tag back and resume the run, or write the winner over it: "
             f"`store.upsert(prompt.descriptor, error.result.{winner})`",
             result,
         ) from error
-    except user_errors() as error:  # the result must not be lost
-        why = str(error) if isinstance(error, PromptgraftError) else raised(error)
-        raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error
+    except errors.user_errors() as error:  # the result must not be lost
+        why = str(error) if isinstance(error, errors.PromptgraftError) else raised(error)
+        raise errors.WinnerNotStoredError(f"the winner is not stored: {why}", result) from error
 
 
 class Optimizer(BasePromptOptimizer[RunResult]):
@@ -203,10 +196,10 @@ class Optimizer(BasePromptOptimizer[RunResult]):
 
 def _check_session(config: RunConfig, session: SessionProtocol | None) -> None:
     if session is not None and not callable(getattr(session, "dispatch", None)):
-        raise ConfigError(f"session: expected a session, found {shown(session)}")
+        raise errors.ConfigError(f"session: expected a session, found {shown(session)}")
     in_session = config.persist_scope is PersistenceScope.SESSION
     if session is None and config.persist and in_session:
-        raise ConfigError(
+        raise errors.ConfigError(
             "persist_scope: expected a session for the winner, found none; give `session=`, or "
             "leave persist_scope out"
         )
@@ -259,10 +252,10 @@ class OptimizationJob:
         self, subject: Improvable, context: OptimizationContext, config: RunConfig
     ) -> None:
         if not isinstance(subject, (Prompt, PromptSet, Target, Subject)):
-            raise ConfigError(f"subject: expected a Prompt, found {shown(subject)}")
+            raise errors.ConfigError(f"subject: expected a Prompt, found {shown(subject)}")
         instance(OptimizationContext).hold("context", context)
         if not isinstance(config, RunConfig):
-            raise ConfigError(f"config: expected a RunConfig, found {shown(config)}")
+            raise errors.ConfigError(f"config: expected a RunConfig, found {shown(config)}")
         alone = subject if isinstance(subject, (Prompt, PromptSet, Target)) else subject.prompt
         self.__attrs_init__(alone, context.around(subject), config)
 
@@ -284,7 +277,7 @@ class OptimizationJob:
             ConfigError: there are several, or there is none.
         """
         if not isinstance(self.subject, Prompt):
-            raise ConfigError(f"expected a job for one prompt, found one for `{self.name}`")
+            raise errors.ConfigError(f"expected a job for one prompt, found one for `{self.name}`")
         return self.subject
 
     @property

@@ -8,12 +8,7 @@ from statistics import correlation, mean
 
 import attrs
 
-from promptgraft.errors import (
-    CallerError,
-    LimitReachedError,
-    PermanentProviderError,
-    PromptgraftError,
-)
+from promptgraft import errors
 from promptgraft.evals.causes import constant_metrics, silent_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.types import Metric
@@ -227,7 +222,7 @@ class RunPhases:
         reason = StopReason.DONE, "the search has come to its own end"
         ended = yield from self._until_end(self._search.run(), reason)
         if not self._search.population.pool.candidates:
-            raise CallerError(
+            raise errors.CallerError(
                 f"{type(self._search).__name__}.run: expected the baseline to be taken in first; "
                 "begin with `yield from self.validate(self.kit.target.baseline())`"
             )
@@ -266,11 +261,11 @@ class RunPhases:
             else:
                 answers.accept_faults()
             ended = stop.reason, stop.detail
-        except PermanentProviderError as error:
+        except errors.PermanentProviderError as error:
             ended = StopReason.PROVIDER_FAILED, str(error)
-        except LimitReachedError as error:
+        except errors.LimitReachedError as error:
             ended = reason_of(error), str(error)
-        except PromptgraftError:
+        except errors.PromptgraftError:
             # The answers until now are paid for, and a resumed run needs them.
             answers.journal.sync()
             raise

@@ -16,22 +16,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import nearest, shown
-from promptgraft.ground.strict.checks import (
-    COUNT,
-    DOLLARS,
-    FINITE,
-    FLAG,
-    SECONDS,
-    SHARE,
-    TEXT,
-    Check,
-    check,
-    instance,
-    integer,
-    money,
-    one_of,
-    path_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
@@ -96,7 +81,7 @@ class Affordable:
         )
 
 
-_MONEY = money(texts=True).or_none
+_MONEY = checks.money(texts=True).or_none
 
 
 @attrs.frozen
@@ -168,7 +153,7 @@ class Several:
     """
 
     what: str
-    item: Check[object]
+    item: checks.Check[object]
     distinct: bool = True
 
     def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -177,7 +162,7 @@ class Several:
         Raises:
             ConfigError: naming the field, and the position of an item.
         """
-        path = path_of(owner, field)
+        path = checks.path_of(owner, field)
         if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
             raise ConfigError(f"{path}: expected {self.what}, found {shown(value)}")
         for position, item in enumerate(value):
@@ -187,7 +172,7 @@ class Several:
                 raise ConfigError(f"{path}: `{named}` is named twice")
 
 
-EXAMPLES = Several("a sequence of GepaExample", instance(GepaExample), distinct=False)
+EXAMPLES = Several("a sequence of GepaExample", checks.instance(GepaExample), distinct=False)
 
 
 def _path(value: object) -> SectionPath | None:
@@ -198,12 +183,12 @@ def _path(value: object) -> SectionPath | None:
 
 PATHS = Several(
     "a tuple of section paths",
-    check("a tuple of section keys such as ('policies', 'refunds')", _path),
+    checks.check("a tuple of section keys such as ('policies', 'refunds')", _path),
 )
-_NAMES = Several("a tuple of names", TEXT)
+_NAMES = Several("a tuple of names", checks.TEXT)
 _STOPPERS = Several(
     "a sequence of stoppers such as (MaxProposals(30),)",
-    check(
+    checks.check(
         "a stopper such as MaxProposals(30), or a function of the run's state",
         lambda value: value if callable(value) and not isinstance(value, type) else None,
     ),
@@ -214,12 +199,12 @@ _STOPPERS = Several(
 def _thresholds(owner: object, field: attrs.Attribute[Any], value: object) -> None:
     """Check finite numbers by name."""
     if fault := named_numbers_fault(value):
-        raise ConfigError(f"{path_of(owner, field)}: {fault}")
+        raise ConfigError(f"{checks.path_of(owner, field)}: {fault}")
 
 
 def _weights(owner: object, field: attrs.Attribute[Any], value: Mapping[str, float]) -> None:
     """Check weights by name, each above 0."""
-    weights_of(value, path_of(owner, field))
+    weights_of(value, checks.path_of(owner, field))
 
 
 def _as_max_cost(amount: Decimal | float | str | None) -> Decimal | None:
@@ -263,14 +248,14 @@ class Limits(Settings):
     settings_path: ClassVar[str] = "limits."
 
     max_cost: Decimal | None = attrs.field(
-        default=None, converter=_as_max_cost, validator=DOLLARS.or_none
+        default=None, converter=_as_max_cost, validator=checks.DOLLARS.or_none
     )
-    max_tokens: int | None = attrs.field(default=None, validator=COUNT.or_none)
-    max_reflections: int | None = attrs.field(default=None, validator=COUNT.or_none)
-    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
-    max_idle_steps: int = attrs.field(default=20, validator=COUNT)
-    max_failed_reflections: int = attrs.field(default=5, validator=COUNT)
-    max_unscored_share: float = attrs.field(default=0.3, validator=SHARE)
+    max_tokens: int | None = attrs.field(default=None, validator=checks.COUNT.or_none)
+    max_reflections: int | None = attrs.field(default=None, validator=checks.COUNT.or_none)
+    timeout: float | None = attrs.field(default=None, validator=checks.SECONDS.or_none)
+    max_idle_steps: int = attrs.field(default=20, validator=checks.COUNT)
+    max_failed_reflections: int = attrs.field(default=5, validator=checks.COUNT)
+    max_unscored_share: float = attrs.field(default=0.3, validator=checks.SHARE)
     stoppers: Sequence[Stopper] = attrs.field(default=(), validator=_STOPPERS)
 
     @property
@@ -309,11 +294,11 @@ class Objectives(Settings):
     pick: Mapping[str, float] = attrs.field(factory=FrozenMap, validator=_weights)
     required: Mapping[str, float] = attrs.field(factory=FrozenMap, validator=_thresholds)
     frontier_type: FrontierType = attrs.field(
-        default="instance", validator=one_of(*get_args(FrontierType))
+        default="instance", validator=checks.one_of(*get_args(FrontierType))
     )
-    perfect_score: float = attrs.field(default=1.0, validator=FINITE)
-    num_runs: int = attrs.field(default=1, validator=COUNT)
-    on_error: OnError = attrs.field(default="unscored", validator=one_of(*get_args(OnError)))
+    perfect_score: float = attrs.field(default=1.0, validator=checks.FINITE)
+    num_runs: int = attrs.field(default=1, validator=checks.COUNT)
+    on_error: OnError = attrs.field(default="unscored", validator=checks.one_of(*get_args(OnError)))
 
 
 @attrs.frozen(kw_only=True)
@@ -333,12 +318,12 @@ class Guards(Settings):
 
     max_part_chars: int = attrs.field(
         default=6_000,
-        validator=integer(1, MAX_BODY_CHARS),  # the limit of stores
+        validator=checks.integer(1, MAX_BODY_CHARS),  # the limit of stores
     )
-    max_prompt_chars: int | None = attrs.field(default=None, validator=COUNT.or_none)
-    max_copied_words: int | None = attrs.field(default=None, validator=integer(0).or_none)
+    max_prompt_chars: int | None = attrs.field(default=None, validator=checks.COUNT.or_none)
+    max_copied_words: int | None = attrs.field(default=None, validator=checks.integer(0).or_none)
     max_rollout_cost: Decimal | None = attrs.field(
-        default=None, converter=_as_max_rollout_cost, validator=DOLLARS.or_none
+        default=None, converter=_as_max_rollout_cost, validator=checks.DOLLARS.or_none
     )
 
 
@@ -397,9 +382,9 @@ class Data(Settings):
     held_out: Sequence[GepaExample] | None = attrs.field(
         default=None, validator=attrs.validators.optional(EXAMPLES), repr=False
     )
-    shuffle: bool = attrs.field(default=False, validator=FLAG)
-    shown_images: int = attrs.field(default=8, validator=integer(0, 100))
-    shown_image_kb: int = attrs.field(default=1_024, validator=COUNT)
+    shuffle: bool = attrs.field(default=False, validator=checks.FLAG)
+    shown_images: int = attrs.field(default=8, validator=checks.integer(0, 100))
+    shown_image_kb: int = attrs.field(default=1_024, validator=checks.COUNT)
 
     @property
     def showing(self) -> Mapping[str, int]:

@@ -41,23 +41,10 @@ from promptgraft.overrides.parts.replacements import (
 from promptgraft.overrides.parts.task_example import AddedTaskExample, TaskExampleOverride
 from promptgraft.overrides.resolution import require_source
 from promptgraft.prompt.template import PromptTemplate
+from promptgraft.targets import replies
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, PromptPart, View
 from promptgraft.targets.part_questions import meta_prompt
-from promptgraft.targets.replies import (
-    fields_in,
-    fresh_key,
-    read_named_texts,
-    read_names,
-    read_task_example,
-    read_tool_example,
-    read_value,
-    text_in,
-    write_named_texts,
-    write_names,
-    write_task_example,
-    write_tool_example,
-)
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 _DESCRIPTION = "description"
@@ -152,13 +139,13 @@ class ToolModule(PromptModule):
             meta_prompt=MetaPrompt.TOOL,
             as_json=True,
             title=self.tool_name,
-            text=write_named_texts(self._said(view)),
+            text=replies.write_named_texts(self._said(view)),
             schema=f"Parameters: {view.params_schema(self.tool_name)}",
         )
 
     def read(self, view: View, text: str) -> ToolOverride:
         now = self._said(view)
-        texts = {**now, **read_named_texts(text, now)}
+        texts = {**now, **replies.read_named_texts(text, now)}
         params = {
             name: texts[_param(name)] for name in view.tool(self.tool_name).param_descriptions
         }
@@ -193,7 +180,7 @@ class OutputFieldModule(PromptModule):
         field, now = view.field(self.field), view.parts.fields[self.field]
         descriptions = {_DESCRIPTION: now.description}
         if field.name:
-            descriptions[_ALIASES] = write_names(now.aliases)
+            descriptions[_ALIASES] = replies.write_names(now.aliases)
         descriptions.update(
             (_value(option), now.values.get(option, "")) for option in field.options
         )
@@ -202,14 +189,14 @@ class OutputFieldModule(PromptModule):
             meta_prompt=MetaPrompt.OUTPUT_FIELD,
             as_json=True,
             title=self.field,
-            text=write_named_texts(descriptions),
+            text=replies.write_named_texts(descriptions),
         )
 
     def read(self, view: View, text: str) -> OutputFieldOverride:
         field, now = view.field(self.field), view.parts.fields[self.field]
         names = [_DESCRIPTION, *([_ALIASES] if field.name else []), *map(_value, field.options)]
-        texts = read_named_texts(text, names)
-        aliases = read_names(texts[_ALIASES]) if _ALIASES in texts else now.aliases
+        texts = replies.read_named_texts(text, names)
+        aliases = replies.read_names(texts[_ALIASES]) if _ALIASES in texts else now.aliases
         values = {
             option: texts.get(_value(option), now.values.get(option, ""))
             for option in field.options
@@ -242,7 +229,7 @@ class ToolExampleModule(PromptModule):
         )
 
     def describe(self, view: View) -> ModuleDescription:
-        examples = [write_tool_example(call) for call in view.tool(self.tool_name).examples]
+        examples = [replies.write_tool_example(call) for call in view.tool(self.tool_name).examples]
         example = examples.pop(self.example_index)
         return self.described(
             view,
@@ -255,7 +242,7 @@ class ToolExampleModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> ToolExampleOverride:
-        read = read_tool_example(text, self.tool_name, bare=_bare(view))
+        read = replies.read_tool_example(text, self.tool_name, bare=_bare(view))
         return attrs.evolve(
             self.blank,
             description=read.description,
@@ -299,7 +286,7 @@ class TaskExampleModule(PromptModule):
             meta_prompt=MetaPrompt.TASK_EXAMPLE,
             as_json=True,
             title=key,
-            text=write_task_example(example),
+            text=replies.write_task_example(example),
             schema=view.tool_schemas(),
             siblings=_siblings(view, section, examples),
             without=section,
@@ -320,7 +307,7 @@ class TaskExampleModule(PromptModule):
 
 def _siblings(view: View, section: SectionPath, examples: Mapping[str, WorkedExample]) -> list[str]:
     return [
-        write_task_example(example, key=key)
+        replies.write_task_example(example, key=key)
         for key, example in examples.items()
         if not view.parts.hides((*section, key))
     ]
@@ -331,7 +318,7 @@ def _bare(view: View) -> tuple[str, ...]:
 
 
 def _proposed(view: View, text: str) -> tuple[str | None, WorkedExample]:
-    return read_task_example(
+    return replies.read_task_example(
         text,
         outcome_is_text=view.template.output_type in (None, str),
         has_tools=bool(view.descriptor.tools),
@@ -395,7 +382,7 @@ class GenerationModule(PromptModule):
 
     def read(self, view: View, text: str) -> AddedTaskExample:
         expected, read = _proposed(view, text)
-        key = fresh_key(expected, taken_keys(view, self.container_path))
+        key = replies.fresh_key(expected, taken_keys(view, self.container_path))
         return _added(view, self.container_path, key, read)
 
     def check_entry(self, view: View, entry: Entry) -> None:
@@ -485,7 +472,7 @@ class VisibilityModule(PromptPart):
                 )
 
     def text(self, view: View) -> str:
-        return write_named_texts(
+        return replies.write_named_texts(
             {_part(view, path): view.parts.visibility_of(path) for path in self._open(view)}
         )
 
@@ -505,7 +492,7 @@ class VisibilityModule(PromptPart):
 
     def entries(self, view: View, text: str) -> tuple[Entry, ...]:
         open_paths = {_part(view, path): path for path in self._open(view)}
-        fields = fields_in(read_value(text), (), optional=open_paths)
+        fields = replies.fields_in(replies.read_value(text), (), optional=open_paths)
         if not fields:
             raise InvalidProposalError(
                 RejectionReason.EMPTY,
@@ -515,7 +502,7 @@ class VisibilityModule(PromptPart):
             _override(path, visibility)
             for name, value in fields.items()
             for path in [open_paths[name]]
-            if (visibility := _chosen(view, path, text_in(value, name)))
+            if (visibility := _chosen(view, path, replies.text_in(value, name)))
             is not view.parts.visibility_of(path)
         )
 

@@ -8,14 +8,8 @@ from functools import partial
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.abilities import check_serves
-from promptgraft.errors import (
-    BindingError,
-    ConfigError,
-    DataFormatError,
-    PromptgraftError,
-    PromptRenderError,
-)
 from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.overrides.parts import plain_lists
@@ -410,7 +404,7 @@ class PromptTarget:
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
             if fault := self._too_long(self.baseline()):
-                raise ConfigError(f"guards.max_prompt_chars: {fault}")
+                raise errors.ConfigError(f"guards.max_prompt_chars: {fault}")
             if isinstance(self.rollout.flow, CheckedFlow):
                 for example in _of_each_shape(examples):
                     self.rollout.flow.check(self.rollout.prompts, example.params)
@@ -419,13 +413,13 @@ class PromptTarget:
         for example in examples:
             try:
                 rendered = _rendered_with(prompt, example)
-            except (BindingError, PromptRenderError) as error:
-                raise BindingError(f"example `{example.id}`: {error}") from None
+            except (errors.BindingError, errors.PromptRenderError) as error:
+                raise errors.BindingError(f"example `{example.id}`: {error}") from None
             # For the estimate, which would render them again.
             self._lengths[example.id] = text_chars(rendered, self.rollout.adapter)
             length = len(rendered.text)
             if self.max_prompt_chars is not None and length > self.max_prompt_chars:
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"guards.max_prompt_chars: with example `{example.id}` the prompt has {length} "
                     f"characters now, more than the {self.max_prompt_chars} that it may have; "
                     "raise the limit or shorten the source"
@@ -450,7 +444,7 @@ class PromptTarget:
         read = {name for _, section in prompt.template.walked for name in section.source.reads}
         names = {name for param in example.params for name in values_of(param)}
         if not names & read and (name := next((name for name in hints if name in names), None)):
-            raise BindingError(
+            raise errors.BindingError(
                 f"example `{example.id}`: the prompt has no placeholder `{name}`; {hints[name]}"
             )
 
@@ -462,7 +456,7 @@ class PromptTarget:
         base = self.rollout.base
         read = Candidate(changes=read_changes(in_force, "latest", where="base")).overrides
         if read.keys() != base.keys():
-            raise DataFormatError(
+            raise errors.DataFormatError(
                 f"expected overrides of {', '.join(base)}, found {shown(in_force)}"
             )
         # What is in force has no tag, and each prompt may have its own.
@@ -536,7 +530,7 @@ class PromptTarget:
                 continue
             try:
                 _rendered_with(prompt, example)
-            except PromptgraftError as error:
+            except errors.PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
                 ) from None

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import (
     NO_USAGE,
     CallWaiting,
@@ -22,25 +23,10 @@ from promptgraft.adapters.base import (
     called_from_json,
     called_to_json,
 )
-from promptgraft.adapters.calling import turns
+from promptgraft.adapters.calling import retrying, turns
 from promptgraft.adapters.calling.access import blanked, one_line
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
-from promptgraft.adapters.calling.retrying import (
-    Announce,
-    Availability,
-    CallTime,
-    RetryPolicy,
-    retry,
-)
-from promptgraft.errors import (
-    DeadlineExceededError,
-    JournalCorruptError,
-    LimitReachedError,
-    PermanentProviderError,
-    RateLimitedError,
-    RunCancelledError,
-)
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.ground.strict.checks import COUNT, SECONDS
@@ -81,7 +67,7 @@ class KeptCall:
             case {"calls": [called], "turn": turn}:
                 session.dispatch(called_from_json(called, self.place))
                 return turns.turn_from_json(turn, self.place)
-        raise JournalCorruptError(
+        raise errors.JournalCorruptError(
             f"the journal's record of the call `{self.place}` is no answer of a model; restore the "
             "journal"
         )
@@ -193,7 +179,7 @@ class Caller:
     """
 
     endpoint: turns.Endpoint = attrs.field(kw_only=False)
-    policy: RetryPolicy = attrs.field(kw_only=True)
+    policy: retrying.RetryPolicy = attrs.field(kw_only=True)
     call_timeout: float = attrs.field(validator=SECONDS)
     max_concurrency: int | None = attrs.field(default=None, validator=COUNT.or_none)
     limited: bool = attrs.field(default=True)
@@ -202,7 +188,7 @@ class Caller:
     lane: Lane = attrs.field(init=False)
     gate: Gate = attrs.field(init=False)
     beginnings: Beginnings = attrs.field(init=False)
-    availability: Availability = attrs.field(init=False, factory=Availability)
+    availability: retrying.Availability = attrs.field(init=False, factory=retrying.Availability)
 
     @lane.default
     def _new_lane(self) -> Lane:
@@ -252,7 +238,7 @@ class Caller:
             ProviderError, PromptTooLongError, RefusedAnswerError: there is no answer.
             LimitReachedError: time or budget is exhausted, or the run was cancelled.
         """
-        time = CallTime(self.policy, self.clock, deadline)
+        time = retrying.CallTime(self.policy, self.clock, deadline)
         call = _Call(
             caller=self,
             body=body,
@@ -271,7 +257,9 @@ class Caller:
         try:
             trying = self.beginnings.after_the_first(
                 beginning,
-                lambda: retry(call.attempt, policy=policy, time=time, announce=call.announce),
+                lambda: retrying.retry(
+                    call.attempt, policy=policy, time=time, announce=call.announce
+                ),
                 # Not the call's fault, like the time in the queue.
                 waited=time.exclude,
             )
@@ -279,8 +267,8 @@ class Caller:
             if not isinstance(outcome, Fault) or (outcome.retried and not outcome.limited):
                 self.availability.note(answered=not isinstance(outcome, Fault))
             fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
-        except LimitReachedError as error:
-            cancelled = "cancelled: " if isinstance(error, RunCancelledError) else ""
+        except errors.LimitReachedError as error:
+            cancelled = "cancelled: " if isinstance(error, errors.RunCancelledError) else ""
             fault = self._safe(f"{cancelled}{error}")
             raise
         finally:
@@ -309,11 +297,11 @@ class _Call:
     body: JsonObject = attrs.field(hash=False)
     read: Callable[[JsonObject], turns.Turn]
     price: Callable[[turns.Turn], Decimal | None]
-    time: CallTime
+    time: retrying.CallTime
     bill: Bill
     deadline: Deadline | None
     kept: KeptCall | None
-    announce: Announce
+    announce: retrying.Announce
 
     async def attempt(self) -> turns.Turn | Fault:
         if not self.caller.limited:
@@ -325,7 +313,7 @@ class _Call:
             ticket = await gate.enter(lane, refusal=self.time.refusal, announce=self.announce)
         except PausedError as paused:
             what = f"rate limited for another {paused.seconds:.0f} s ({paused.refusal})"
-            return Fault(error=RateLimitedError, what=what)
+            return Fault(error=errors.RateLimitedError, what=what)
         finally:
             # The policy's timeout does not cover the queue, whose length is not the call's fault.
             self.time.exclude(clock.monotonic() - queued)
@@ -372,7 +360,7 @@ class _Call:
             gate.reached = True
         elif not gate.reached and isinstance(body, Fault) and self.time.total >= UNREACHABLE:
             # An address that never answered is more likely wrong than temporarily down.
-            return attrs.evolve(body, error=PermanentProviderError, mend=MEND, retried=False)
+            return attrs.evolve(body, error=errors.PermanentProviderError, mend=MEND, retried=False)
         try:
             return body if isinstance(body, Fault) else self.read(blanked(body, secrets))
         except turns.UnreadableTurnError as error:
@@ -392,7 +380,7 @@ class _Call:
             nothing = error
         if last and nothing.timed_out:
             self.time.check_run()
-            raise DeadlineExceededError("the deadline of the run has passed")
+            raise errors.DeadlineExceededError("the deadline of the run has passed")
         return nothing
 
 

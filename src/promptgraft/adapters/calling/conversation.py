@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import (
     NO_USAGE,
     PromptExecuted,
@@ -16,17 +17,6 @@ from promptgraft.adapters.base import (
     answered,
 )
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, ToolRequest, Turn, Wire
-from promptgraft.errors import (
-    DataFormatError,
-    EmptyAnswerError,
-    LimitReachedError,
-    OutputError,
-    ProviderError,
-    RefusedAnswerError,
-    ToolRoundsError,
-    TruncatedAnswerError,
-    user_errors,
-)
 from promptgraft.ground.serde import (
     Json,
     canonical_json,
@@ -99,18 +89,18 @@ def converse(
     return answered(rendered, read(text), session=session, usage=usage, finish_reason=reason)
 
 
-def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> OutputError | None:
+def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> errors.OutputError | None:
     """Return why the answer is incomplete; None if it is complete."""
     who = f"`{turn.model}`"
     match turn.finish:
         case Finish.LENGTH:
-            return TruncatedAnswerError(
+            return errors.TruncatedAnswerError(
                 f"{who} stopped after {turn.usage.output_tokens} tokens ({turn.finish_reason}) "
                 "before its answer was complete; raise max_output_tokens or ask for less"
             )
         case Finish.REFUSED:
             saying = f", saying {shown(text)}" if text else ""
-            return RefusedAnswerError(
+            return errors.RefusedAnswerError(
                 f"{who} refused to answer ({turn.finish_reason}){saying}; change what is asked, or "
                 "the model"
             )
@@ -118,19 +108,19 @@ def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> OutputErro
             names = ", ".join(sorted({request.name for request in turn.requests}))
             if names and not has_tools:
                 # Not asked again: no result of a tool could be sent.
-                return OutputError(
+                return errors.OutputError(
                     f"{who} calls {clip(names, _SHOWN_NAMES, around=' ')}, but the prompt has no "
                     "tools; ask for an answer in words"
                 )
-            return ToolRoundsError(
+            return errors.ToolRoundsError(
                 f"{who} was not done after {rounds} rounds of tool calls"
                 + (f" and asks for {names}" if names else "")
                 + "; raise max_tool_rounds, or say in the prompt when to stop"
             )
     if not text.strip() and turn.text.strip():
-        return EmptyAnswerError(f"{who}: {ONLY_THOUGHTS}; ask for an answer after them")
+        return errors.EmptyAnswerError(f"{who}: {ONLY_THOUGHTS}; ask for an answer after them")
     if not text.strip():
-        return EmptyAnswerError(
+        return errors.EmptyAnswerError(
             f"{who} answered without a text ({turn.finish_reason}); ask for an answer in words"
         )
     return None
@@ -160,7 +150,7 @@ def call_tool(tool: RenderedTool, arguments: Json, session: SessionProtocol) -> 
         params = structure(own_names(arguments, kind, {}, where=where), kind, where=where)
         result, error = _handled(tool, params, session)
         output = unstructure(result)
-    except DataFormatError as unfit:
+    except errors.DataFormatError as unfit:
         # The model is told, as with an exception of the handler, and may call the tool again.
         result, error = None, _one_line(str(unfit))
     session.dispatch(ToolInvoked(name=tool.name, params=params, result=result, error=error))
@@ -195,7 +185,7 @@ def _called(
         if not is_unicode(arguments):
             arguments = request.arguments
             error = f"{name}: input: a text holds half of a character (a surrogate)"
-    except DataFormatError as unreadable:
+    except errors.DataFormatError as unreadable:
         error = _one_line(str(unreadable))
     session.dispatch(ToolInvoked(name=name, params=arguments, result=None, error=error))
     return Called(error=error)
@@ -208,9 +198,9 @@ def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tu
     try:
         return awaited(tool.tool.handler(params), deadline=session.deadline), ""
     # A tool may call a model itself; its failure says nothing about this prompt.
-    except (ProviderError, LimitReachedError):
+    except (errors.ProviderError, errors.LimitReachedError):
         raise
-    except user_errors() as error:  # the model is told
+    except errors.user_errors() as error:  # the model is told
         return None, _one_line(raised(error))
 
 

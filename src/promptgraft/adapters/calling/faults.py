@@ -10,13 +10,7 @@ from datetime import UTC, datetime
 import attrs
 
 from promptgraft import errors
-from promptgraft.adapters.calling.turns import (
-    NothingReceivedError,
-    Received,
-    UnreadableTurnError,
-    UselessReplyError,
-    sendable,
-)
+from promptgraft.adapters.calling import turns
 from promptgraft.ground.serde import Json, canonical_json, is_unicode, parse_json
 from promptgraft.prompt.schema import JsonObject
 
@@ -51,7 +45,7 @@ class Fault:
 
 
 def judge(
-    outcome: Received | NothingReceivedError, *, now: datetime, if_absent: str = ""
+    outcome: turns.Received | turns.NothingReceivedError, *, now: datetime, if_absent: str = ""
 ) -> JsonObject | Fault:
     """Return the body of a good response, or its fault.
 
@@ -61,8 +55,8 @@ def judge(
         if_absent: the advice for a server that does not have the path of the request; empty for
             the usual one.
     """
-    if isinstance(outcome, NothingReceivedError):
-        if isinstance(outcome, UselessReplyError):
+    if isinstance(outcome, turns.NothingReceivedError):
+        if isinstance(outcome, turns.UselessReplyError):
             return Fault(
                 error=errors.RejectedRequestError, what="unusable reply", detail=str(outcome)
             )
@@ -88,7 +82,7 @@ def judge(
     return _refusal(outcome, error_body, error_body.status, now)
 
 
-def _redirect(received: Received) -> Fault:
+def _redirect(received: turns.Received) -> Fault:
     """Return the fault of a redirect: prompt and key must not reach another host."""
     target = received.headers.get("location", "")
     return Fault(
@@ -101,12 +95,12 @@ def _redirect(received: Received) -> Fault:
     )
 
 
-def unreadable(error: UnreadableTurnError) -> Fault:
+def unreadable(error: turns.UnreadableTurnError) -> Fault:
     """Return the fault of a body that is not an answer."""
     return attrs.evolve(_transient("unreadable answer", str(error)), shape=True)
 
 
-def _body(received: Received) -> JsonObject | Fault:
+def _body(received: turns.Received) -> JsonObject | Fault:
     try:
         body = parse_json(received.content, where="the answer")
     except errors.DataFormatError as error:
@@ -117,7 +111,7 @@ def _body(received: Received) -> JsonObject | Fault:
                 return wrapped
         if isinstance(body, dict):
             # Asked again, the model would write the same: halves of characters become U+FFFD.
-            return body if is_unicode(body) else sendable(body)
+            return body if is_unicode(body) else turns.sendable(body)
         problem = "the answer: expected a JSON object"
     kind = received.headers.get("content-type", "no content type")
     fault = _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
@@ -214,7 +208,7 @@ _MEND = {
 }
 
 
-def _refusal(received: Received, error_body: _ErrorBody, status: int, now: datetime) -> Fault:
+def _refusal(received: turns.Received, error_body: _ErrorBody, status: int, now: datetime) -> Fault:
     """Return the fault of an error that counts as ``status``."""
     error = _error_class(error_body, status)
     shown_words = dict.fromkeys((error_body.kind, error_body.code))

@@ -16,18 +16,7 @@ from promptgraft.algorithms.gepa.sample import MinibatchChoice
 from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, shown
-from promptgraft.ground.strict.checks import (
-    COUNT,
-    FLAG,
-    LARGEST_AMOUNT,
-    SHARE,
-    Kind,
-    check,
-    instance,
-    integer,
-    one_of,
-    path_of,
-)
+from promptgraft.ground.strict import checks
 from promptgraft.search.acceptance import Paired, most_rollouts
 from promptgraft.search.config import RunConfig, is_foreign
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
@@ -71,7 +60,7 @@ PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "domi
 _MOST_PROPOSALS = 1_000
 """Most proposals under way at a time; all of them begin before the first one ends."""
 
-_VALIDATION = check(
+_VALIDATION = checks.check(
     "Full() or Racing()", lambda value: value if isinstance(value, Full | Racing) else None
 )
 
@@ -139,27 +128,33 @@ class Strategy(Settings):
         "failures; leave it out",
     }
 
-    preset: Preset = attrs.field(default="lean", validator=one_of(*get_args(Preset)))
+    preset: Preset = attrs.field(default="lean", validator=checks.one_of(*get_args(Preset)))
     validation: Validation | None = attrs.field(default=None, validator=_VALIDATION.or_none)
     frontier_pruning: FrontierPruning | None = attrs.field(
-        default=None, validator=one_of(*get_args(FrontierPruning)).or_none
+        default=None, validator=checks.one_of(*get_args(FrontierPruning)).or_none
     )
-    exploration: float = attrs.field(default=_by_preset("exploration"), validator=SHARE)
-    explored: Explored = attrs.field(default="frontier", validator=one_of(*get_args(Explored)))
+    exploration: float = attrs.field(default=_by_preset("exploration"), validator=checks.SHARE)
+    explored: Explored = attrs.field(
+        default="frontier", validator=checks.one_of(*get_args(Explored))
+    )
     minibatches: MinibatchChoice = attrs.field(
-        default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
+        default=_by_preset("minibatches"), validator=checks.one_of(*get_args(MinibatchChoice))
     )
-    minibatch_growth: int = attrs.field(default=_by_preset("minibatch_growth"), validator=COUNT)
-    reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
+    minibatch_growth: int = attrs.field(
+        default=_by_preset("minibatch_growth"), validator=checks.COUNT
+    )
+    reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=checks.FLAG)
     module_choice: ModuleChoice | None = attrs.field(
-        default=None, validator=one_of(*get_args(ModuleChoice)).or_none
+        default=None, validator=checks.one_of(*get_args(ModuleChoice)).or_none
     )
-    learn_from_perfect: bool = attrs.field(default=False, validator=FLAG)
-    published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
-    proposals_per_step: int = attrs.field(default=1, validator=COUNT)
-    steps_at_once: int = attrs.field(default=1, validator=COUNT)
-    max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
-    merge_overlap: int = attrs.field(default=0, validator=integer(0))
+    learn_from_perfect: bool = attrs.field(default=False, validator=checks.FLAG)
+    published_question: bool = attrs.field(
+        default=_by_preset("published_question"), validator=checks.FLAG
+    )
+    proposals_per_step: int = attrs.field(default=1, validator=checks.COUNT)
+    steps_at_once: int = attrs.field(default=1, validator=checks.COUNT)
+    max_merge_invocations: int = attrs.field(default=5, validator=checks.integer(0))
+    merge_overlap: int = attrs.field(default=0, validator=checks.integer(0))
 
     def __attrs_post_init__(self) -> None:
         at_once = self.proposals_per_step * self.steps_at_once
@@ -177,7 +172,7 @@ def _as_addition(item: str | Addition) -> Addition:
 
 def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> None:
     """Check a sequence of additions; names must be known, and none may be there twice."""
-    path = path_of(owner, field)
+    path = checks.path_of(owner, field)
     if value is None:
         return
     if isinstance(value, str) or not isinstance(value, Sequence):
@@ -224,10 +219,10 @@ class GepaSettings(RunConfig):
         "optimizer_config": "is an argument of GepaOptimizer; leave it out here",
     }
 
-    minibatch_size: int = attrs.field(default=6, validator=COUNT)
-    enable_merge: bool = attrs.field(default=False, validator=FLAG)
-    example_mutation_rate: float = attrs.field(default=0.3, validator=SHARE)
-    strategy: Strategy = attrs.field(factory=Strategy, validator=instance(Strategy))
+    minibatch_size: int = attrs.field(default=6, validator=checks.COUNT)
+    enable_merge: bool = attrs.field(default=False, validator=checks.FLAG)
+    example_mutation_rate: float = attrs.field(default=0.3, validator=checks.SHARE)
+    strategy: Strategy = attrs.field(factory=Strategy, validator=checks.instance(Strategy))
     additions: Sequence[str | Addition] | None = attrs.field(default=None, validator=_additions)
 
     @property
@@ -331,7 +326,7 @@ class GepaSettings(RunConfig):
         }
 
     @classmethod
-    def kinds(cls) -> Mapping[str, Kind[object]]:
+    def kinds(cls) -> Mapping[str, checks.Kind[object]]:
         return {"additions": ADDITIONS_KIND}
 
     @classmethod
@@ -366,7 +361,7 @@ class GepaSettings(RunConfig):
         There is nothing to merge before the second one; a merge after the last is not covered.
         """
         needed = self._needed(proposals, self.largest_batch)
-        if LARGEST_AMOUNT - self._reserve_at(LARGEST_AMOUNT) < needed:
+        if checks.LARGEST_AMOUNT - self._reserve_at(checks.LARGEST_AMOUNT) < needed:
             raise ConfigError(
                 f"additions: what they reserve leaves of no budget enough for {proposals} "
                 "proposals; let `reserve` leave a share of all that is above `least`"

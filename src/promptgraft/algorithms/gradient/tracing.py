@@ -9,15 +9,9 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
+from promptgraft.algorithms.gradient import stages
 from promptgraft.algorithms.gradient.inquiries import Blames, Inquiries, Inquiry, read_blame
 from promptgraft.algorithms.gradient.prompts import BlameParams, QuestionKey
-from promptgraft.algorithms.gradient.stages import (
-    Backward,
-    BackwardRequest,
-    check_blames,
-    results_of,
-    staged,
-)
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
 from promptgraft.ground.serde import digest_text
@@ -97,7 +91,7 @@ class Tracer:
     inquiries: Inquiries
     emit: Emit
     by_trace: bool
-    backward: Backward | None = None
+    backward: stages.Backward | None = None
 
     def trace(
         self, number: int, candidate: Candidate, failures: Sequence[Failure]
@@ -139,7 +133,7 @@ class Tracer:
         for (_, losses), trace in zip(failures, traces, strict=True):
             applied = {name for step in trace.steps.values() for name in shown.of(step)}
             requests.append(
-                BackwardRequest(
+                stages.BackwardRequest(
                     position=f"round/{number}/backward/{named(trace.case)}",
                     case=trace.case,
                     losses=losses,
@@ -148,12 +142,12 @@ class Tracer:
                 )
             )
         results = yield from Together(
-            [staged("backward", self.backward, request) for request in requests]
+            [stages.staged("backward", self.backward, request) for request in requests]
         )
         gradients: list[Gradient] = []
         for request, result in zip(requests, results, strict=True):
-            blames = results_of(Blame, result, name="backward", position=request.position)
-            check_blames(blames, request)
+            blames = stages.results_of(Blame, result, name="backward", position=request.position)
+            stages.check_blames(blames, request)
             self.emit(StepBlamed(step=number, case=request.case, blamed=blames))
             gradients += _gradients(request.case, blames, shown)
         return gradients

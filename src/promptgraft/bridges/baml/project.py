@@ -11,14 +11,9 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.bridges.baml import functions
 from promptgraft.bridges.baml.agent import BamlAgent
 from promptgraft.bridges.baml.calls import inputs_of
-from promptgraft.bridges.baml.functions import (
-    BamlFunction,
-    chosen_tests,
-    load_function,
-    tested_functions,
-)
 from promptgraft.bridges.baml.judging import PASS, metrics_of
 from promptgraft.bridges.baml.parts import Part, PartKind
 from promptgraft.bridges.baml.tests import BamlTest
@@ -32,15 +27,9 @@ from promptgraft.ground.strict.nodes import raise_lines
 from promptgraft.overrides import PromptOverride
 from promptgraft.overrides.parts.body import is_placeholder
 from promptgraft.overrides.parts.descriptors import show_path
+from promptgraft.project import parts
 from promptgraft.project.files import FILE_NAME, FileChange, ProjectFile
 from promptgraft.project.format_agents import BamlConfig
-from promptgraft.project.parts import (
-    DEFAULT_REFLECTION,
-    ForeignSource,
-    Format,
-    FormatOptions,
-    named_options,
-)
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import Surroundings
 from promptgraft.prompt.schema import JsonObject
@@ -55,7 +44,7 @@ BAML_NS = "baml"
 
 
 @attrs.frozen(slots=False)
-class BamlSource(ForeignSource):
+class BamlSource(parts.ForeignSource):
     """The files of a BAML function, with the cases and metrics that its tests provide.
 
     Attributes:
@@ -63,7 +52,7 @@ class BamlSource(ForeignSource):
         tests: the tests that serve as cases.
     """
 
-    function: BamlFunction
+    function: functions.BamlFunction
     tests: tuple[BamlTest, ...]
 
     @property
@@ -151,10 +140,10 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
         DataFormatError: all faults of its files, one line each.
     """
     with around.placed(("prompts", name)):
-        function = load_function(
+        function = functions.load_function(
             config.function, around.folder / config.baml, with_inputs=config.inputs
         )
-        source = BamlSource(function, chosen_tests(function, config.tests))
+        source = BamlSource(function, functions.chosen_tests(function, config.tests))
         # Found now, because a run would find them only after the first calls are paid for.
         faults = source.agent().faults()
     raise_lines(around.file.name, faults)
@@ -184,7 +173,7 @@ def _section(part: Part) -> MarkdownSection:
     )
 
 
-class BamlFormat(Format):
+class BamlFormat(parts.Format):
     """Functions of BAML projects."""
 
     @classmethod
@@ -193,7 +182,7 @@ class BamlFormat(Format):
 
     @classmethod
     def projects(
-        cls, folder: Path, options: FormatOptions, *, auto: Size | None
+        cls, folder: Path, options: parts.FormatOptions, *, auto: Size | None
     ) -> list[ProjectFile]:
         return baml_projects(folder, options, auto=auto)
 
@@ -206,7 +195,7 @@ _AMOUNTS = ("cost", "seconds")
 
 
 def baml_projects(
-    folder: Path, given: FormatOptions, *, auto: Size | None = None
+    folder: Path, given: parts.FormatOptions, *, auto: Size | None = None
 ) -> list[ProjectFile]:
     """Return the project file of each function that the options name, all by default.
 
@@ -229,23 +218,23 @@ def baml_projects(
 
 
 def _with_tests(folder: Path) -> list[str]:
-    if names := tested_functions(folder):
+    if names := functions.tested_functions(folder):
         return list(names)
     raise ConfigError(f"--function: no function in {folder} has a test; write one, or name it")
 
 
 def _project_of(
-    path: Path, folder: Path, name: str, given: FormatOptions, *, budget: Size
+    path: Path, folder: Path, name: str, given: parts.FormatOptions, *, budget: Size
 ) -> ProjectFile:
     if path.exists():
         _check_same(path, folder, name, given)
         return ProjectFile(path, None)
     # Raises if a pattern matches no test, before anything is written.
-    tests = chosen_tests(load_function(name, folder), given["test"])
+    tests = functions.chosen_tests(functions.load_function(name, folder), given["test"])
     return ProjectFile(path, _settings(folder, name, tests, given, budget=budget))
 
 
-def _check_same(path: Path, folder: Path, name: str, given: FormatOptions) -> None:
+def _check_same(path: Path, folder: Path, name: str, given: parts.FormatOptions) -> None:
     """Refuse options that an existing project file contradicts or would ignore."""
     from promptgraft.project import open_project
 
@@ -254,7 +243,7 @@ def _check_same(path: Path, folder: Path, name: str, given: FormatOptions) -> No
         raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
     if baml_config.function != name:
         raise ConfigError(f"--function: {path} names `{baml_config.function}`; change it there")
-    other_options = [option for option in named_options(given) if option != "--function"]
+    other_options = [option for option in parts.named_options(given) if option != "--function"]
     if other_options:
         raise ConfigError(
             f"{other_options[0]}: {path} already exists; change it there, or remove it"
@@ -265,7 +254,7 @@ def _settings(
     folder: Path,
     function: str,
     tests: tuple[BamlTest, ...],
-    given: FormatOptions,
+    given: parts.FormatOptions,
     *,
     budget: Size,
 ) -> Mapping[str, Json]:
@@ -281,7 +270,7 @@ def _settings(
         "version": 1,
         **(halves if len(tests) < _FEW_TESTS else {}),
         "prompts": {key: {"baml": folder.resolve().name, "function": function, **chosen}},
-        "models": {"reflection": _model(given["reflection"] or DEFAULT_REFLECTION)},
+        "models": {"reflection": _model(given["reflection"] or parts.DEFAULT_REFLECTION)},
         "optimizer": {"rollout_budget": budget, **objectives},
     }
 

@@ -28,25 +28,7 @@ from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import listed
 from promptgraft.ground.work import Unit
-from promptgraft.project.imported import (
-    CASES_FILE,
-    DATA,
-    NO_MODEL,
-    OFFLINE,
-    TABLES,
-    USUAL,
-    USUAL_NAME,
-    Foreign,
-    ImportedProject,
-    Importer,
-    ImportOptions,
-    Notes,
-    filled,
-    lines_of,
-    prompt_file,
-    questions_in,
-    splits_of,
-)
+from promptgraft.project import imported
 
 _PROGRAM = "code of promptfoo is not run here"
 _WHY: Mapping[str, str] = {
@@ -86,7 +68,7 @@ _LONGEST_CHAIN = 10  # references that lead to references; a circle ends here
 _KEYS = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}
 
 
-class PromptfooImporter(Importer):
+class PromptfooImporter(imported.Importer):
     """Converts configurations of promptfoo."""
 
     source = "a configuration of promptfoo"
@@ -97,15 +79,17 @@ class PromptfooImporter(Importer):
         return 1 if isinstance(value, dict) and _KEYS & value.keys() else 0
 
     @classmethod
-    def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:
+    def convert(
+        cls, path: Path, options: imported.ImportOptions, notes: imported.Notes
+    ) -> imported.ImportedProject:
         root = None if options["root"] is None else Path(options["root"])
         if root is not None and not root.is_dir():
             raise ConfigError(f"--root: expected a folder, found none at {root}")
-        files = Foreign.of(path, root=root, notes=notes)
+        files = imported.Foreign.of(path, root=root, notes=notes)
         return import_promptfoo(files, offline=options["offline"])
 
 
-def import_promptfoo(files: Foreign, *, offline: bool = False) -> ImportedProject:
+def import_promptfoo(files: imported.Foreign, *, offline: bool = False) -> imported.ImportedProject:
     """Convert a promptfoo configuration to a project.
 
     Args:
@@ -127,7 +111,7 @@ def _is_code(value: Json) -> bool:
     )
 
 
-def _resolved(whole: Json, files: Foreign, source: Source) -> Json:
+def _resolved(whole: Json, files: imported.Foreign, source: Source) -> Json:
     """Replace each ``$ref`` in a value by what it names, following at most ten in a row."""
     where = source.line((), "nested `$ref`")
 
@@ -152,22 +136,22 @@ def _resolved(whole: Json, files: Foreign, source: Source) -> Json:
 
 _FREE_TEXT = (
     "--offline: the embedded model serves free text in dry runs only: set `task: "
-    f"{USUAL_NAME}` under `models`, and `promptgraft optimize --dry-run` needs no key"
+    f"{imported.USUAL_NAME}` under `models`, and `promptgraft optimize --dry-run` needs no key"
 )
 
 
 class _PromptfooReader:
     """Reads one configuration and collects notes."""
 
-    def __init__(self, files: Foreign, *, offline: bool) -> None:
+    def __init__(self, files: imported.Foreign, *, offline: bool) -> None:
         self._files, self._root = files, files.source.root
         self._notes = files.notes
         self._stubs = Stubs(metrics=files.free("metrics.py"), models=files.free("models.py"))
-        self._cases = files.free(CASES_FILE)
+        self._cases = files.free(imported.CASES_FILE)
         self._models = Models(files=files, stubs=self._stubs, offline=offline)
         self._asserting = Asserting(files=files, stubs=self._stubs, judge=self._models.judge)
 
-    def read(self) -> ImportedProject:
+    def read(self) -> imported.ImportedProject:
         root = self._root
         self._note_keys(root, _TOP)
         named = "targets" if "targets" in root.members() else "providers"
@@ -195,14 +179,14 @@ class _PromptfooReader:
             asserting=self._asserting,
         )
         choices = self._choices(tests, place, task)
-        few = questions_in(cases) < 2
-        splits = dict(splits_of(cases, place, self._notes))
-        if task == USUAL and root.member(named).value is None:
-            self._notes.add(root.member(named), NO_MODEL)
+        few = imported.questions_in(cases) < 2
+        splits = dict(imported.splits_of(cases, place, self._notes))
+        if task == imported.USUAL and root.member(named).value is None:
+            self._notes.add(root.member(named), imported.NO_MODEL)
         self._files.raise_all()
         paths = {name: self._files.free(f"prompts/{name}.md") for name in written}
         judges: dict[str, Json] = {"judges": self._models.judges} if self._models.judges else {}
-        return ImportedProject(
+        return imported.ImportedProject(
             document={
                 "version": 1,
                 "prompts": dict[str, Json](paths),
@@ -213,8 +197,11 @@ class _PromptfooReader:
                 **self._options(root.member("evaluateOptions")),
             },
             files={
-                self._cases: lines_of(cases),
-                **{paths[name]: prompt_file(name, file, choices) for name, file in written.items()},
+                self._cases: imported.lines_of(cases),
+                **{
+                    paths[name]: imported.prompt_file(name, file, choices)
+                    for name, file in written.items()
+                },
                 **self._stubs.files,
             },
             notes=self._notes.lines,
@@ -231,7 +218,7 @@ class _PromptfooReader:
         if choices:
             why = f"the answer is one of {listed(choices)}, as tests with `equals` say"
             self._notes.add(place, f"{why}: `output` of the prompt")
-        elif task == OFFLINE:
+        elif task == imported.OFFLINE:
             self._notes.add(self._root.member("prompts"), _FREE_TEXT)
         return choices
 
@@ -329,13 +316,13 @@ class _PromptfooReader:
             self._notes.add(node, f"{what}, and name that file in `tests`")
         elif _SHEET.search(name):
             self._notes.add(node, f"`{name}` is a workbook: save the sheet as CSV and name that")
-        elif not name.endswith((*TABLES, *DATA)):
+        elif not name.endswith((*imported.TABLES, *imported.DATA)):
             self._notes.add(node, f"{name} is left out: save its tests as CSV, JSON or YAML")
         else:
             for path in self._files.named(node, name):
                 opened = self._files.opened(path).root
                 rows = opened.items() or ([opened] if opened.value else [])
-                yield from map(row_as_test, rows) if path.suffix in TABLES else rows
+                yield from map(row_as_test, rows) if path.suffix in imported.TABLES else rows
 
     def _expanded(self, levels: Sequence[Node]) -> Iterator[tuple[dict[str, Json], frozenset[str]]]:
         """Yield the variables of each test; a list of texts becomes a test for each."""
@@ -405,7 +392,7 @@ class _PromptfooReader:
             return value
         values: list[Json] = [
             self._files.opened(path).root.value
-            if path.suffix in DATA
+            if path.suffix in imported.DATA
             else self._files.text(path, node)
             for path in self._files.named(node, value)
         ]
@@ -452,7 +439,7 @@ class _PromptfooReader:
         from promptgraft.prompt.sandbox import bounded
 
         with bounded() as work:
-            text = filled(as_jinja(value).text, given)
+            text = imported.filled(as_jinja(value).text, given)
         where = node.source.line(node.path, "").rstrip(": ")
         # One step of a loop takes as long as many characters.
         unit: Unit = "iterations" if "{%" in value else "characters"

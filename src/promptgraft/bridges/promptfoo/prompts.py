@@ -20,15 +20,7 @@ from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import visible_line
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
-from promptgraft.project.imported import (
-    DATA,
-    TABLES,
-    Foreign,
-    Messages,
-    name_of,
-    parts_of,
-    placeholders,
-)
+from promptgraft.project import imported
 
 # What does not end is read to its end, or it would be searched again from each of its places.
 _TAG = re.compile(r"\{\{.*?(?:\}\}|\Z)|\{%.*?(?:%\}|\Z)", re.DOTALL)
@@ -117,9 +109,11 @@ _PLACE_OF_IMAGE = re.compile(r"\s*(?:data:[^,{]*,)?\{\{-?\s*(\w+)\s*-?\}\}\s*")
 _DUMPED = re.compile(r":\s*\{\{-?\s*([\w.]+)\s*\|\s*(?:dump|tojson)\s*-?\}\}")
 
 
-def reads(prompts: Iterable[Messages]) -> set[str]:
+def reads(prompts: Iterable[imported.Messages]) -> set[str]:
     """Return the names that prompts read."""
-    return {name for messages in prompts for _, text in messages for name in placeholders(text)}
+    return {
+        name for messages in prompts for _, text in messages for name in imported.placeholders(text)
+    }
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +128,7 @@ class Read:
     """
 
     name: str
-    messages: Messages = attrs.field(hash=False)
+    messages: imported.Messages = attrs.field(hash=False)
     images: frozenset[str] = frozenset()
     why: str = ""
 
@@ -143,7 +137,7 @@ class Read:
 class PromptfooPrompts:
     """Reads prompts; ``environment`` holds the values of `{{ env.NAME }}`."""
 
-    files: Foreign
+    files: imported.Foreign
     environment: Mapping[str, str] = attrs.field(hash=False)
 
     def read(self, node: Node) -> dict[str, Read]:
@@ -154,7 +148,7 @@ class PromptfooPrompts:
             for prompt in self._prompt(entry):
                 names = {*by_name, *unwritten}
                 if prompt.why:
-                    unwritten[name_of(prompt.name, list(names))] = prompt
+                    unwritten[imported.name_of(prompt.name, list(names))] = prompt
                     self.files.notes.add(entry, prompt.why)
                 elif by_name and reads([prompt.messages]) != reads(
                     p.messages for p in by_name.values()
@@ -163,7 +157,7 @@ class PromptfooPrompts:
                     text = f"the prompt `{prompt.name}` {why}; import it by itself"
                     self.files.notes.add(entry, text)
                 else:
-                    by_name[name_of(prompt.name, list(names))] = prompt
+                    by_name[imported.name_of(prompt.name, list(names))] = prompt
         # Beside a prompt that can be asked, one that cannot would stop everything.
         return by_name or dict(list(unwritten.items())[:1])
 
@@ -198,12 +192,12 @@ class PromptfooPrompts:
         name = label or path.stem
         if code := code_reference(str(path)):
             yield self._made_by_code(node, code, label)
-        elif path.suffix in TABLES:
+        elif path.suffix in imported.TABLES:
             for row in self.files.opened(path).root.items():
                 yield from self._prompt(
                     Node({"raw": row.member("prompt").value}, row.path, row.source)
                 )
-        elif path.suffix in DATA:
+        elif path.suffix in imported.DATA:
             yield from self._data(path, node, name)
         elif path.suffix in (*TEXTS, ""):
             for part in re.split(r"^---\s*$", self.files.text(path, node), flags=re.MULTILINE):
@@ -261,12 +255,12 @@ class PromptfooPrompts:
 
     def _of_chat(self, name: str, node: Node, at: Node | None = None) -> Read:
         """Return the role and text of each message of a chat."""
-        messages: Messages = []
+        messages: imported.Messages = []
         images = set[str]()
         for message in node.items() or [node]:
             role, place = message.member("role").value, message if at is None else at
             texts = []
-            for part in parts_of(message):
+            for part in imported.parts_of(message):
                 image = _image(part)
                 if image is not None:
                     images.add(image)
@@ -292,7 +286,7 @@ class PromptfooPrompts:
         for name in converted.unset:
             self.files.notes.add(node, f"`env.{name}` is left empty: write its value there")
         try:
-            placeholders(converted.text)
+            imported.placeholders(converted.text)
         except PromptgraftError as error:
             node.fault(f"{error}; templates here are those of Jinja")
             return ""

@@ -16,15 +16,8 @@ from typing import Any
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    PromptgraftError,
-    RejectedRequestError,
-    StoreError,
-    TransientProviderError,
-)
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.functions import function_identity
@@ -99,16 +92,16 @@ def sources_of(prompt: Any, parts: Sequence[str] | None) -> Mapping[Part, str]:
     for name in parts or ():
         if name not in by_name:
             if _EXAMPLES.search(name):
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"parts: `{name}` is not a part: weakincentives {version('weakincentives')} "
                     "keeps overrides of tool and task examples and does not render them; leave it "
                     "out"
                 )
             near = did_you_mean(name, list(by_name))
-            raise ConfigError(f"parts: no part `{name}`{near}; there are {listed(by_name)}")
+            raise errors.ConfigError(f"parts: no part `{name}`{near}; there are {listed(by_name)}")
     chosen = {part: text for part, text in sources.items() if parts is None or part.name in parts}
     if not chosen:
-        raise ConfigError("parts: expected a part that accepts overrides, found none")
+        raise errors.ConfigError("parts: expected a part that accepts overrides, found none")
     return chosen
 
 
@@ -359,7 +352,7 @@ class WeakIncentivesTarget(TextTarget):
             try:
                 self._with(baseline).bind(*example.params).render()
             except PromptError as error:
-                raise ConfigError(f"example `{example.id}`: {_line(error)}") from error
+                raise errors.ConfigError(f"example `{example.id}`: {_line(error)}") from error
 
     @property
     def in_force(self) -> Json:
@@ -367,7 +360,7 @@ class WeakIncentivesTarget(TextTarget):
 
     def over(self, in_force: Json) -> WeakIncentivesTarget:
         if not isinstance(in_force, dict) or in_force.keys() != self.texts.keys():
-            raise DataFormatError(
+            raise errors.DataFormatError(
                 f"expected a text for each part of {self.identity.name}, found {shown(in_force)}"
             )
         target = copy.copy(self)
@@ -405,10 +398,10 @@ class WeakIncentivesTarget(TextTarget):
             feedback = feedback_from(
                 lambda: self._feedback_fn(copied, response, session), copied, deadline=deadline
             )
-        except (TransientProviderError, RejectedRequestError) as error:
+        except (errors.TransientProviderError, errors.RejectedRequestError) as error:
             # A failure of a judge says nothing about the answer.
             return self._record(copied, response, session, None, fault=_line(error))
-        except PromptgraftError as error:
+        except errors.PromptgraftError as error:
             spent = _spent(session, self._adapter.adapter_name)
             raise AbandonedRolloutError(error, spent) from error
         return self._record(copied, response, session, feedback)
@@ -423,7 +416,7 @@ class WeakIncentivesTarget(TextTarget):
         texts = self._texts_with(kept_changes)
         # A resumed run may find a candidate there that it has written itself.
         if texts != self.texts and not any(texts == dict(candidate.changes) for candidate in pool):
-            raise StoreError(
+            raise errors.StoreError(
                 f"{self.identity.name}: tag `{self._tag}` was changed by another process during "
                 "the run; the winner is in the result"
             )
@@ -505,7 +498,7 @@ def check_installed() -> None:
     """
     if sys.version_info < (3, 12, 2):
         version = ".".join(map(str, sys.version_info[:3]))
-        raise ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {version}")
+        raise errors.ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {version}")
     check_package("weakincentives", OLDEST, extra="weakincentives", what="WeakIncentivesTarget")
 
 

@@ -10,15 +10,9 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
+from promptgraft import errors
 from promptgraft.adapters.abilities import sees_images
 from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, adapter_identity, evaluated
-from promptgraft.errors import (
-    CandidateError,
-    ConfigError,
-    OutputError,
-    PermanentProviderError,
-    ProviderError,
-)
 from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import Refused, VoidReplyError
 from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, BaseMetric
@@ -141,7 +135,7 @@ class Judgement:
 def _judges(judges: Iterable[ProviderAdapter] | ProviderAdapter) -> tuple[ProviderAdapter, ...]:
     if isinstance(judges, Iterable):
         return tuple(judges)
-    raise ConfigError(f"judges: expected a list of adapters, found {shown(judges)}")
+    raise errors.ConfigError(f"judges: expected a list of adapters, found {shown(judges)}")
 
 
 def _voting(voting: str) -> Voting:
@@ -174,16 +168,16 @@ class JudgeMetric(BaseMetric):
 
     def __attrs_post_init__(self) -> None:
         if not self.judges:
-            raise ConfigError("judges: expected at least one adapter, found none")
+            raise errors.ConfigError("judges: expected at least one adapter, found none")
         if self.voting not in _BY_WEIGHT and self.weights:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"weights: {self.voting} voting takes none; set voting to `weighted` or "
                 "`weighted majority`, or leave weights out"
             )
         usable = all(0 < weight < float("inf") for weight in self.weights)
         weight_count = len(self.judges) if self.voting in _BY_WEIGHT else 0
         if not usable or len(self.weights) != weight_count:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"weights: expected a number above 0 for each of {len(self.judges)} judges, "
                 f"found {shown(list(self.weights))}"
             )
@@ -249,17 +243,17 @@ class JudgeMetric(BaseMetric):
                 if response.output is not None:
                     return self.judgement(response.output)
             # Named and raised: every other case would be refused as well.
-            except PermanentProviderError as error:
+            except errors.PermanentProviderError as error:
                 name = adapter_identity(judge)
-                raise PermanentProviderError(f"judge `{name}`: {error}") from error
+                raise errors.PermanentProviderError(f"judge `{name}`: {error}") from error
             # Unscored, not 0: it says nothing about the answer.
-            except ProviderError as error:
+            except errors.ProviderError as error:
                 return Judgement(score=None, reason=f"the judge's provider failed: {error}")
-            except (OutputError, VoidReplyError) as error:
+            except (errors.OutputError, VoidReplyError) as error:
                 problem = str(error)
             # An error of the judge's prompt would otherwise count against the candidate that is
             # judged.
-            except CandidateError as error:
+            except errors.CandidateError as error:
                 return Judgement(score=None, reason=f"the judge could not be asked: {error}")
             executed = aside.latest(PromptExecuted)
             text = "" if executed is None else clip(executed.response.text, LONGEST_SHOWN)

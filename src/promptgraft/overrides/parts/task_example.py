@@ -10,6 +10,7 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest
+from promptgraft.overrides.parts import validation
 from promptgraft.overrides.parts.descriptors import (
     NO_INTERFACE,
     PromptDescriptor,
@@ -38,12 +39,6 @@ from promptgraft.overrides.parts.examples import (
     given,
     read_stored_steps,
     stored_steps,
-)
-from promptgraft.overrides.parts.validation import (
-    check_key,
-    check_not_blank,
-    check_path,
-    check_texts,
 )
 
 _STEP = "step "
@@ -164,9 +159,9 @@ class TaskExampleOverride(PathEntry):
             raise InvalidOverrideError(f"{self.part}: replaces nothing; give a field")
         if self.steps_json is not None and self.step_overrides:
             raise InvalidOverrideError(f"{self.part}: give steps_json or step_overrides, not both")
-        check_texts(self.part, *replaced)
+        validation.check_texts(self.part, *replaced)
         if self.objective is not None:
-            check_not_blank(self.objective, f"{self.part}: objective")
+            validation.check_not_blank(self.objective, f"{self.part}: objective")
         outcome, all_steps = self.outcome_json, self.steps_json
         return attrs.evolve(
             self,
@@ -195,7 +190,7 @@ class TaskExampleOverride(PathEntry):
             )
         if not override.fields:
             raise InvalidOverrideError(f"{where}: replaces nothing; give a field")
-        check_texts(where, *override.fields.values())
+        validation.check_texts(where, *override.fields.values())
         # The whole step, because a new tool must accept the values that are kept as well.
         step = attrs.evolve(steps[index], **override.fields)
         tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
@@ -360,16 +355,16 @@ class AddedTaskExample(Entry):
         return example is not None and self.show_of(TaskExampleOverride.of(example)) == self.show()
 
     def check_address(self) -> None:
-        check_path(self.container_path)
+        validation.check_path(self.container_path)
 
     def checked(self, descriptor: PromptDescriptor) -> AddedTaskExample:
-        check_key(self.example_key, "task example key")
+        validation.check_key(self.example_key, "task example key")
         if self.misfit(descriptor):
             raise InvalidOverrideError(
                 f"{self.part}: the source has a part of that key; use another"
             )
-        check_not_blank(self.objective, f"{self.part}: objective")
-        check_texts(self.part, self.outcome_json, self.steps_json)
+        validation.check_not_blank(self.objective, f"{self.part}: objective")
+        validation.check_texts(self.part, self.outcome_json, self.steps_json)
         return attrs.evolve(
             self,
             outcome_json=descriptor.checked_outcome(self.outcome_json, where=self.part),
@@ -392,7 +387,7 @@ class AddedTaskExample(Entry):
         return True
 
     def check_stored(self, where: str) -> None:
-        check_key(self.example_key, "example_key")
+        validation.check_key(self.example_key, "example_key")
         # A descriptor that is built without an interface hash has the empty one.
         if self.expected_hash != NO_INTERFACE:
             super().check_stored(where)

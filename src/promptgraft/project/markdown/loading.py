@@ -18,6 +18,7 @@ from promptgraft.ground.text import listed as listed_names
 from promptgraft.overrides.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.overrides.parts.descriptors import SectionPath, SectionVisibility, show_path
 from promptgraft.overrides.parts.validation import check_key, check_ns
+from promptgraft.project.markdown import values
 from promptgraft.project.markdown.json_schema import is_schema, read_schema
 from promptgraft.project.markdown.outline import (
     Outline,
@@ -25,17 +26,6 @@ from promptgraft.project.markdown.outline import (
     key_of,
     read_outline,
     slug_of,
-)
-from promptgraft.project.markdown.values import (
-    EXAMPLE,
-    OUTPUT,
-    AnyTool,
-    Handlers,
-    Value,
-    described,
-    kind_of,
-    read_examples,
-    read_tools,
 )
 from promptgraft.project.python_source import ObjectKind, PythonSource
 from promptgraft.prompt.fields import Described
@@ -73,7 +63,7 @@ class FrontMatter:
     name: str | None = None
     syntax: str = BodySyntax.DOLLAR.value
     placeholders: tuple[str, ...] = ()
-    output: Value | None = None
+    output: values.Value | None = None
     repair: bool = True
     verbatim: bool = False
     roles: Mapping[str, Role] = attrs.field(factory=dict)
@@ -112,11 +102,11 @@ def _is_file_name(value: Json) -> bool:
     return isinstance(value, str) and value.endswith((".json", ".yaml", ".yml"))
 
 
-def _read_object(node: Node) -> Value | None:
-    return None if is_schema(node.value) else OUTPUT.read(node)
+def _read_object(node: Node) -> values.Value | None:
+    return None if is_schema(node.value) else values.OUTPUT.read(node)
 
 
-_OUTPUT: Kind[Value] = either(_EXPECTED, (str, Kind(_read_name)), (dict, Kind(_read_object)))
+_OUTPUT: Kind[values.Value] = either(_EXPECTED, (str, Kind(_read_name)), (dict, Kind(_read_object)))
 
 
 def _read_placeholder(node: Node) -> str | None:
@@ -151,7 +141,7 @@ _ANSWER: ObjectKind[object] = ObjectKind(
 )
 
 
-def answer_of(output: Value | None, node: Node, python: PythonSource) -> AnswerFormat | None:
+def answer_of(output: values.Value | None, node: Node, python: PythonSource) -> AnswerFormat | None:
     """Return the type of answers; None, with faults noted at ``node``, if there are any."""
     if is_schema(node.value):
         schema = read_schema(node, DEFAULT_NAME)
@@ -168,10 +158,10 @@ def answer_of(output: Value | None, node: Node, python: PythonSource) -> AnswerF
     if output.fields is not None and not output.fields:
         node.member("fields").expected("at least one field")
         return None
-    kind = kind_of(output, DEFAULT_NAME, node)
+    kind = values.kind_of(output, DEFAULT_NAME, node)
     if kind is None or output.optional:
         return None if kind is None else AnswerFormat(kind | None)
-    return AnswerFormat(kind, described(output))
+    return AnswerFormat(kind, values.described(output))
 
 
 def _python_answer(node: Node, python: PythonSource) -> AnswerFormat | None:
@@ -311,7 +301,7 @@ class _Loader:
     front: Source
     said: FrontMatter = attrs.field(factory=FrontMatter)
     attached: dict[str, AttachedFile] = attrs.field(factory=dict)
-    tools: tuple[AnyTool, ...] = ()
+    tools: tuple[values.AnyTool, ...] = ()
     examples: tuple[TaskExample, ...] = ()
     # Faults of files beside it that could not be parsed.
     unread: list[str] = attrs.field(factory=list)
@@ -400,17 +390,17 @@ class _Loader:
     def read_attached(self, answer: AnswerFormat | None) -> None:
         is_right = answer is not None
         if tools := self.attached.get(TOOLS):
-            handlers = Handlers(self.python, self.front.root.member("handlers"))
-            self.tools = read_tools(tools.items(TOOLS), handlers)
+            handlers = values.Handlers(self.python, self.front.root.member("handlers"))
+            self.tools = values.read_tools(tools.items(TOOLS), handlers)
             is_right = is_right and tools.file.is_right(()) and handlers.module.is_right()
         examples = self.attached.get(EXAMPLES)
         nodes = examples.items(EXAMPLES) if examples else []
         if answer is not None and is_right:
-            self.examples = read_examples(nodes, self.tools, answer.type)
+            self.examples = values.read_examples(nodes, self.tools, answer.type)
         else:
             # Tools and answers are not known, so examples cannot be checked against them.
             for node in nodes:
-                EXAMPLE.read(node)
+                values.EXAMPLE.read(node)
 
     def sections_below(
         self, above: SectionPath, blocks: Sequence[OutlineBlock]

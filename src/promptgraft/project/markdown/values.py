@@ -22,14 +22,7 @@ from promptgraft.ground.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.ground.strict.kinds import checked, either, listed, named, record_of
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
-from promptgraft.project.markdown.classes import (
-    applied,
-    camel,
-    check_name,
-    fitting,
-    made_class,
-    nested_name,
-)
+from promptgraft.project.markdown import classes
 from promptgraft.project.markdown.json_schema import is_object_schema, is_schema, read_schema
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
@@ -135,11 +128,11 @@ def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
     attributes: dict[str, Any] = {}
     for field, value in fields.items():
         here = node.member(field)
-        check_name(field, here)
-        kind = kind_of(value, nested_name(name, field), here)
+        classes.check_name(field, here)
+        kind = kind_of(value, classes.nested_name(name, field), here)
         if kind is not None:
             attributes[field] = _attribute(value, kind, here)
-    return made_class(attributes, name, node)
+    return classes.made_class(attributes, name, node)
 
 
 def described(value: Value) -> Described:
@@ -152,8 +145,10 @@ def _attribute(value: Value, kind: Any, node: Node) -> Any:
     annotation = kind | None if value.optional else kind
     default: object = None if value.optional else attrs.NOTHING
     if value.default is not None:
-        default = fitting(value.default, annotation, node.member("default"))
-    return attrs.field(type=applied(Annotated, (annotation, described(value))), default=default)
+        default = classes.fitting(value.default, annotation, node.member("default"))
+    return attrs.field(
+        type=classes.applied(Annotated, (annotation, described(value))), default=default
+    )
 
 
 def kind_of(value: Value, name: str, node: Node) -> Any:
@@ -162,7 +157,7 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
     if base.startswith(_LIST_OF):
         inner = attrs.evolve(value, type=base.removeprefix(_LIST_OF))
         item = kind_of(inner, name, node)
-        return None if item is None else applied(tuple, (item, ...))
+        return None if item is None else classes.applied(tuple, (item, ...))
     if value.choices and value.fields is not None:
         node.fault("expected `choices` or `fields`, found both")
         return None
@@ -170,13 +165,13 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
         if base not in {"", "string"}:
             message = f"expected string or list of string with choices, found `{base}`"
             node.member("type").fault(message)
-        return applied(Literal, tuple(value.choices))
+        return classes.applied(Literal, tuple(value.choices))
     if value.fields is not None:
         if base not in {"", _OBJECT}:
             message = f"expected object or list of object with fields, found `{base}`"
             node.member("type").fault(message)
         if value.name:
-            check_name(value.name, node.member("name"))
+            classes.check_name(value.name, node.member("name"))
         return class_of(value.fields, value.name or name, node.member("fields"))
     if value.name:
         node.member("name").fault("expected the name of an object's class only beside `fields`")
@@ -412,18 +407,18 @@ def _tool(entry: _ToolEntry, places: ToolPlaces, handlers: Handlers) -> AnyTool 
 
 def _params(entry: _ToolEntry, node: Node) -> type | None:
     """Return the class of a tool's parameters; None, with faults noted, if there are any."""
-    name = f"{camel(entry.name)}Params"
+    name = f"{classes.camel(entry.name)}Params"
     if not is_object_schema(node.value):
         return class_of(entry.parameters, name, node)
     if "properties" not in node.members():
-        return made_class({}, name, node)
+        return classes.made_class({}, name, node)
     schema = read_schema(node, name)
     return None if schema is None else schema.kind
 
 
 def _result(entry: _ToolEntry, places: ToolPlaces) -> Any:
     """Return the type of a tool's result; tools of APIs and MCP need not declare one."""
-    node, name = places.result, f"{camel(entry.name)}Result"
+    node, name = places.result, f"{classes.camel(entry.name)}Result"
     if is_schema(node.value) or node.path[-1] != _RESULTS[0]:
         schema = read_schema(node, name)
         return None if schema is None else schema.kind
@@ -437,8 +432,8 @@ def _tool_example(call: _ParsedCall, params: Any, result: Any, node: Node) -> To
     arguments = {} if call.input == "none" and not attrs.fields(params) else call.input
     return ToolExample(
         description=call.description,
-        input=fitting(arguments, params, node.member("input")),
-        output=fitting(call.output, result, node.member("output")),
+        input=classes.fitting(arguments, params, node.member("input")),
+        output=classes.fitting(call.output, result, node.member("output")),
     )
 
 
@@ -460,7 +455,7 @@ def _example(
     entry: _ExampleEntry, node: Node, tools: Mapping[str, AnyTool], outcome_type: Any
 ) -> TaskExample | None:
     steps = tuple(_steps(entry, node.member("steps"), tools))
-    outcome = fitting(entry.outcome, outcome_type, node.member("outcome"))
+    outcome = classes.fitting(entry.outcome, outcome_type, node.member("outcome"))
     if not node.is_right():
         return None
     return TaskExample(

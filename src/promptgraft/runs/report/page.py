@@ -28,27 +28,8 @@ from promptgraft.runs import comparing
 from promptgraft.runs.folder import RunFolder, write_text
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import RunRecord, RunSummary
-from promptgraft.runs.report import texts
+from promptgraft.runs.report import drawings, tables, texts
 from promptgraft.runs.report.data import ReportData, gather
-from promptgraft.runs.report.drawings import (
-    curves_chart,
-    family_tree,
-    graph_view,
-    length_chart,
-    rollouts_chart,
-    spending_chart,
-    steps_of,
-)
-from promptgraft.runs.report.tables import (
-    across,
-    amounts,
-    breakdown,
-    frontier_rows,
-    heat_map,
-    mean_interval,
-    reach_of,
-    whole_prompts,
-)
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.search.verdict import RunVerdict
 
@@ -163,8 +144,8 @@ def _nothing(_data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
 
 def _candidates(data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
     return {
-        "tree": family_tree(data),
-        "frontier": frontier_rows(data),
+        "tree": drawings.family_tree(data),
+        "frontier": tables.frontier_rows(data),
         "objectives": _objectives(data),
     }
 
@@ -181,10 +162,10 @@ def _every(data: ReportData, limits: texts.PageLimits) -> dict[str, object]:
 
 def _progress(data: ReportData, _limits: texts.PageLimits) -> dict[str, object]:
     return {
-        "rollouts_chart": rollouts_chart(data),
-        "spending": spending_chart(data),
-        "length_chart": length_chart(data),
-        "steps": tuple(steps_of(data.candidates, data.winner))[:200],
+        "rollouts_chart": drawings.rollouts_chart(data),
+        "spending": drawings.spending_chart(data),
+        "length_chart": drawings.length_chart(data),
+        "steps": tuple(drawings.steps_of(data.candidates, data.winner))[:200],
     }
 
 
@@ -192,15 +173,15 @@ _VALUES: Mapping[str, Callable[[ReportData, texts.PageLimits], dict[str, object]
     "result.html": lambda data, _: {"held_out": data.end.held_out.gain},
     "changes.html": lambda data, _: {"winner_changes": texts.winner_changes(data)},
     "whole.html": lambda data, _: {
-        "whole": tuple(whole_prompts(data)),
-        "amounts": tuple(amounts(data)),
+        "whole": tuple(tables.whole_prompts(data)),
+        "amounts": tuple(tables.amounts(data)),
     },
-    "scores.html": lambda data, _: {"breakdown": breakdown(data)},
-    "cases.html": lambda data, _: {"heat": heat_map(data)},
+    "scores.html": lambda data, _: {"breakdown": tables.breakdown(data)},
+    "cases.html": lambda data, _: {"heat": tables.heat_map(data)},
     "answers.html": lambda data, limits: {"transcripts": tuple(texts.transcripts_of(data, limits))},
     "progress.html": _progress,
     "candidates.html": _candidates,
-    "graph.html": lambda data, _: {"graph": graph_view(data)},
+    "graph.html": lambda data, _: {"graph": drawings.graph_view(data)},
     "rounds.html": lambda data, limits: {"rounds": tuple(texts.round_views(data, limits))},
     "every.html": _every,
 }
@@ -300,9 +281,9 @@ def make_environment(*folders: Path) -> Environment:
         "crop": lambda text: texts.cropped(text, 2_000),
         "name": texts.short_name,
         "model": model_in_words,
-        "across": across,
-        "reach": lambda gain: reach_of([gain]),
-        "span": mean_interval,
+        "across": tables.across,
+        "reach": lambda gain: tables.reach_of([gain]),
+        "span": tables.mean_interval,
         "query": lambda text: quote(text, safe="", errors="replace"),
         "spending": _spending,
         "sentence": _sentence,
@@ -369,7 +350,7 @@ def comparison(
             (label, tuple(texts.changes_between(winners[0], winner)))
             for label, winner in zip(labels[1:], winners[1:], strict=True)
         ],
-        "curves": curves_chart(sides, labels),
+        "curves": drawings.curves_chart(sides, labels),
         "cases": cases[:_MOST_CASES],
         "left_out": len(cases[_MOST_CASES:]),
     }
@@ -399,7 +380,7 @@ def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
         folder=folder,
         runs=runs[:_MOST_RUNS],
         left_out=len(runs[_MOST_RUNS:]),
-        reach=reach_of(gains),
+        reach=tables.reach_of(gains),
     )
 
 

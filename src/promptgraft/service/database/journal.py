@@ -6,12 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from promptgraft.errors import (
-    JournalCorruptError,
-    JournalError,
-    JournalWriteError,
-    LeaseLostError,
-)
+from promptgraft import errors
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import decode_header, record_key
@@ -64,8 +59,8 @@ class SqlJournal(Journal):
             for expected, (position, line) in enumerate(rows):
                 try:
                     key = self._key_of(line, position, expected)
-                except JournalCorruptError as error:
-                    raise JournalCorruptError(
+                except errors.JournalCorruptError as error:
+                    raise errors.JournalCorruptError(
                         f"{name}, line {position + 1}: {error}; restore the database from a copy"
                     ) from None
                 if key is None:
@@ -76,7 +71,7 @@ class SqlJournal(Journal):
 
     def _key_of(self, line: bytes, position: int, expected: int) -> str | None:
         if position != expected:
-            raise JournalCorruptError("a line is missing before it")
+            raise errors.JournalCorruptError("a line is missing before it")
         if position:
             return record_key(line)
         decode_header(line)
@@ -108,7 +103,7 @@ class SqlJournal(Journal):
                 # fill the memory.
                 self._lines = {row.position: row.line for row in rows}
         except DatabaseError as error:
-            raise JournalError(f"{self._name} cannot be read: {error}") from error
+            raise errors.JournalError(f"{self._name} cannot be read: {error}") from error
 
     def _store(self, lines: Mapping[str, bytes]) -> None:
         start = len(self._positions) + 1
@@ -159,7 +154,7 @@ class SqlJournal(Journal):
         # A shared lock: appends do not block each other, but nobody can raise the fence meanwhile.
         fence = select(jobs.c.fence).where(jobs.c.number == self._job).with_for_update(read=True)
         if connection.scalar(fence) != self._fence:
-            raise LeaseLostError(
+            raise errors.LeaseLostError(
                 f"job {self._job} was taken over by another worker; nothing more of it is written "
                 "here"
             )
@@ -169,7 +164,7 @@ class SqlJournal(Journal):
         last_position = _HEADER - 1 if last is None else last
         expected = _HEADER - 1 if self._fingerprint is None else len(self._positions)
         if last_position != expected:
-            raise JournalWriteError(
+            raise errors.JournalWriteError(
                 f"{self._name}: the database has lost {expected - last_position} answers, since it "
                 "crashed before they were synced; open the journal again to ask for them again"
             )
@@ -178,4 +173,4 @@ class SqlJournal(Journal):
         try:
             self._database.write(work, durable=durable)
         except DatabaseError as error:
-            raise JournalWriteError(f"{self._name} cannot be written: {error}") from error
+            raise errors.JournalWriteError(f"{self._name} cannot be written: {error}") from error

@@ -17,6 +17,7 @@ from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.service.database import Database
 from promptgraft.service.database.store import approved_move
+from promptgraft.service.jobs import tag_moves
 from promptgraft.service.jobs.approvals import (
     ApprovalNeededError,
     Approvals,
@@ -30,13 +31,6 @@ from promptgraft.service.jobs.approvals import (
 from promptgraft.service.jobs.interface import LARGEST_PAGE, Jobs
 from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
 from promptgraft.service.jobs.rows import JobRows
-from promptgraft.service.jobs.tag_moves import (
-    carry_out,
-    moved_texts,
-    promotion,
-    rollback,
-    stale_reason,
-)
 from promptgraft.service.jobs.types import (
     CANDIDATE_PREFIX,
     Job,
@@ -81,7 +75,7 @@ class TagMover(Jobs):
             subject, store = project_found.prompt(prompt), project_found.store()
             if self._approvals.is_protected(project, to):
                 job = self._job_of(held(store, subject, tag), project, prompt)
-                move = promotion(
+                move = tag_moves.promotion(
                     store,
                     subject,
                     tag,
@@ -112,7 +106,7 @@ class TagMover(Jobs):
             subject, store = project.prompt(job_now.prompt), project.store()
             candidate = job_now.candidate_tag
             if self._approvals.is_protected(job_now.project, tag):
-                move = promotion(
+                move = tag_moves.promotion(
                     store,
                     subject,
                     candidate,
@@ -154,12 +148,14 @@ class TagMover(Jobs):
         project_found = self._project(project)
         with beside(project_found.folder):
             subject, store = project_found.prompt(prompt), project_found.store()
-            move = rollback(store, subject, tag, revisions, project=project, expected=expected)
+            move = tag_moves.rollback(
+                store, subject, tag, revisions, project=project, expected=expected
+            )
             rows = [row for row in held(store, subject, tag) if row.name in move.after]
             if self._approvals.is_protected(project, tag):
                 job = self._job_of(rows, project, prompt)
                 self._ask(attrs.evolve(move, job=job.id if job else ""))
-            carry_out(store, subject, move, note="")
+            tag_moves.carry_out(store, subject, move, note="")
         self._record_move(rows, "rollback", project=project, prompt=prompt, tag=tag)
 
     def _record_move(
@@ -254,7 +250,7 @@ class TagMover(Jobs):
             return {}, {}
         project = self.projects[move.project]
         with beside(project.folder):
-            return moved_texts(project.store(), project.prompt(move.prompt), move)
+            return tag_moves.moved_texts(project.store(), project.prompt(move.prompt), move)
 
     def _ask(self, move: TagMove) -> NoReturn:
         """Ask for a move that has to be approved."""
@@ -283,7 +279,7 @@ class TagMover(Jobs):
             reason = f"the project has no prompt `{move.prompt}` any more"
         else:
             with beside(project.folder):
-                reason = stale_reason(project.store(), project.prompt(move.prompt), move)
+                reason = tag_moves.stale_reason(project.store(), project.prompt(move.prompt), move)
         if not reason:
             return request
         return attrs.evolve(request, state=RequestState.STALE, reason=reason)
@@ -298,7 +294,7 @@ class TagMover(Jobs):
             self._approvals.entered, number=request.number, what=RequestStep.DONE, by=self._by
         )
         with beside(project.folder), approved_move(self.database, record):
-            carry_out(project.store(), project.prompt(move.prompt), move, note=note)
+            tag_moves.carry_out(project.store(), project.prompt(move.prompt), move, note=note)
         # A store elsewhere does not record it.
         if self._approvals.find(request.number).state is RequestState.WAITING:
             self.database.write(record)

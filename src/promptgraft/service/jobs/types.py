@@ -8,12 +8,7 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.errors import (
-    ConfigError,
-    OverrideConflictError,
-    RevisionNotFoundError,
-    StoreError,
-)
+from promptgraft import errors
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict import checks, structure
 from promptgraft.ground.strict.kinds import checked, record_of
@@ -61,7 +56,7 @@ def _as_state(given: JobState | str | None) -> JobState | None:
         return None if given is None else JobState(given)
     except ValueError:
         names = ", ".join(JobState)
-        raise ConfigError(f"state: expected one of {names}, found {given!r}") from None
+        raise errors.ConfigError(f"state: expected one of {names}, found {given!r}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -99,11 +94,11 @@ class Wish(StrEnum):
     CANCEL = "cancel"
 
 
-class JobNotFoundError(StoreError, LookupError):
+class JobNotFoundError(errors.StoreError, LookupError):
     """No job has this id, or several jobs match it."""
 
 
-class JobConflictError(StoreError):
+class JobConflictError(errors.StoreError):
     """The state of a job does not allow this, or an idempotency key belongs to another job."""
 
 
@@ -111,10 +106,10 @@ class JobsFullError(JobConflictError):
     """The queue is full."""
 
 
-PROBLEM_TYPES: Mapping[str, type[StoreError]] = {
+PROBLEM_TYPES: Mapping[str, type[errors.StoreError]] = {
     "urn:promptgraft:jobs-full": JobsFullError,
-    "urn:promptgraft:override-conflict": OverrideConflictError,
-    "urn:promptgraft:revision-not-found": RevisionNotFoundError,
+    "urn:promptgraft:override-conflict": errors.OverrideConflictError,
+    "urn:promptgraft:revision-not-found": errors.RevisionNotFoundError,
 }
 """Errors by the type of their problem document, for statuses that have several causes."""
 
@@ -129,7 +124,7 @@ def _as_dollars(amount: object) -> Decimal | None:
 
 def _check_note(note: str) -> None:
     if len(note) > _MOST_NOTE_CHARS:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"note: expected at most {_MOST_NOTE_CHARS:,} characters, found {len(note):,}"
         )
 

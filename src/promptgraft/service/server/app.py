@@ -36,7 +36,7 @@ from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.preparing import job_json
-from promptgraft.service.server import approvals, datasets, pages, signing_in, tags
+from promptgraft.service.server import approvals, datasets, pages, signing_in, streams, tags
 from promptgraft.service.server.access import Access, Proxy, Visit
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import (
@@ -55,12 +55,6 @@ from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.oidc import OidcProvider
 from promptgraft.service.server.oidc_settings import read_oidc
 from promptgraft.service.server.problems import TITLES, ApiProblem, problem_of
-from promptgraft.service.server.streams import (
-    SECONDS_BETWEEN_LOOKS,
-    SECONDS_TO_READ,
-    Feed,
-    ServerStream,
-)
 from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, scopes_of
 from promptgraft.service.server.views import JobViews
 
@@ -214,7 +208,7 @@ def make_app(
     access: Access,
     mirrors: Path,
     base_path: str = "",
-    patience: float = SECONDS_TO_READ,
+    patience: float = streams.SECONDS_TO_READ,
     ending: threading.Event | None = None,
 ) -> ASGIApp:
     """Return the application.
@@ -384,7 +378,7 @@ class _Server:
         patience: float,
         ending: threading.Event,
     ) -> None:
-        self._patience, self._feed = patience, Feed(manager, ending)
+        self._patience, self._feed = patience, streams.Feed(manager, ending)
         self._manager, self._access, self._mirrors = manager, access, Mirrors(mirrors)
         self._views, self.requests = JobViews(), RequestMetrics()
         limits = access.limits
@@ -478,7 +472,7 @@ class _Server:
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
                 # Not a reply of a handler, which would hold a thread while the stream is open.
-                return ServerStream(
+                return streams.ServerStream(
                     feed=self._feed,
                     job=job,
                     after=natural(last) or 0,
@@ -515,7 +509,7 @@ class _Server:
                     last, job = latest, await run_in_threadpool(call.manager.get, answer.job)
                 if job.is_at_rest or self._feed.ending.is_set():
                     break
-                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+                await asyncio.sleep(streams.SECONDS_BETWEEN_LOOKS)
         return attrs.evolve(answer, content=reply(job_json(job)).content)
 
     async def refuse(self, request: Request, error: Exception) -> Response:

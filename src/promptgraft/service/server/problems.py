@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from promptgraft.errors import (
-    CallerError,
-    DataFormatError,
-    JournalLockedError,
-    OverrideConflictError,
-    PromptgraftError,
-    RevisionNotFoundError,
-)
+from promptgraft import errors
 from promptgraft.ground.serde import Json
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.database.store import ProtectedTagError
@@ -75,7 +68,7 @@ class ApiProblem(Exception):  # noqa: N818 - the word of the RFC
         }
 
 
-def problem_of(error: PromptgraftError) -> ApiProblem:
+def problem_of(error: errors.PromptgraftError) -> ApiProblem:
     """Return the problem document of an error."""
     message = str(error)
     # The exact class: a subclass that has no type of its own must not pass for its base.
@@ -83,22 +76,22 @@ def problem_of(error: PromptgraftError) -> ApiProblem:
         (name for name, problem in PROBLEM_TYPES.items() if problem is type(error)), "about:blank"
     )
     match error:
-        case JobNotFoundError() | RevisionNotFoundError():
+        case JobNotFoundError() | errors.RevisionNotFoundError():
             return ApiProblem(404, message, type=kind)
         case JobsFullError():
             return ApiProblem(429, message, headers={"Retry-After": "60"}, type=kind)
         case (
             JobConflictError()
-            | OverrideConflictError()
+            | errors.OverrideConflictError()
             | ProtectedTagError()
-            | JournalLockedError()
+            | errors.JournalLockedError()
         ):
             return ApiProblem(409, message, type=kind)
         case DatabaseError():
             return ApiProblem(503, message, headers={"Retry-After": "5"})
-        case DataFormatError():
+        case errors.DataFormatError():
             first, *more = error.faults
             return ApiProblem(422, first, faults=tuple(more))
-        case CallerError():
+        case errors.CallerError():
             return ApiProblem(422, message)
     return ApiProblem(500, message)

@@ -17,13 +17,7 @@ from promptgraft.runs.history import RoundPatch
 from promptgraft.search.round_events import Decided, Loss, Problem, Severity
 from promptgraft.search.scores import Score
 from promptgraft.search.verdict import HeldOut
-from promptgraft.service.jobs import Job
-from promptgraft.service.jobs.approvals import (
-    ProtectedTag,
-    RequestEntry,
-    RequestState,
-    TagMove,
-)
+from promptgraft.service.jobs import Job, approvals
 from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.presence import WorkerRow
 from promptgraft.service.jobs.types import JOB_CHANGES, Attempt
@@ -545,7 +539,7 @@ class MovedTag(TagReply):
 class ProtectionList(TypedDict):
     """The protected tags of a project."""
 
-    protections: list[ProtectedTag]
+    protections: list[approvals.ProtectedTag]
 
 
 class RequestReply(TypedDict):
@@ -560,11 +554,11 @@ class RequestReply(TypedDict):
     """
 
     number: int
-    move: TagMove
+    move: approvals.TagMove
     digest: str
-    state: RequestState
+    state: approvals.RequestState
     reason: str
-    entries: list[RequestEntry]
+    entries: list[approvals.RequestEntry]
     approved_by: list[str]
     missing: int
 
