@@ -69,6 +69,17 @@ def test_a_lone_dollar_is_refused_with_section_and_line(template: str, line: int
     )
 
 
+@pytest.mark.parametrize("written", ["{{$name}}", "{{ $name }}"])
+def test_a_variable_of_semantic_kernel_is_refused(written: str) -> None:
+    with pytest.raises(PromptDefinitionError) as caught:
+        MarkdownSection(title="T", key="task", template=f"Hello\n{written}!")
+    assert str(caught.value) == (
+        f"section `task`:2: `{written}` would be sent with its braces; write `$name`, or "
+        "`{{${name}}}` for braces around the value"
+    )
+    assert rendered("{{${name}}} {{$$name}} {$name}") == "{{Ada}} {{$name}} {Ada}"
+
+
 def test_text_and_values_can_be_told_apart_in_what_was_rendered() -> None:
     (section,) = prompt_of("Dear $name,\n$$5 for ${n}.").bind(VALUES).render().sections
     assert section.segments == (
@@ -83,6 +94,7 @@ def test_text_and_values_can_be_told_apart_in_what_was_rendered() -> None:
 
 TOKENS = ["$", "$$", "$name", "${n}", "$missing", "{", "}", "name", "n", "_", "é", "\n", "x$", "5"]
 TEMPLATES = st.lists(st.sampled_from(TOKENS) | st.text(max_size=3), max_size=8).map("".join)
+TEMPLATES = TEMPLATES.filter(lambda text: "{{" not in text)  # Semantic Kernel's are refused
 
 
 @given(TEMPLATES)

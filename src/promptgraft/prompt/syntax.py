@@ -51,6 +51,7 @@ _LOOKALIKES = {
     BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([_a-zA-Z]\w*)\}?"),
 }
 """Placeholders as users of other syntaxes would write them."""
+_OF_SEMANTIC_KERNEL = re.compile(r"\{\{ *\$([_a-zA-Z]\w*) *\}\}")
 
 
 SHELL_NAMES = frozenset(
@@ -191,6 +192,12 @@ def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
 
 
 def _compile_dollar(template: str, where: str) -> SectionSource:
+    if match := _OF_SEMANTIC_KERNEL.search(template):
+        line = template.count("\n", 0, match.start()) + 1
+        raise PromptDefinitionError(
+            f"{where}:{line}: `{match[0]}` would be sent with its braces; write `${match[1]}`, or "
+            f"`{{{{${{{match[1]}}}}}}}` for braces around the value"
+        )
     pieces: list[Piece] = []
     written: dict[str, str] = {}
     start = 0

@@ -207,9 +207,21 @@ def test_a_text_that_looks_like_a_template_stays_a_text() -> None:
 
 
 @pytest.mark.parametrize("value", ["this|length", "'yes'", "-0.5"])
-def test_a_check_that_gives_no_score_is_the_users_fault(value: str) -> None:
+def test_a_check_that_gives_the_expected_answer_no_score_is_refused(value: str) -> None:
+    metric = metrics.check(expression=value)
     with pytest.raises(ConfigError, match="case `a`: metric `check` expected true, false"):
-        metrics.check(expression=value).judge(case(), Answer(text="long"))
+        metrics.check_cases([metric], [case(expected="long")])
+    metrics.check_cases([metric], [case()])
+
+
+def test_an_answer_outside_of_the_scale_scores_0_and_ends_no_run() -> None:
+    metric = metrics.check(expression="1 - (this|int - expected|int)|abs / 4")
+    grade = case(expected="2")
+    metrics.check_cases([metric], [grade])
+    assert metric.judge(grade, Answer(text="4")).score == 0.5
+    verdict = metric.judge(grade, Answer(text="100"))
+    assert verdict.score == 0
+    assert "abs / 4` is -23.5, and no number from 0 to 1; the answer is" in verdict.reason
 
 
 def test_expressions_see_input_expected_and_usage() -> None:

@@ -53,6 +53,14 @@ def test_built_in_kinds_are_found_by_the_names_that_they_have() -> None:
         assert METRICS.find(name).name == name
 
 
+def test_the_kind_alone_is_the_name_too() -> None:
+    assert load_metrics([{"kind": "exact", "ignore_case": True}]) == load_metrics(
+        [{"name": "exact", "ignore_case": True}]
+    )
+    with pytest.raises(DataFormatError, match="unknown metric `exakt` .did you mean `exact`"):
+        load_metrics([{"kind": "exakt"}])
+
+
 def test_there_are_enough_broken_metric_files() -> None:
     assert len(FILES) >= 15
 

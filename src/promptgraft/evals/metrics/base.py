@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,9 +36,15 @@ LONGEST_SHOWN = 50_000
 """The maximum length of an answer, or of a refused reply, that a judge is shown, in characters."""
 
 
+_LINE_ENDS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+
+
 def reason(text: str) -> str:
-    """Return ``text`` as one paragraph of at most ``LONGEST_REASON`` characters."""
-    return clip(" ".join(text.split()), LONGEST_REASON, around=" ")
+    """Return ``text`` as one paragraph of at most ``LONGEST_REASON`` characters.
+
+    White space within a line stays, because quoted texts may differ in it.
+    """
+    return clip(_LINE_ENDS.sub(" ", text.strip()), LONGEST_REASON, around=" ")
 
 
 def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str], str], None]:

@@ -11,7 +11,7 @@ import functools
 import re
 from collections import UserDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 import attrs
 
@@ -20,8 +20,8 @@ from promptgraft.evals.metrics.base import BaseMetric, each_of, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.metrics.values import usage_of
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.serde import Json, did_you_mean, shown
-from promptgraft.ground.strict.checks import plain_score
+from promptgraft.ground.serde import Json, canonical_json, did_you_mean, shown
+from promptgraft.ground.strict.checks import SHARE, plain_score
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression
@@ -174,6 +174,8 @@ class Assertion(_ExpressionMetric):
 class Check(_ExpressionMetric):
     """The value of an expression: 1 for true, 0 for false, or a number from 0 to 1.
 
+    Another value scores 0. Cases are refused whose expected answer has one, as on another scale.
+
     Attributes:
         expression: the expression; may be enclosed in ``{{ }}``.
     """
@@ -186,16 +188,32 @@ class Check(_ExpressionMetric):
     def wording(self) -> tuple[str, ...]:
         return tuple(_quoted_in(self.expression))
 
+    def check(self, case: Case) -> None:
+        if case.expected is None or case.turns:
+            return
+        is_text = isinstance(case.expected, str)
+        text = case.expected if is_text else canonical_json(case.expected)
+        answer = Answer(text=str(text), output=None if is_text else case.expected)
+        value = self._value(self.expression, case, answer)
+        if not isinstance(value, Verdict) and not _is_score(value):
+            raise self.lacking(
+                case,
+                f"expected true, false or a number from 0 to 1 of `{_bare(self.expression)}`, "
+                f"found {shown(value)} for the expected answer; map your scale to 0 to 1",
+            )
+
     def assess(self, case: Case, answer: Answer) -> Verdict:
         source = _bare(self.expression)
         value = self._value(self.expression, case, answer)
         if isinstance(value, Verdict):
             return value
-        if not isinstance(value, (bool, int, float)) or not 0 <= plain_score(value) <= 1:
-            raise self.lacking(
-                case,
-                f"expected true, false or a number from 0 to 1 of `{source}`, found {shown(value)}",
-            )
+        if not _is_score(value):
+            why = f"`{source}` is {shown(value)}, and no number from 0 to 1"
+            return self.verdict(0.0, f"{why}; the answer is {_this(answer)}")
         value_text = str(value).lower() if isinstance(value, bool) else f"{value:g}"
         shown_answer = "" if value == 1 else f"; the answer is {_this(answer)}"
         return self.verdict(float(value), f"`{source}` is {value_text}{shown_answer}")
+
+
+def _is_score(value: object) -> TypeGuard[bool | int | float]:
+    return isinstance(value, (bool, int, float)) and SHARE.fits(plain_score(value)) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 from unicodedata import normalize
 
@@ -28,6 +28,9 @@ LONGEST_VALUE = 100
 _BEFORE, _AFTER = 40, 80
 # Control characters and ends of lines that `json` leaves unescaped.
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
+# What looks like nothing, and what looks like a space too.
+_UNSEEN = re.compile("[\xad\u200b-\u200f\u2060\ufeff]")
+_LIKE_SPACES = re.compile(rf"{_UNSEEN.pattern}|[^\S ]")
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
 
@@ -57,32 +60,37 @@ def difference(expected: str, found: str) -> str:
     pairs = enumerate(zip(expected, found, strict=False))
     shorter = min(len(expected), len(found))
     at = next((index for index, (first, second) in pairs if first != second), shorter)
+    manner, spell = "", _one_line
+    if expected.casefold() == found.casefold():
+        manner = "; they differ in upper and lower case only"
+    elif _seen(expected) == _seen(found):
+        manner = "; they differ in white space only"
+        spell = _spelled_out  # otherwise both may look the same
     if max(len(expected), len(found)) <= LONGEST_QUOTE:
         place = f"; the first difference is at character {at + 1}" if at >= _LEAST_ALIKE else ""
-        return (
-            f"expected {quoted(expected)}, found {quoted(found)}{place}{_manner(expected, found)}"
-        )
+        return f"expected {spell(expected)}, found {spell(found)}{place}{manner}"
+    around = (_around(text, at, spell) for text in (expected, found))
     return (
-        f"the first difference is at character {at + 1}: expected {_around(expected, at)}, "
-        f"found {_around(found, at)}{_manner(expected, found)}"
+        f"the first difference is at character {at + 1}: expected {next(around)}, "
+        f"found {next(around)}{manner}"
     )
 
 
-def _manner(expected: str, found: str) -> str:
-    if expected.casefold() == found.casefold():
-        return "; they differ in upper and lower case only"
-    if expected.split() == found.split():
-        return "; they differ in white space only"
-    return ""
+def _seen(text: str) -> str:
+    return " ".join(_UNSEEN.sub("", text).split())
 
 
-def _around(text: str, at: int) -> str:
+def _around(text: str, at: int, spell: Callable[[str], str]) -> str:
     start, end = max(0, at - _BEFORE), at + _AFTER
     if at >= len(text):
-        return f"{_one_line(text[start:])} and then its end"
+        return f"{spell(text[start:])} and then its end"
     head = "…" if start else ""
     tail = "…" if end < len(text) else ""
-    return f"{head}{_one_line(text[start:end])}{tail}"
+    return f"{head}{spell(text[start:end])}{tail}"
+
+
+def _spelled_out(text: str) -> str:
+    return _LIKE_SPACES.sub(_escaped, _one_line(text))
 
 
 def _one_line(text: str) -> str:

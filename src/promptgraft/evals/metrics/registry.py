@@ -220,9 +220,9 @@ def _entry(node: Node) -> Iterator[Node]:
     if not isinstance(node.value, dict):
         node.expected("the name of a metric, or an object such as `{name: exact}`")
         return
-    names = [key for key in _NAMES if key in node.value]
-    if len(names) != 1:
-        keys = " and ".join(f"`{key}`" for key in names) or "none"
+    names = [key for key in _NAMES if key in node.value] or ["kind"]
+    if len(names) != 1 or names[0] not in node.value:
+        keys = " and ".join(f"`{key}`" for key in names if key in node.value) or "none"
         node.fault(f"expected one of `name`, `metric_name` and `metricName`, found {keys}")
         return
     name = TEXT.read(node.member(names[0]))
