@@ -207,11 +207,15 @@ def gradient(seed: int) -> EqualWorld:
 
 
 def worlds() -> Iterator[EqualWorld]:
-    """Yield all worlds."""
-    yield from map(paper, range(40))
-    yield from map(lines, range(36))
-    yield from map(choices, range(24))
-    yield from map(gradient, range(10))
+    """Yield all worlds.
+
+    Of 110 seeds these are the quickest that together have every value of a setting twice, and run
+    every branch of the code twice that all of them run.
+    """
+    yield from map(paper, (0, 6, 9, 12, 17, 18, 23, 26, 32, 37))
+    yield from map(lines, (0, 3, 6, 8, 11, 13, 14, 15, 17, 20, 21, 27, 28, 33))
+    yield from map(choices, (0, 2, 5, 11, 13, 14, 15, 17, 21))
+    yield from map(gradient, (2, 3, 6, 7, 8, 9))
 
 
 def recorded() -> dict[str, Outcome]:

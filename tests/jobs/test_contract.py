@@ -303,6 +303,7 @@ def test_lists_filter_and_page(jobs: Jobs) -> None:
 # Running
 
 
+@only("client", "mariadb")
 def test_events_are_numbered_and_tell_the_whole_story(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs, budget=90)
     work_off(manager)
@@ -350,6 +351,7 @@ def test_pausing_waits_for_the_end_of_the_step(jobs: Jobs, manager: JobManager) 
     assert paused.progress < 100
 
 
+@only("client", "mariadb")
 def test_what_is_resumed_ends_as_if_it_had_not_paused(jobs: Jobs, manager: JobManager) -> None:
     straight = submit(jobs)
     work_off(manager)
@@ -431,6 +433,7 @@ def test_a_larger_budget_continues_a_paused_job(jobs: Jobs, manager: JobManager)
     assert outcome(manager, job) != outcome(manager, small)
 
 
+@only("client", "postgresql")
 def test_a_fork_pays_for_no_answer_again(jobs: Jobs, manager: JobManager) -> None:
     first = submit(jobs, budget=90)
     work_off(manager)
@@ -444,6 +447,7 @@ def test_a_fork_pays_for_no_answer_again(jobs: Jobs, manager: JobManager) -> Non
     assert jobs.get(first.id).status.rollouts <= 90
 
 
+@only("client", "postgresql")
 def test_only_what_has_ended_is_deleted_with_all_it_has(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs, budget=60)
     work_off(manager)
@@ -554,6 +558,7 @@ def test_a_winner_is_applied_where_the_caller_wants_it(jobs: Jobs, manager: JobM
 # Faults
 
 
+@only("client")
 def test_a_mirror_is_a_run_directory(jobs: Jobs, manager: JobManager, tmp_path: Path) -> None:
     from promptgraft.runs import find_run, read_run
 

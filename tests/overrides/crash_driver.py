@@ -91,10 +91,6 @@ def left_by_a_killed_writer(store: LocalPromptOverridesStore) -> None:
     assert killed_by(lambda: do_several(store), IntentKiller("never", 0)) == signal.SIGKILL
 
 
-def do_overlapping(store: LocalPromptOverridesStore) -> None:
-    set_all(store, WRITER, OTHER, path=TONE, body="overlapping")
-
-
 def do_write_beside(store: LocalPromptOverridesStore) -> None:
     store.set_section_override(OTHER, path=RULES, body="beside")
 
@@ -113,7 +109,6 @@ SCENARIOS: dict[str, tuple[Step, Step]] = {
     "write-of-several": (some_revisions, do_several),
     "write-after-a-killed-one": (left_by_a_killed_writer, do_write),
     "write-beside-a-killed-one": (left_by_a_killed_writer, do_write_beside),
-    "write-of-several-after-a-killed-one": (left_by_a_killed_writer, do_overlapping),
 }
 
 

@@ -107,7 +107,6 @@ def driver() -> Iterator[Run]:
         # What a killed writer left is finished first.
         ("write-after-a-killed-one", 27, 5),
         ("write-beside-a-killed-one", 29, 4),
-        ("write-of-several-after-a-killed-one", 45, 7),
     ],
 )
 def test_a_killed_process_leaves_the_old_or_the_new_revision_of_every_tag(

@@ -268,7 +268,6 @@ def test_a_job_that_ends_while_it_is_watched_has_the_forms_of_its_new_state(
     expect(page.locator(".lost")).to_be_empty()
 
 
-@pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)
 def test_a_long_note_hides_no_column_of_the_list(
     watched: Watched, client: Client, manager: JobManager
 ) -> None:
@@ -277,11 +276,13 @@ def test_a_long_note_hides_no_column_of_the_list(
     work_off(manager)
     page = watched.page
     page.goto(client.url)
-    assert no_sideways_scrolling(page)
-    assert page.evaluate(
-        "[...document.querySelectorAll('.jobs td')].every(cell => cell.hidden || "
-        "cell.getBoundingClientRect().right <= document.documentElement.clientWidth)"
-    )
+    for width, height in (WIDE, NARROW):
+        page.set_viewport_size({"width": width, "height": height})
+        assert no_sideways_scrolling(page)
+        assert page.evaluate(
+            "[...document.querySelectorAll('.jobs td')].every(cell => cell.hidden || "
+            "cell.getBoundingClientRect().right <= document.documentElement.clientWidth)"
+        )
 
 
 def test_pages_work_without_a_script(browser: Browser, client: Client, manager: JobManager) -> None:
