@@ -57,7 +57,7 @@ def test_the_kind_alone_is_the_name_too() -> None:
     assert load_metrics([{"kind": "exact", "ignore_case": True}]) == load_metrics(
         [{"name": "exact", "ignore_case": True}]
     )
-    with pytest.raises(DataFormatError, match="unknown metric `exakt` .did you mean `exact`"):
+    with pytest.raises(DataFormatError, match=r"unknown metric `exakt` .did you mean `exact`"):
         load_metrics([{"kind": "exakt"}])
 
 
