@@ -6,6 +6,7 @@ import compileall
 import gc
 import importlib.util
 import ipaddress
+import multiprocessing
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 from programs import Programs, forked_programs
@@ -46,6 +48,34 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
     # Where PYTHONDONTWRITEBYTECODE is set, hundreds of children would compile it again.
     compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
+    if config.getoption("numprocesses", default=None):
+        _rewrite_assertions(config)
+
+
+def _rewrite_assertions(config: pytest.Config) -> None:
+    """Rewrite the assertions of the tests, which each worker would do again, for 10 s."""
+    given = [Path(argument.partition("::")[0]) for argument in config.args]
+    paths = [path for top in given for path in (top.rglob("test_*.py") if top.is_dir() else [top])]
+    context = multiprocessing.get_context("fork")
+    count = min(os.cpu_count() or 1, len(paths))
+    gc.disable()  # in the forks
+    forks = [
+        context.Process(target=_rewrite_each, args=(paths[first::count], config))
+        for first in range(count)
+    ]
+    for fork in forks:
+        fork.start()
+    for fork in forks:
+        fork.join()
+    gc.enable()
+
+
+def _rewrite_each(paths: list[Path], config: pytest.Config) -> None:
+    for path in paths:
+        kept = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
+        if rewrite._read_pyc(path, kept) is None and rewrite.try_makedirs(kept.parent):
+            version, code = rewrite._rewrite_test(path, config)
+            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, version, kept)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
