@@ -10,6 +10,7 @@ the reply is its exit code.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -20,9 +21,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 SEARCH = (
     *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search", "filelock"),
@@ -193,5 +196,29 @@ def _become(
         runpy.run_path(words[0], run_name="__main__")
 
 
+def _end(code: int) -> NoReturn:
+    """End as Python does, but leave the memory to the system.
+
+    To free what the first process has imported copies all of it: 40 ms of the 50 that a fork takes.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> None:
+    """Serve; in each fork, run its program."""
+    asked = _serve(sys.argv[1:])
+    try:
+        _become(**asked)  # type: ignore[arg-type]
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        _end(end.code or 0)
+    _end(0)
+
+
 if __name__ == "__main__":
-    _become(**_serve(sys.argv[1:]))  # type: ignore[arg-type]
+    main()
