@@ -29,10 +29,7 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
-from promptgraft.algorithms.gepa.additions.lines.carry import (
-    LineHistory,
-    LinePlan,
-)
+from promptgraft.algorithms.gepa.additions.lines.addition import LineHistory, LinePlan
 from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed, Rule
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt

@@ -67,8 +67,8 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
                 "created": record.created.isoformat(),
                 "config": dict(record.config),
                 "candidates": [
-                    {name: _plain(candidate_record)[name] for name in _IN_SHORT}
-                    for candidate_record in record.candidates
+                    {name: _plain(candidate)[name] for name in _IN_SHORT}
+                    for candidate in record.candidates
                 ],
                 "result": None if record.ended is None else {**read_document(folder.result)},
             }
@@ -106,78 +106,78 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     if not record.candidates:
         screen.line("your prompt has not been evaluated yet")
         return
-    best = [candidate_record for candidate_record in record.ranked if candidate_record.candidate]
+    best = [candidate for candidate in record.ranked if candidate.candidate]
     # The highest means are chosen, but listed in the order in which they joined.
     listed = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)
     listed.insert(0, record.candidates[0])
     table = [("candidate", "mean", "parents", "step", "changes")]
-    for candidate_record in listed:
-        parents = ", ".join(map(str, candidate_record.parents))
+    for candidate in listed:
+        parents = ", ".join(map(str, candidate.parents))
         table.append(
             (
-                str(candidate_record.candidate),
-                shown_mean(candidate_record),
+                str(candidate.candidate),
+                shown_mean(candidate),
                 parents,
-                str(candidate_record.step),
-                _changed(record, candidate_record),
+                str(candidate.step),
+                _changed(record, candidate),
             )
         )
     screen.table(table)
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
-    if any(candidate_record.estimated for candidate_record in listed):
+    if any(candidate.estimated for candidate in listed):
         screen.line(ESTIMATED)
 
 
-def _changed(record: RunRecord, candidate_record: CandidateAdded) -> str:
+def _changed(record: RunRecord, candidate: CandidateAdded) -> str:
     """Name the parts that a candidate changes, without the name of the graph; mark the best."""
-    if not candidate_record.candidate:
+    if not candidate.candidate:
         return "your prompt"
-    changed = candidate_record.changed.replace(f"{record.prompt}/", "")
+    changed = candidate.changed.replace(f"{record.prompt}/", "")
     best = record.ended.best if record.ended else None
-    return f"{changed} (best)" if candidate_record.candidate == best else changed
+    return f"{changed} (best)" if candidate.candidate == best else changed
 
 
 def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
-    candidate_record, page = _candidate(record, number), record.folder.candidate(number)
+    candidate, page = _candidate(record, number), record.folder.candidate(number)
     if as_json:
         where = {"run": record.id, "page": str(page.absolute())}
         more = {
             "pareto_ids": list(record.pareto_ids),
-            "why": [*reasons_of(record, candidate_record)],
-            "cases": sum(value is not None for value in candidate_record.scores),
-            "mean_there": mean_score(candidate_record.scores),
+            "why": [*reasons_of(record, candidate)],
+            "cases": sum(value is not None for value in candidate.scores),
+            "mean_there": mean_score(candidate.scores),
         }
-        print_json({**where, **more, **_plain(candidate_record)})
+        print_json({**where, **more, **_plain(candidate)})
         return
     screen = Screen()
     screen.line(f"candidate {number} of {record.id}", bold=True)
-    parents = [record.candidates[position] for position in candidate_record.parents]
-    scored = sum(value is not None for value in candidate_record.scores)
+    parents = [record.candidates[position] for position in candidate.parents]
+    scored = sum(value is not None for value in candidate.scores)
     on = f" on {counted(scored, 'validation case')}"
-    if candidate_record.estimated:
-        validation = counted(len(candidate_record.scores), "validation case")
-        there = score(mean_score(candidate_record.scores))
+    if candidate.estimated:
+        validation = counted(len(candidate.scores), "validation case")
+        there = score(mean_score(candidate.scores))
         on = f", estimated from {scored} of {validation}, {there} there"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),
-            ("changes", candidate_record.changed if number else "nothing: your prompt"),
-            *(("why", reason) for reason in reasons_of(record, candidate_record)),
-            ("mean", f"{shown_mean(candidate_record)}{on}"),
-            ("step", str(candidate_record.step)),
+            ("changes", candidate.changed if number else "nothing: your prompt"),
+            *(("why", reason) for reason in reasons_of(record, candidate)),
+            ("mean", f"{shown_mean(candidate)}{on}"),
+            ("step", str(candidate.step)),
             ("page", str(relative(page))),
         ]
     )
     for parent in parents:
-        for name, text in candidate_record.texts.items():
+        for name, text in candidate.texts.items():
             before = parent.texts.get(name, "")
             if before != text:
                 screen.line()
                 screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
                 words = changes_in_words(name, before, text)
                 screen.body(words or diff_bodies(before, text, part=name).removesuffix("\n"))
-    for name, text in candidate_record.texts.items():
+    for name, text in candidate.texts.items():
         screen.line()
         screen.line(name, bold=True)
         screen.body(text)

@@ -181,21 +181,21 @@ def figures_json(ended: RunEnded, budget: int, kept_rewrites: int) -> dict[str, 
 
 def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
     """Return the frontier: undominated candidates that lead on at least one example."""
-    highest = highest_scores([candidate_record.scores for candidate_record in history.candidates])
+    highest = highest_scores([candidate.scores for candidate in history.candidates])
     return {
         "pareto_ids": list(history.pareto_ids),
         "best": ended.best,
         "frontier": [
             {
-                "candidate": candidate_record.candidate,
-                "mean": candidate_record.mean,
-                "estimated": candidate_record.estimated,
-                "objectives": dict(candidate_record.objectives),
+                "candidate": candidate.candidate,
+                "mean": candidate.mean,
+                "estimated": candidate.estimated,
+                "objectives": dict(candidate.objectives),
                 "leads_on": [
-                    *compress(history.pareto_ids, map(eq, packed(candidate_record.scores), highest))
+                    *compress(history.pareto_ids, map(eq, packed(candidate.scores), highest))
                 ],
             }
-            for candidate_record in map(history.candidates.__getitem__, ended.frontier)
+            for candidate in map(history.candidates.__getitem__, ended.frontier)
         ],
     }
 

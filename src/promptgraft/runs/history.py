@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import attrs
+import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.text import score
 from promptgraft.search import events, round_events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
@@ -135,34 +136,9 @@ class RoundSummary:
 
     def as_json(self) -> dict[str, Json]:
         """Return it as plain data."""
-        patches: list[Json] = [attrs.asdict(patch) for patch in self.patches]
-        losses: list[Json] = [
-            {name: str(getattr(loss, name)) for name in round_events.Loss.__struct_fields__}
-            for loss in self.losses
-        ]
-        blamed: list[Json] = [
-            {"case": case, "to": blame.to, "severity": str(blame.severity), "text": blame.text}
-            for case, blame in self.blamed
-        ]
-        problems: dict[str, Json] = {
-            module: [{"severity": str(row.severity), "text": row.text} for row in rows]
-            for module, rows in self.problems.items()
-        }
-        return {
-            "round": self.number,
-            "current": self.current,
-            "decided": None if self.decided is None else str(self.decided),
-            "detail": self.detail,
-            "tried": None if self.tried is None else list(self.tried),
-            "validated": None if self.validated is None else list(self.validated),
-            "candidate": self.candidate,
-            "cases": self.cases,
-            "losses": losses,
-            "blamed": blamed,
-            "problems": problems,
-            "patches": patches,
-            "unanswered": list(self.unanswered),
-        }
+        plain: Any = unstructure(msgspec.to_builtins(self, enc_hook=dict))
+        blamed = [{"case": case, **blame} for case, blame in plain["blamed"]]
+        return {"round": plain.pop("number"), **plain, "blamed": blamed}
 
 
 # The first few answers of concurrent calls arrive at once and would make the estimate jump.
@@ -383,10 +359,8 @@ class RunHistory:
             _refuse("means", f"{len(self.candidates)}", len(event.means))
         # Estimates may have changed: the baseline has been evaluated on more examples since.
         self.candidates = [
-            candidate_record
-            if candidate_record.mean == mean
-            else replace(candidate_record, mean=mean)
-            for candidate_record, mean in zip(self.candidates, event.means, strict=True)
+            candidate if candidate.mean == mean else replace(candidate, mean=mean)
+            for candidate, mean in zip(self.candidates, event.means, strict=True)
         ]
         self._lead(event.best)
         self.ended, self.wait, self.steps = event, None, event.steps

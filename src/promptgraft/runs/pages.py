@@ -264,25 +264,21 @@ def _summary_used(history: RunHistory, ended: RunEnded) -> str:
 
 def _summary_candidates(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     listed, rows = history.candidates[:_MOST_CANDIDATES], []
-    for candidate_record in listed:
-        parents = ", ".join(map(str, candidate_record.parents))
-        winner = (
-            " (winner)"
-            if candidate_record.candidate == ended.best and candidate_record.candidate
-            else ""
-        )
+    for candidate in listed:
+        parents = ", ".join(map(str, candidate.parents))
+        winner = " (winner)" if candidate.candidate == ended.best and candidate.candidate else ""
         cells = [
-            f"{candidate_record.candidate}{winner}",
+            f"{candidate.candidate}{winner}",
             parents,
-            candidate_record.changed,
-            shown_mean(candidate_record),
+            candidate.changed,
+            shown_mean(candidate),
         ]
         rows.append(table_row(cells))
     yield "## Candidates"
     yield "\n".join(table(["candidate", "parents", "changes", "mean on the validation set"], rows))
     if (more := len(history.candidates) - _MOST_CANDIDATES) > 0:
         yield f"and {more} more, in the folder `candidates`."
-    if any(candidate_record.estimated for candidate_record in listed):
+    if any(candidate.estimated for candidate in listed):
         yield "A mean with ~ is an estimate: some examples have no score."
 
 

@@ -183,13 +183,11 @@ class Recorder:
                     self._write_round(known=False)
                 self._write_documents(line)
                 # The baseline has been evaluated on more cases, which changes all estimates.
-                for candidate_record in (
-                    candidate_record
-                    for candidate_record in self._history.candidates
-                    if candidate_record.estimated
+                for candidate in (
+                    candidate for candidate in self._history.candidates if candidate.estimated
                 ):
-                    page = self._folder.candidate(candidate_record.candidate)
-                    write_text(page, self._page_of(candidate_record.candidate))
+                    page = self._folder.candidate(candidate.candidate)
+                    write_text(page, self._page_of(candidate.candidate))
 
     def _write_source(self, page: Path, line: events.CandidateAdded, *, known: bool) -> None:
         """Write a candidate as one file, for prompts whose texts form a single source file."""

@@ -231,17 +231,13 @@ class Pipeline(Generic[StepT, AttemptT]):
                 step.has_started = True
                 self.kit.emit(RoundStarted(step=step.number, current=step.parent))
                 for _, branch in step.waiting:
-                    if self._has_fault():
+                    begun = (held for waiting in self._steps for _, held in waiting.waiting)
+                    if any(held.error and not is_orderly(held.error) for held in begun):
                         return  # an error that ends the run: further work would be wasted
                     yield from asks.Release(branch)
             most_kept += entry + self.search.most_after
             for attempt, branch in step.waiting:
                 most_kept += branch.rollouts if branch.has_ended else attempt.largest
-
-    def _has_fault(self) -> bool:
-        """Return whether an attempt under way has failed, so that the run will end."""
-        branches = (branch for step in self._steps for _, branch in step.waiting)
-        return any(branch.error is not None and not is_orderly(branch.error) for branch in branches)
 
     def _entries(self) -> tuple[int, list[int]]:
         """Return most rollouts of the pending validation, and of those of steps under way."""

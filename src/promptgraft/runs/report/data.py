@@ -266,13 +266,8 @@ def gather(folder: RunFolder) -> ReportData:
         state=str(record.state),
         facts=tuple(_facts(record)),
         case_ids=record.pareto_ids,
-        candidates=tuple(
-            _with_examples(candidate_record) for candidate_record in record.candidates
-        ),
-        why={
-            candidate_record.candidate: reasons_of(record, candidate_record)
-            for candidate_record in record.candidates
-        },
+        candidates=tuple(_with_examples(candidate) for candidate in record.candidates),
+        why={candidate.candidate: reasons_of(record, candidate) for candidate in record.candidates},
         frontier=ended.frontier if ended else _frontier(record),
         winner=ended.best if ended else 0,
         steps=ReportSteps(
@@ -349,8 +344,8 @@ def _with_examples(one: CandidateAdded) -> CandidateAdded:
 def _frontier(record: RunRecord) -> tuple[int, ...]:
     """Compute the frontier of a run that has not recorded one, because it has not ended."""
     frontier = Frontier()
-    for candidate_record in record.candidates:
-        frontier.add(candidate_record.scores or (None,) * len(record.pareto_ids))
+    for candidate in record.candidates:
+        frontier.add(candidate.scores or (None,) * len(record.pareto_ids))
     return tuple(frontier.members()) if record.candidates else ()
 
 

@@ -71,7 +71,7 @@ class Chart:
 
 def rollouts_chart(data: ReportData) -> Chart | None:
     """Return the chart of means against rollouts; None while nothing is scored."""
-    used = [float(candidate_record.rollouts) for candidate_record in data.candidates]
+    used = [float(candidate.rollouts) for candidate in data.candidates]
     steps = steps_of(data.candidates, data.winner)
     return _chart(data, "test calls", used, steps, total=float(data.used.rollouts), label=_count)
 
@@ -81,37 +81,34 @@ def length_chart(data: ReportData) -> Chart | None:
 
     The characters are those of all texts that the search may change.
     """
-    lengths = [
-        float(sum(map(len, candidate_record.texts.values())))
-        for candidate_record in data.candidates
-    ]
+    lengths = [float(sum(map(len, candidate.texts.values()))) for candidate in data.candidates]
     if len({*lengths}) < _COMPARABLE:
         return None
     best, steps = -math.inf, []
-    for _, candidate_record in sorted(
+    for _, candidate in sorted(
         zip(lengths, data.candidates, strict=True), key=lambda pair: pair[0]
     ):
         # An estimate on a few cases would hide what is known.
-        if candidate_record.mean is None or candidate_record.estimated:
+        if candidate.mean is None or candidate.estimated:
             continue
-        if candidate_record.mean > best:
-            best = candidate_record.mean
-            steps.append(candidate_record)
+        if candidate.mean > best:
+            best = candidate.mean
+            steps.append(candidate)
     return _chart(data, "characters of text", lengths, steps, total=max(lengths), label=_count)
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
     """Return the chart of means against money, or else tokens, and why it is not money."""
     priced = data.cost is not None and all(
-        candidate_record.cost is not None for candidate_record in data.candidates
+        candidate.cost is not None for candidate in data.candidates
     )
-    money = [float(candidate_record.cost or 0) for candidate_record in data.candidates]
+    money = [float(candidate.cost or 0) for candidate in data.candidates]
     spent = max([float(data.cost or Decimal(0)), *money])
     steps = list(steps_of(data.candidates, data.winner))
     if priced and spent:
         return _chart(data, "dollars", money, steps, total=spent, label=_dollars), ""
     why = "This run cost nothing" if priced else "The price of a model is not known"
-    tokens = [float(candidate_record.tokens) for candidate_record in data.candidates]
+    tokens = [float(candidate.tokens) for candidate in data.candidates]
     if most := max([float(data.tokens), *tokens]):
         drawn = _chart(data, "tokens", tokens, steps, total=most, label=_count)
         return drawn, f"{why}, so the drawing is against tokens."
@@ -141,29 +138,13 @@ def curves_chart(runs: Sequence[RunHistory], labels: Sequence[str]) -> Curves | 
     if not all(paths):
         return None
     means = [step.mean or 0.0 for path in paths for step in path]
-    end = float(max(1, *(run.rollouts for run in runs)))
-    x_marks, y_marks = _marks(0, end), _marks(min(means), max(means))
-
-    def across(value: float) -> float:
-        return round(_LEFT + value / max(end, x_marks[-1]) * (_RIGHT - _LEFT), 1)
-
-    def up(value: float) -> float:
-        share = (value - y_marks[0]) / (y_marks[-1] - y_marks[0])
-        return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
-
+    axes = _Axes(float(max(1, *(run.rollouts for run in runs))), means)
     lines: list[tuple[str, str, _Point]] = []
     for run, path, label in zip(runs, paths, labels, strict=True):
-        points = [(across(step.rollouts), up(step.mean or 0.0)) for step in path]
-        drawn = "".join(f"H{x:g}V{y:g}" for x, y in points)
-        stop = across(run.rollouts)
-        start = f"M{points[0][0]:g} {points[0][1]:g}"
-        place = _free_place(stop, points[-1][1], [place for *_, place in lines])
-        lines.append((label, f"{start}{drawn}H{stop:g}", place))
-    return Curves(
-        x_ticks=tuple((across(mark), _count(mark, end)) for mark in x_marks),
-        y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
-        lines=tuple(lines),
-    )
+        curve = axes.curve([(step.rollouts, step.mean or 0.0) for step in path], run.rollouts)
+        end = axes.across(run.rollouts), axes.up(path[-1].mean or 0.0)
+        lines.append((label, curve, _free_place(*end, [place for *_, place in lines])))
+    return Curves(x_ticks=axes.x_ticks(_count), y_ticks=axes.y_ticks, lines=tuple(lines))
 
 
 def _free_place(x: float, y: float, taken: Sequence[_Point]) -> _Point:
@@ -184,14 +165,14 @@ def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[Cand
     cases, so their means are estimates.
     """
     best, most = -math.inf, candidates[winner].mean if winner else None
-    for candidate_record in candidates[: winner + 1] if winner else candidates:
+    for candidate in candidates[: winner + 1] if winner else candidates:
         if (
-            candidate_record.mean is not None
-            and candidate_record.mean > best
-            and (most is None or candidate_record.mean <= most)
+            candidate.mean is not None
+            and candidate.mean > best
+            and (most is None or candidate.mean <= most)
         ):
-            best = candidate_record.mean
-            yield candidate_record
+            best = candidate.mean
+            yield candidate
 
 
 def _chart(
@@ -204,51 +185,66 @@ def _chart(
     label: Callable[[float, float], str],
 ) -> Chart | None:
     scored = [
-        (x, candidate_record.mean, candidate_record.estimated)
-        for x, candidate_record in zip(used, data.candidates, strict=True)
-        if candidate_record.mean is not None
+        (x, candidate.mean, candidate.estimated)
+        for x, candidate in zip(used, data.candidates, strict=True)
+        if candidate.mean is not None
     ]
     if not scored:
         return None
     means = [mean for _, mean, _ in scored]
     end = max(total, *(x for x, _, _ in scored)) or 1.0
-    x_marks, y_marks = _marks(0, end), _marks(min(means), max(means))
-    most = max(end, x_marks[-1])
-
-    def across(value: float) -> float:
-        return round(_LEFT + value / most * (_RIGHT - _LEFT), 1)
-
-    def up(value: float) -> float:
-        share = (value - y_marks[0]) / (y_marks[-1] - y_marks[0])
-        return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
-
+    axes = _Axes(end, means)
     first, last = data.candidates[0].mean, data.candidates[data.winner].mean
     # What screen readers are told in place of the drawing.
     summary = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over "
     summary += f"{label(end, end)} {what}"
     winner = None
     if data.winner and last is not None:
-        winner = across(used[data.winner]), up(last)
+        winner = axes.across(used[data.winner]), axes.up(last)
         if first is not None:
             summary += f"; baseline {first:.3f}, winner #{data.winner} {last:.3f}"
-    points = [
-        (across(used[candidate_record.candidate]), up(candidate_record.mean or 0.0))
-        for candidate_record in steps
-    ]
-    start = f"M{points[0][0]:g} {points[0][1]:g}" if points else ""
-    path = "".join(f"H{x:g}V{y:g}" for x, y in points)
+    points = [(used[candidate.candidate], candidate.mean or 0.0) for candidate in steps]
+    places = [(axes.across(x), axes.up(y), estimated) for x, y, estimated in scored]
     return Chart(
         what=what,
         summary=f"{summary}.",
-        x_ticks=tuple((across(mark), label(mark, most)) for mark in x_marks),
-        y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
-        dots=tuple((across(x), up(y)) for x, y, estimated in scored if not estimated),
-        guesses=tuple((across(x), up(y)) for x, y, estimated in scored if estimated),
-        best=f"{start}{path}H{across(end):g}" if points else "",
-        baseline=None if first is None else up(first),
+        x_ticks=axes.x_ticks(label),
+        y_ticks=axes.y_ticks,
+        dots=tuple((x, y) for x, y, estimated in places if not estimated),
+        guesses=tuple((x, y) for x, y, estimated in places if estimated),
+        best=axes.curve(points, end) if points else "",
+        baseline=None if first is None else axes.up(first),
         winner=winner,
         is_dense=len(scored) > _MANY,
     )
+
+
+class _Axes:
+    """Where amounts up to ``end`` and some means stand in a drawing."""
+
+    def __init__(self, end: float, means: Sequence[float]) -> None:
+        self._x_marks, self._y_marks = _marks(0, end), _marks(min(means), max(means))
+        self._most = max(end, self._x_marks[-1])
+
+    def across(self, amount: float) -> float:
+        return round(_LEFT + amount / self._most * (_RIGHT - _LEFT), 1)
+
+    def up(self, mean: float) -> float:
+        low, high = self._y_marks[0], self._y_marks[-1]
+        return round(_BOTTOM - (mean - low) / (high - low) * (_BOTTOM - _TOP), 1)
+
+    def curve(self, points: Sequence[_Point], end: float) -> str:
+        """Return the SVG path that rises at each point, and goes on to ``end``."""
+        places = [(self.across(amount), self.up(mean)) for amount, mean in points]
+        steps = "".join(f"H{x:g}V{y:g}" for x, y in places)
+        return f"M{places[0][0]:g} {places[0][1]:g}{steps}H{self.across(end):g}"
+
+    def x_ticks(self, label: Callable[[float, float], str]) -> tuple[tuple[float, str], ...]:
+        return tuple((self.across(mark), label(mark, self._most)) for mark in self._x_marks)
+
+    @property
+    def y_ticks(self) -> tuple[tuple[float, str], ...]:
+        return tuple((self.up(mark), f"{mark:.4g}") for mark in self._y_marks)
 
 
 def _marks(low: float, high: float) -> tuple[float, ...]:
@@ -321,7 +317,7 @@ def family_tree(data: ReportData) -> Tree | None:
 def _shown(data: ReportData) -> list[int]:
     """Return the candidates to draw: all, or as many lines of ancestors as fit."""
     if len(data.candidates) <= MOST_NODES:
-        return [candidate_record.candidate for candidate_record in data.candidates]
+        return [candidate.candidate for candidate in data.candidates]
     line_numbers = set(data.line_of(data.winner))
     for number in data.leaders:
         more, waiting = set(line_numbers), [number]
@@ -423,9 +419,7 @@ def graph_view(data: ReportData) -> GraphView | None:
         return None
     edges = [edge for edge in edges_of(traces) if edge[0] != edge[1]]
     places = _columns(names, edges)
-    accepted = Counter(
-        part for candidate_record in data.candidates for part in names_in(candidate_record.module)
-    )
+    accepted = Counter(part for candidate in data.candidates for part in names_in(candidate.module))
     rejected = Counter(
         part for rejection in data.steps.rejections for part in names_in(rejection.module)
     )

@@ -230,9 +230,7 @@ def verdict_of(data: ReportData) -> dict[str, str]:
 
 
 def _objectives(data: ReportData) -> tuple[str, ...]:
-    names = {
-        name for candidate_record in data.candidates[:1] for name in candidate_record.objectives
-    }
+    names = {name for candidate in data.candidates[:1] for name in candidate.objectives}
     return tuple(sorted(names))[:_MOST_OBJECTIVES] if len(names) > 1 else ()
 
 

@@ -54,7 +54,7 @@ def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
     Each comes with the number of cases on which no other candidate scores higher, and the number
     of those on which none scores as high.
     """
-    scores = [candidate_record.scores for candidate_record in data.candidates]
+    scores = [candidate.scores for candidate in data.candidates]
     highest = highest_scores(scores)
     holders = [0] * len(highest)
     for row in scores:
@@ -64,9 +64,9 @@ def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
     # Means of all cases come before estimates, which are the higher the fewer cases they are of.
     leaders = sorted(data.leaders, key=lambda number: data.candidates[number].estimated)
     for number in leaders[:_MOST_ROWS]:
-        candidate_record = data.candidates[number]
-        led = [*compress(holders, map(eq, packed(candidate_record.scores), highest))]
-        rows.append((candidate_record, len(led), led.count(1)))
+        candidate = data.candidates[number]
+        led = [*compress(holders, map(eq, packed(candidate.scores), highest))]
+        rows.append((candidate, len(led), led.count(1)))
     return rows
 
 
@@ -140,7 +140,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
     if len(columns) > _MOST_COLUMNS or len(columns) * len(cases) > _MOST_CELLS:
         columns = [*dict.fromkeys((0, data.winner, *data.leaders))][:_FEWER_COLUMNS]
         cases = cases[:_FEWER_ROWS]
-    low, high = _scale(candidate_record.scores for candidate_record in data.candidates)
+    low, high = _scale(candidate.scores for candidate in data.candidates)
 
     def cell(score: Score) -> Cell:
         if score is None:
@@ -155,7 +155,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
                 data,
                 at,
                 case,
-                tuple(cell(_score(candidate_record, at)) for candidate_record in shown_candidates),
+                tuple(cell(_score(candidate, at)) for candidate in shown_candidates),
             )
             for at, case in enumerate(cases)
         ),
@@ -163,7 +163,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
         legend=tuple(
             cell(low + (high - low) * level / LEVELS) for level in range(0, LEVELS + 1, 2)
         ),
-        has_unscored=any(None in candidate_record.scores for candidate_record in shown_candidates),
+        has_unscored=any(None in candidate.scores for candidate in shown_candidates),
     )
 
 

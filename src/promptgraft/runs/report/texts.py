@@ -98,16 +98,14 @@ def candidate_views(data: ReportData, limits: PageLimits) -> tuple[CandidateView
     )
     allowance = Allowance(limits.diffs)
     views = []
-    for rank, candidate_record in enumerate(ranked[: limits.listed]):
-        parents = [data.candidates[parent] for parent in candidate_record.parents]
+    for rank, candidate in enumerate(ranked[: limits.listed]):
+        parents = [data.candidates[parent] for parent in candidate.parents]
         # Diffs are the slow part of a report; the first to get one are those of most interest.
-        changes = tuple(_with_origins(candidate_record, parents)) if allowance.is_worth_it else ()
+        changes = tuple(_with_origins(candidate, parents)) if allowance.is_worth_it else ()
         needed = sum(change.size for change in changes)
         fits = not parents or (allowance.is_worth_it and allowance.takes(needed))
         changes_shown = changes if fits else None
-        views.append(
-            CandidateView(value=candidate_record, is_near=rank < _NEAR, changes=changes_shown)
-        )
+        views.append(CandidateView(value=candidate, is_near=rank < _NEAR, changes=changes_shown))
     return tuple(sorted(views, key=lambda view: view.value.candidate))
 
 
