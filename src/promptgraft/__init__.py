@@ -166,7 +166,7 @@ __version__ = "0.2.0"
 
 _ABSENT = {
     "ExampleModule": "name examples as `target_tool_examples=[ToolExampleTarget(...)]` and "
-    "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes",
+    "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes"
 }
 
 if not TYPE_CHECKING:

@@ -395,10 +395,7 @@ class OpenAIAdapter(ModelAdapter):
         if not self._uses_responses:
             return self.service
         return attrs.evolve(
-            self.service,
-            path=responses.PATH,
-            taken=responses.TAKEN,
-            if_absent=responses.IF_ABSENT,
+            self.service, path=responses.PATH, taken=responses.TAKEN, if_absent=responses.IF_ABSENT
         )
 
     @property

@@ -213,11 +213,7 @@ class AgentAdapter:
         check_opening(self.delivery)
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
         """Play the turns of the case.
 

@@ -215,10 +215,7 @@ def _unplaced(name: str, why: str) -> str:
 
 
 def read_sources(
-    sources: Mapping[str, Source],
-    *,
-    folder: Path,
-    line: Callable[[str, str], str] = _unplaced,
+    sources: Mapping[str, Source], *, folder: Path, line: Callable[[str, str], str] = _unplaced
 ) -> Sources:
     """Read every source once, after completing an interrupted write.
 

@@ -14,12 +14,7 @@ import attrs
 from promptgraft.adapters.calling.access import blanked
 from promptgraft.adapters.calling.parts import chat_content
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
-from promptgraft.errors import (
-    AgentFaultError,
-    ConfigError,
-    DataFormatError,
-    PromptEvaluationError,
-)
+from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError, PromptEvaluationError
 from promptgraft.evals.field_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.types import ToolUse

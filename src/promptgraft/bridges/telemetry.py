@@ -98,10 +98,7 @@ class TelemetryTracker(Tracker):
 
 @contextlib.contextmanager
 def traced(
-    bus: EventBus,
-    *,
-    content: bool | None = None,
-    tracer_provider: TracerProvider | None = None,
+    bus: EventBus, *, content: bool | None = None, tracer_provider: TracerProvider | None = None
 ) -> Iterator[None]:
     """Make spans of the runs that publish to ``bus``, one run at a time.
 

@@ -195,13 +195,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
     result = outcome.result
     print_verdict(screen, outcome.prompt, result)
     screen.line(f"GEPA on the {MODEL}, seed {outcome.job.config.seed}")
-    print_found(
-        screen,
-        result,
-        outcome.parts,
-        noun="ticket",
-        job=outcome.job,
-    )
+    print_found(screen, result, outcome.parts, noun="ticket", job=outcome.job)
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"
     if outcome.revision is None:

@@ -57,10 +57,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "history": ("revisions", "List every revision of a tag."),
     "rollback": ("revisions", "Point a tag at an earlier revision."),
     "tag": ("revisions", "Point the tag NAME at a revision of another tag."),
-    "meta": (
-        "meta",
-        "Change the meta-prompts for the reflection model and the simulated user.",
-    ),
+    "meta": ("meta", "Change the meta-prompts for the reflection model and the simulated user."),
     "docs": ("project", "Print a page of the documentation."),
     "completion": ("main", "Print a shell completion script."),
 }

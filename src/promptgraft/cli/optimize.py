@@ -224,10 +224,7 @@ def optimize_command(
 
 
 def _check_plan(file: ProjectFile, changes: Changes) -> None:
-    with (
-        file.written() as path,
-        loaded(None, str(path), changes=changes, to_plan=True) as source,
-    ):
+    with file.written() as path, loaded(None, str(path), changes=changes, to_plan=True) as source:
         source.plan()
 
 

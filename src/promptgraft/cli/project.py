@@ -23,13 +23,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import count_faults
-from promptgraft.ground.text import (
-    counted,
-    dollars,
-    model_in_words,
-    number_or_unknown,
-    shell_word,
-)
+from promptgraft.ground.text import counted, dollars, model_in_words, number_or_unknown, shell_word
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:

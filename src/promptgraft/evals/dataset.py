@@ -14,14 +14,7 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.plain import Names, PlainReader
-from promptgraft.evals.rows import (
-    CaseFaults,
-    Row,
-    check_encoding,
-    json_rows,
-    jsonl_rows,
-    yaml_rows,
-)
+from promptgraft.evals.rows import CaseFaults, Row, check_encoding, json_rows, jsonl_rows, yaml_rows
 from promptgraft.evals.several_files import ENDINGS, refuse_several
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import in_words, named

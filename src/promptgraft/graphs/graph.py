@@ -669,11 +669,7 @@ class GraphAdapter:
         return f"graph {self.graph.name} {graph_digest[:12]} on {names}"
 
     def evaluate(
-        self,
-        prompt: Prompt[Any],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[Any], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[Any]:
         """Answer with the graph.
 

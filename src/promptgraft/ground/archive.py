@@ -117,10 +117,7 @@ class Archive:
 
     def _chunks(self, name: str) -> Iterator[bytes]:
         try:
-            with (
-                zipfile.ZipFile(self.path) as packed,
-                packed.open(self._entries[name]) as member,
-            ):
+            with zipfile.ZipFile(self.path) as packed, packed.open(self._entries[name]) as member:
                 # At most as many bytes as the entry says; the checksum shows whether it lies.
                 while chunk := member.read(_CHUNK):
                     yield chunk

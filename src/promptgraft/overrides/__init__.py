@@ -43,10 +43,7 @@ if TYPE_CHECKING:
         diff_override,
         diff_revisions,
     )
-    from promptgraft.overrides.store import (
-        OverrideAddress,
-        PromptOverridesStore,
-    )
+    from promptgraft.overrides.store import OverrideAddress, PromptOverridesStore
     from promptgraft.overrides.types import (
         AppliedOverride,
         PromptOverride,

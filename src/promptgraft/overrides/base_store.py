@@ -26,11 +26,7 @@ from promptgraft.overrides.resolution import (
     checked_entry,
     is_fresh,
 )
-from promptgraft.overrides.store import (
-    DEFAULT_TAG,
-    OverrideAddress,
-    PromptOverridesStore,
-)
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
 
 Change = Callable[[PromptOverride], PromptOverride]

@@ -98,11 +98,7 @@ def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectP
     texts = read_sources(sources, folder=around.folder, line=line)
     with around.placed(path):
         prompt = TextsPrompt.of(
-            texts.texts,
-            ns=AGENTS_NS,
-            key=name,
-            placeholders=config.placeholders,
-            takes_cases=True,
+            texts.texts, ns=AGENTS_NS, key=name, placeholders=config.placeholders, takes_cases=True
         )
     return ProjectPrompt(name=name, prompt=prompt, source=TextsSource(texts))
 

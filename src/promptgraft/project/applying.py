@@ -363,11 +363,7 @@ class Stored:
 
 
 def store_winners(
-    store: RevisionedStore,
-    winners: Sequence[tuple[Winner, PromptLike]],
-    tag: str,
-    *,
-    dry: bool,
+    store: RevisionedStore, winners: Sequence[tuple[Winner, PromptLike]], tag: str, *, dry: bool
 ) -> tuple[Stored, ...]:
     """Write the winner of each prompt to a tag, keeping the other overrides under it.
 

@@ -196,10 +196,7 @@ def probe_agent(project: Project) -> Probed:
     with beside(project.folder):
         answer = probe(adapter, project.prompt().prompt, case)
     return Probed(
-        agent=adapter.agent.name,
-        case=case.id,
-        text=answer.text,
-        output=plain_output(answer.output),
+        agent=adapter.agent.name, case=case.id, text=answer.text, output=plain_output(answer.output)
     )
 
 

@@ -51,12 +51,7 @@ _COPY = "{folder}"
 
 
 def _command(
-    *,
-    project: Path,
-    copied: Path,
-    env: EnvConfig | None = None,
-    cwd: str = "",
-    **options: object,
+    *, project: Path, copied: Path, env: EnvConfig | None = None, cwd: str = "", **options: object
 ) -> Agent:
     make: Callable[..., Agent] = CommandAgent
     env = env or EnvConfig()

@@ -111,11 +111,7 @@ TEXTS: Kind[TextsConfig] = record_of(
 
 _BAML: Kind[BamlConfig] = record_of(
     BamlConfig,
-    special={
-        "baml": PATH,
-        "function": TEXT,
-        "tests": listed(TEXT, "a list of tests"),
-    },
+    special={"baml": PATH, "function": TEXT, "tests": listed(TEXT, "a list of tests")},
     about="A function of a BAML project.",
 )
 

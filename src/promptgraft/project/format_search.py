@@ -146,9 +146,7 @@ DATASET: Kind[DatasetConfig] = either(
     (dict, _DATASET),
 )
 _FILES = either(
-    "a file of cases, or a list of files",
-    (str, PATH),
-    (list, listed(PATH, "a list of files")),
+    "a file of cases, or a list of files", (str, PATH), (list, listed(PATH, "a list of files"))
 )
 _CLASHES = (
     ("ratio", "files"),

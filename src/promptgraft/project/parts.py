@@ -19,12 +19,7 @@ from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.attempt import ParamsOf
-from promptgraft.evals.dataset import (
-    Dataset,
-    Splits,
-    file_and_case,
-    question_digest,
-)
+from promptgraft.evals.dataset import Dataset, Splits, file_and_case, question_digest
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
@@ -183,9 +178,7 @@ def load_teacher(spec: str, around: Surroundings) -> Prompt[object]:
     if spec.endswith(".md"):
         return _load_prompt("teacher", spec, around, path).prompt
     wanted_kind: ObjectKind[Prompt[object]] = ObjectKind(
-        expected="a PromptTemplate, a Prompt or a Graph",
-        plural="prompts",
-        read=_as_teacher,
+        expected="a PromptTemplate, a Prompt or a Graph", plural="prompts", read=_as_teacher
     )
     return around.loaded(path, spec, wanted_kind)
 

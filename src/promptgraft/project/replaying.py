@@ -349,12 +349,7 @@ class ReplayJournal(FileJournal):
         if self._replaced and self._fingerprint is not None:
             recorded = translated(self._fingerprint)
             present |= {name: recorded[name] for name in _ANSWERING if name in recorded}
-        return super().begin(
-            present,
-            contents=contents,
-            reuse_scores=True,
-            translated=translated,
-        )
+        return super().begin(present, contents=contents, reuse_scores=True, translated=translated)
 
     def admit(self, key: str) -> None:
         """End the run as it ended then, if something outside of its answers ended it.
@@ -388,9 +383,7 @@ def without_effects(job: OptimizationJob, reason: StopReason) -> OptimizationJob
         # Runs of earlier versions went on where one of today would have stopped.
         stoppers = [Plateau(risk=0), *(item for item in stoppers if not isinstance(item, Plateau))]
     config = attrs.evolve(
-        job.config,
-        persist=False,
-        limits=attrs.evolve(limits, timeout=None, stoppers=stoppers),
+        job.config, persist=False, limits=attrs.evolve(limits, timeout=None, stoppers=stoppers)
     )
     context = attrs.evolve(
         job.context, executor=None, deadline=None, cancellation=None, pause=None, event_bus=None

@@ -228,10 +228,7 @@ class ModelAdapter(ABC):
     vision: bool | None = attrs.field(default=None, validator=FLAG.or_none)
     extra_body: Mapping[str, object] = attrs.field(factory=dict, repr=False, validator=_FIELDS)
     api_key: str | None = attrs.field(
-        default=None,
-        repr=False,
-        converter=_key,
-        validator=[_on_one_line, _SECRET.or_none],
+        default=None, repr=False, converter=_key, validator=[_on_one_line, _SECRET.or_none]
     )
     base_url: str | None = attrs.field(
         default=None, repr=False, validator=_ADDRESS_OF_SERVER.or_none

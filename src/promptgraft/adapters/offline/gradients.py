@@ -131,10 +131,7 @@ def merge(text: str) -> Json:
         signals.setdefault(key, []).append(wrong.line)
         severities[key] = min(severities.get(key, "P3"), wrong.severity)
     problems: list[Json] = [
-        {
-            "severity": severities[key],
-            "problem": "\n".join(dict.fromkeys(lines))[:_LONGEST_PROBLEM],
-        }
+        {"severity": severities[key], "problem": "\n".join(dict.fromkeys(lines))[:_LONGEST_PROBLEM]}
         for key, lines in signals.items()
     ]
     nothing: Json = {

@@ -303,11 +303,7 @@ def _cases_in_short(block: Block, score: float, fields: Sequence[Field]) -> Iter
             if has_fields:  # of several, each has a line of the feedback
                 feedback = re.sub(rf"\s(?=(?:{names}):)", "\n", feedback)
             yield _answered(
-                score=score,
-                asked=text,
-                output=output.strip("` "),
-                feedback=feedback,
-                fields=fields,
+                score=score, asked=text, output=output.strip("` "), feedback=feedback, fields=fields
             )
 
 

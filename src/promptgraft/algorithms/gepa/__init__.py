@@ -93,7 +93,7 @@ __all__ = [
 
 _ABSENT = {
     "ExampleModule": "name examples as `target_tool_examples=[ToolExampleTarget(...)]` and "
-    "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes",
+    "`target_task_examples=[path]` of GepaConfig; `promptgraft.Module` is what a run changes"
 }
 
 if not TYPE_CHECKING:

@@ -269,11 +269,7 @@ class Patcher:
         )
 
     def _rewritten(
-        self,
-        base: Base,
-        merged: GradientsMerged,
-        module: Module,
-        before: ModuleDescription,
+        self, base: Base, merged: GradientsMerged, module: Module, before: ModuleDescription
     ) -> Asking[InquiryOutcome[Patch]]:
         """Write the new text of a part by the user's own stage."""
         request = stages.RewriteRequest(

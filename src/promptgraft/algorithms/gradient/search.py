@@ -376,11 +376,7 @@ def with_initial(
             )
         try:
             candidate = target.graft(
-                candidate or target.baseline(),
-                modules[name],
-                text,
-                parents=(0,),
-                examples=examples,
+                candidate or target.baseline(), modules[name], text, parents=(0,), examples=examples
             )
         except InvalidProposalError as error:
             raise ConfigError(f"initial: `{name}`: {error.detail}") from None

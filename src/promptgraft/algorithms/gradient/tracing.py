@@ -298,9 +298,7 @@ def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inqui
         ),
         role=Role.BACKWARD,
         read=partial(
-            read_blame,
-            parts=handles,
-            before={handle: step.id for handle, step in earlier.items()},
+            read_blame, parts=handles, before={handle: step.id for handle, step in earlier.items()}
         ),
     )
 

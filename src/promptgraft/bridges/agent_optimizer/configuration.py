@@ -489,11 +489,7 @@ def adapter_of(model: Json, what: str, *, path: Path, keys: Mapping[str, str]) -
 
 
 def metrics_of(
-    evaluate: Mapping[str, Json],
-    judges: Mapping[str, Json],
-    *,
-    path: Path,
-    keys: Mapping[str, str],
+    evaluate: Mapping[str, Json], judges: Mapping[str, Json], *, path: Path, keys: Mapping[str, str]
 ) -> tuple[Metric, ...]:
     """Return the metrics of the configuration at ``path``, with the models of their judges."""
     adapters = {

@@ -83,11 +83,7 @@ class _InPlace:
 
 
 def _evaluated(
-    agent: Callable[..., Any],
-    files: tuple[Path, Path],
-    *,
-    num_runs: int | None,
-    stop: Cancellation,
+    agent: Callable[..., Any], files: tuple[Path, Path], *, num_runs: int | None, stop: Cancellation
 ) -> tuple[Evaluation, Sequence[Case], Sequence[Metric]]:
     """Return the evaluation of the cases of one file by the metrics of the other."""
     data, config = files

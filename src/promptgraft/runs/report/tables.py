@@ -152,10 +152,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
         candidates=tuple(columns),
         rows=tuple(
             _case_row(
-                data,
-                at,
-                case,
-                tuple(cell(_score(candidate, at)) for candidate in shown_candidates),
+                data, at, case, tuple(cell(_score(candidate, at)) for candidate in shown_candidates)
             )
             for at, case in enumerate(cases)
         ),

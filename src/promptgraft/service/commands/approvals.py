@@ -98,9 +98,7 @@ def _add_decision(what: str, about: str, example: str) -> None:
 
 
 _add_decision(
-    "approve",
-    "Approve a request; the last approval moves its tag.",
-    "jobs approvals approve 7",
+    "approve", "Approve a request; the last approval moves its tag.", "jobs approvals approve 7"
 )
 _add_decision(
     "decline",

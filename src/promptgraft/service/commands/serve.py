@@ -185,8 +185,7 @@ def _workers(count: int, url: str, projects: tuple[str, ...], log: str) -> Itera
 
 
 @click.group(
-    "tokens",
-    epilog=options.examples("tokens create ci --scope submit --scope read", "tokens list"),
+    "tokens", epilog=options.examples("tokens create ci --scope submit --scope read", "tokens list")
 )
 def tokens_command() -> None:
     """Create, list and revoke the tokens of a server."""

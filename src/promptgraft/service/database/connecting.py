@@ -36,11 +36,7 @@ _PATH = re.compile(r"[\w./-]+\.(?:db|sqlite3?)")
 _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 _SETTINGS = {
-    "sqlite": (
-        "PRAGMA busy_timeout={ms}",
-        "PRAGMA journal_mode=WAL",
-        "PRAGMA foreign_keys=ON",
-    ),
+    "sqlite": ("PRAGMA busy_timeout={ms}", "PRAGMA journal_mode=WAL", "PRAGMA foreign_keys=ON"),
     "postgresql": (
         "SET SESSION lock_timeout = {ms}",
         "SET SESSION default_transaction_isolation = 'read committed'",

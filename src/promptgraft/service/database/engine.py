@@ -38,11 +38,7 @@ from promptgraft.service.database.connecting import (
     url_of,
 )
 from promptgraft.service.database.faults import BUSY, GIVEN_UP, has_code, lasting_of, mend, reason
-from promptgraft.service.database.migrations import (
-    lock_schema,
-    migration_steps,
-    unlock_schema,
-)
+from promptgraft.service.database.migrations import lock_schema, migration_steps, unlock_schema
 from promptgraft.service.database.tables import SCHEMA_VERSION, Tables
 
 T = TypeVar("T")

@@ -191,10 +191,7 @@ class Tables:
                 UniqueConstraint("job", "key_digest"),
             ),
             events=of_job(
-                "events",
-                "number",
-                _named("kind", 16),
-                Column("line", _document(), nullable=False),
+                "events", "number", _named("kind", 16), Column("line", _document(), nullable=False)
             ),
             signing_in=SigningInTables.of(table),
             workers=table("workers", *_worker()),

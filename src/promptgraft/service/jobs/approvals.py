@@ -273,13 +273,7 @@ class Approvals:
         return self.find(self._database.write(put))
 
     def _enter(
-        self,
-        connection: Connection,
-        number: int,
-        what: RequestStep,
-        *,
-        by: str,
-        comment: str = "",
+        self, connection: Connection, number: int, what: RequestStep, *, by: str, comment: str = ""
     ) -> None:
         table = self._entries
         count = select(func.count()).select_from(table).where(table.c.request == number)
@@ -370,13 +364,7 @@ class Approvals:
         )
 
     def entered(
-        self,
-        connection: Connection,
-        number: int,
-        *,
-        what: RequestStep,
-        by: str,
-        comment: str = "",
+        self, connection: Connection, number: int, *, what: RequestStep, by: str, comment: str = ""
     ) -> MoveRequest:
         """Add an entry within a transaction, as :meth:`enter` does."""
         table = self._requests

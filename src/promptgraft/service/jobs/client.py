@@ -120,11 +120,7 @@ class JobClient(Jobs):
         return _job(self._ask("GET", _path(job)).json())
 
     def list(
-        self,
-        where: JobFilter = ALL_JOBS,
-        *,
-        before: int | None = None,
-        limit: int = 20,
+        self, where: JobFilter = ALL_JOBS, *, before: int | None = None, limit: int = 20
     ) -> Sequence[Job]:
         # The API takes whole seconds, so that what it returns is narrowed below.
         since = None if where.since is None else math.floor(where.since)
@@ -195,13 +191,7 @@ class JobClient(Jobs):
         return folder / name
 
     def promote(
-        self,
-        project: str,
-        prompt: str,
-        tag: str,
-        *,
-        to: str,
-        expected: Expected | None = None,
+        self, project: str, prompt: str, tag: str, *, to: str, expected: Expected | None = None
     ) -> Mapping[str, str]:
         at = [quote(segment, safe="") for segment in (project, prompt, tag)]
         path = "/projects/{}/prompts/{}/tags/{}/promote".format(*at)
@@ -281,12 +271,7 @@ class JobClient(Jobs):
         self._http.close()
 
     def _of_project(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        json: Json = None,
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Json = None
     ) -> httpx.Response:
         try:
             return self._ask(method, path, params=params, json=json)

@@ -10,11 +10,7 @@ from pathlib import Path
 import attrs
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, tuple_
 
-from promptgraft.errors import (
-    DataFormatError,
-    OverrideConflictError,
-    RevisionNotFoundError,
-)
+from promptgraft.errors import DataFormatError, OverrideConflictError, RevisionNotFoundError
 from promptgraft.evals.dataset import format_of, rows_of
 from promptgraft.evals.rows import CaseFaults
 from promptgraft.ground.serde import Json

@@ -14,14 +14,7 @@ from promptgraft.search.notices import Event
 from promptgraft.service.jobs.approvals import MoveRequest, ProtectedTag
 from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.promoting import Expected
-from promptgraft.service.jobs.types import (
-    ALL_JOBS,
-    Attempt,
-    Job,
-    JobChanges,
-    JobFilter,
-    Submitted,
-)
+from promptgraft.service.jobs.types import ALL_JOBS, Attempt, Job, JobChanges, JobFilter, Submitted
 
 Changes = JobChanges | Mapping[str, object] | None
 """Settings of the project that a job overrides; None for none."""
@@ -83,11 +76,7 @@ class Jobs(ABC):
 
     @abstractmethod
     def list(
-        self,
-        where: JobFilter = ALL_JOBS,
-        *,
-        before: int | None = None,
-        limit: int = 20,
+        self, where: JobFilter = ALL_JOBS, *, before: int | None = None, limit: int = 20
     ) -> Sequence[Job]:
         """Return jobs, the newest first.
 
@@ -195,13 +184,7 @@ class Jobs(ABC):
 
     @abstractmethod
     def promote(
-        self,
-        project: str,
-        prompt: str,
-        tag: str,
-        *,
-        to: str,
-        expected: Expected | None = None,
+        self, project: str, prompt: str, tag: str, *, to: str, expected: Expected | None = None
     ) -> Mapping[str, str]:
         """Promote what one tag of a prompt or graph holds to another tag, all or nothing.
 

@@ -95,11 +95,7 @@ class JobManager(TagMover):
         self._most_queued, self._datasets = most_queued, Datasets(database)
 
     def acting_for(
-        self,
-        name: str,
-        *,
-        most_queued: int | None = None,
-        projects: Collection[str] | None = None,
+        self, name: str, *, most_queued: int | None = None, projects: Collection[str] | None = None
     ) -> JobManager:
         """Return a manager that acts under this name, with another limit or fewer projects."""
         most = self._most_queued if most_queued is None else most_queued
@@ -426,12 +422,7 @@ class JobManager(TagMover):
             raise JobsFullError(
                 f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
             )
-        columns = {
-            "id": uuid.uuid4().hex,
-            "state": JobState.QUEUED,
-            **values,
-            **_columns(changes),
-        }
+        columns = {"id": uuid.uuid4().hex, "state": JobState.QUEUED, **values, **_columns(changes)}
         store = preparing.place_of_store(self._project(str(values["project"])))
         submission = {"by": self._by, "store": store, **({"request": request} if request else {})}
         return self._rows.insert(connection, submission, **columns)

@@ -62,13 +62,7 @@ class TagMover(Jobs):
         self._by, self._rows, self._approvals = by, JobRows(database), Approvals(database)
 
     def promote(
-        self,
-        project: str,
-        prompt: str,
-        tag: str,
-        *,
-        to: str,
-        expected: Expected | None = None,
+        self, project: str, prompt: str, tag: str, *, to: str, expected: Expected | None = None
     ) -> dict[str, str]:
         project_found = self._project(project)
         with beside(project_found.folder):

@@ -308,10 +308,7 @@ def _end_by(error: errors.PromptgraftError) -> _End:
     if isinstance(error, errors.WinnerNotStoredError) and isinstance(error.result, RunResult):
         result = error.result
         return _End(
-            state=JobState.COMPLETED,
-            reason=_reason(result),
-            result=result,
-            unstored=str(error),
+            state=JobState.COMPLETED, reason=_reason(result), result=result, unstored=str(error)
         )
     if isinstance(
         error, (errors.ProviderError, errors.LimitReachedError, errors.JournalCorruptError)

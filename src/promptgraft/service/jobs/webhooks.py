@@ -184,9 +184,7 @@ class WebhookSender:
         is_first = ~(
             select(earlier.c.id)
             .where(
-                earlier.c.hook == rows.c.hook,
-                earlier.c.job == rows.c.job,
-                earlier.c.id < rows.c.id,
+                earlier.c.hook == rows.c.hook, earlier.c.job == rows.c.job, earlier.c.id < rows.c.id
             )
             .exists()
         )

@@ -20,13 +20,7 @@ from promptgraft.service.server.limits import Buckets, Limits
 from promptgraft.service.server.oidc import SECONDS_TO_SIGN_IN, Login, OidcProvider
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.sessions import SessionStore
-from promptgraft.service.server.tokens import (
-    LOCAL,
-    ApiCaller,
-    Scope,
-    TokenStore,
-    secret_digest,
-)
+from promptgraft.service.server.tokens import LOCAL, ApiCaller, Scope, TokenStore, secret_digest
 
 COOKIE = "promptgraft_session"
 LOGIN_COOKIE = "promptgraft_login"
@@ -215,8 +209,7 @@ class Access:
         if not is_valid:
             self._of_guesses.take(visit.address)
             raise ApiProblem(
-                401,
-                "this link was used before or is invalid; `promptgraft serve` prints a new one",
+                401, "this link was used before or is invalid; `promptgraft serve` prints a new one"
             )
         return self.sessions.open("", visit.browser)
 

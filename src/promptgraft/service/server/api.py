@@ -359,10 +359,7 @@ def show_report(call: ApiCall) -> ApiReply:
 def show_archive(call: ApiCall) -> ApiReply:
     """Return the run directory of a job as one compressed archive."""
     packed = io.BytesIO()
-    with (
-        mirrored(call) as folder,
-        tarfile.open(fileobj=packed, mode="w:gz") as archive,
-    ):
+    with mirrored(call) as folder, tarfile.open(fileobj=packed, mode="w:gz") as archive:
         archive.add(folder.path, arcname=folder.id, filter=_plain_file)
     named = {"Content-Disposition": f'attachment; filename="{folder.id}.tar.gz"'}
     return ApiReply(content=packed.getvalue(), media="application/gzip", headers=named)

@@ -180,13 +180,7 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
     return Connection
 
 
-_PAGES = (
-    pages.ROUTES,
-    tags.ROUTES,
-    approvals.ROUTES,
-    datasets.ROUTES,
-    signing_in.ROUTES,
-)
+_PAGES = (pages.ROUTES, tags.ROUTES, approvals.ROUTES, datasets.ROUTES, signing_in.ROUTES)
 _SECONDS_TO_BE_READY = 5.0
 _SHORT_WAIT = 60.0
 """Seconds above which who waits for a job counts as an open stream."""
@@ -415,10 +409,7 @@ class _Server:
 
     def _visit(self, request: Request) -> Visit:
         return self._access.visit(
-            request.headers,
-            peer=_peer(request),
-            base=_base(request),
-            scheme=request.url.scheme,
+            request.headers, peer=_peer(request), base=_base(request), scheme=request.url.scheme
         )
 
     def _call(self, request: Request, caller: ApiCaller, visit: Visit, body: bytes) -> ApiCall:
@@ -523,10 +514,7 @@ class _Server:
         headers = {**_SAFE, **problem.headers}
         if "text/html" in request.headers.get("accept", ""):
             page = pages.problem_page(
-                problem,
-                _base(request),
-                _wanted(request),
-                provider=self._access.provider_name,
+                problem, _base(request), _wanted(request), provider=self._access.provider_name
             )
             return Response(
                 page,

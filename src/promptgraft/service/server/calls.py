@@ -20,13 +20,7 @@ from promptgraft.service.jobs import Job, JobManager
 from promptgraft.service.server.access import Access, Visit
 from promptgraft.service.server.mirrors import Mirrors
 from promptgraft.service.server.problems import TITLES, ApiProblem
-from promptgraft.service.server.replies import (
-    PARTIAL,
-    REF,
-    partial,
-    reply_schemas,
-    with_changes,
-)
+from promptgraft.service.server.replies import PARTIAL, REF, partial, reply_schemas, with_changes
 from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import JobView, JobViews
 

@@ -20,23 +20,14 @@ _OF_PROJECTS: Mapping[str, tuple[str, Callable[[ProjectTotals], float]]] = {
         lambda totals: totals.waiting,
     ),
     "failed_jobs": ("Jobs that have failed.", lambda totals: totals.failed),
-    "repeated_attempts": (
-        "Attempts beyond the first of each job.",
-        lambda totals: totals.repeated,
-    ),
+    "repeated_attempts": ("Attempts beyond the first of each job.", lambda totals: totals.repeated),
     "cost_dollars": ("US dollars that jobs have spent.", lambda totals: totals.dollars),
-    "model_calls": (
-        "Model calls of jobs that have ended or paused.",
-        lambda totals: totals.calls,
-    ),
+    "model_calls": ("Model calls of jobs that have ended or paused.", lambda totals: totals.calls),
     "model_retries": (
         "Requests beyond the first of each of these calls.",
         lambda totals: totals.retries,
     ),
-    "model_seconds": (
-        "Duration of these calls, including waits.",
-        lambda totals: totals.seconds,
-    ),
+    "model_seconds": ("Duration of these calls, including waits.", lambda totals: totals.seconds),
 }
 """Gauges by project, of the jobs that are kept."""
 

@@ -175,9 +175,7 @@ class OidcProvider:
     def _in_turn(self, work: Callable[[], T]) -> T:
         if not self._turns.acquire(blocking=False):
             raise ApiProblem(
-                429,
-                f"too many are signing in at once; {_ELSEWHERE}",
-                headers={"Retry-After": "5"},
+                429, f"too many are signing in at once; {_ELSEWHERE}", headers={"Retry-After": "5"}
             )
         try:
             return work()

@@ -20,24 +20,12 @@ from promptgraft.ground.text import counted, dollars, duration, moment, score
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
-from promptgraft.runs.report.page import (
-    LABELS,
-    Links,
-    comparison,
-    difference,
-    make_environment,
-)
+from promptgraft.runs.report.page import LABELS, Links, comparison, difference, make_environment
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.tables import scores_on
 from promptgraft.runs.report.texts import case_views, changes_between
 from promptgraft.search.place import DOING
-from promptgraft.service.jobs import (
-    Job,
-    JobConflictError,
-    JobFilter,
-    JobNotFoundError,
-    JobState,
-)
+from promptgraft.service.jobs import Job, JobConflictError, JobFilter, JobNotFoundError, JobState
 from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.preparing import read_changes, written_changes
@@ -423,8 +411,7 @@ def compare(call: ApiCall) -> ApiReply:
     ids = [id_ for id_ in call.query.get("job", "").split(",") if id_]
     if not 2 <= len(ids) <= len(LABELS):
         raise ApiProblem(
-            422,
-            f"job: expected 2 to {len(LABELS)} jobs, found {len(ids)}; choose them in the list",
+            422, f"job: expected 2 to {len(LABELS)} jobs, found {len(ids)}; choose them in the list"
         )
     jobs = [api.started(attrs.evolve(call, path={"job": id_})) for id_ in ids]
     records = []

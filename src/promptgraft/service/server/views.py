@@ -281,9 +281,7 @@ class _Following:
                 rejections=tuple(history.rejections),
             ),
             used=RunUse(
-                rollouts=history.rollouts,
-                budget=history.budget,
-                reflections=history.reflections,
+                rollouts=history.rollouts, budget=history.budget, reflections=history.reflections
             ),
         )
         ended = history.ended
