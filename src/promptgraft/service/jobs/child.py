@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -23,6 +24,8 @@ _logger = logging.getLogger("promptgraft.service.jobs")
 
 def main() -> None:
     """Run the job that standard input describes."""
+    # All that was imported stays, so looking for garbage in it, above all at the end, is futile.
+    gc.freeze()
     task = json.loads(sys.stdin.buffer.read())
     with writing_logs(task["log"]):
         _carry_out(task)
