@@ -71,7 +71,7 @@ def try_lowest(uv: str, interpreter: str, folder: Path) -> None:
     environment = folder / "environment"
     run(uv, "venv", "--quiet", "--python", interpreter, environment)
     python, lowest = environment / "bin/python", ("--resolution", "lowest-direct")
-    run(uv, "pip", "install", "--quiet", "--native-tls", "--python", python, *lowest, ROOT)
+    run(uv, "pip", "install", "--quiet", "--system-certs", "--python", python, *lowest, ROOT)
     project = shutil.copytree(PROJECT, folder / "project")
     for command in COMMANDS:
         run(environment / "bin/promptgraft", *command, allowed=_PASSED, cwd=project)

@@ -40,7 +40,7 @@ def installer(python: str) -> list[str]:
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     uv = shutil.which("uv", path=beside)
     if uv is not None:
-        return [uv, "pip", "install", "--quiet", "--native-tls", "--python", python]
+        return [uv, "pip", "install", "--quiet", "--system-certs", "--python", python]
     return [sys.executable, "-m", "pip", "--python", python, "--quiet", "install", "--no-compile"]
 
 
