@@ -90,7 +90,7 @@ def test_a_model_that_does_not_serve_the_prompt_is_a_fault_of_check_and_of_runs(
         ),
         pytest.param(
             "def m(case, answer, *, strict):\n    return 1\n",
-            "its arguments are (case, answer, strict)",
+            "its arguments are (case, answer, *, strict)",
             id="a required name",
         ),
         pytest.param(

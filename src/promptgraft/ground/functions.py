@@ -272,9 +272,17 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
         name = getattr(function, "__name__", type(function).__name__)
         expected_arguments = ", ".join([*given, *(f"{name}=..." for name in named)])
         # Without defaults and annotations, which may be long, or secret.
-        takes = ", ".join(_spelled(parameter) for parameter in signature.parameters.values())
+        takes = ", ".join(_spelled(signature))
         return f"{name}() cannot be called with ({expected_arguments}): its arguments are ({takes})"
     return ""
+
+
+def first_argument(function: Callable[..., object]) -> str:
+    """Return the name of a function's first argument; empty if there is none, or none is told."""
+    try:
+        return next(iter(_signature(function).parameters), "")
+    except (TypeError, ValueError):  # written in C
+        return ""
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
@@ -297,10 +305,19 @@ def taking(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], 
     return validate
 
 
-def _spelled(parameter: inspect.Parameter) -> str:
-    if parameter.kind is parameter.VAR_POSITIONAL:
-        return f"*{parameter.name}"
-    return f"**{parameter.name}" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+_STARS: Mapping[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+
+
+def _spelled(signature: inspect.Signature) -> Iterator[str]:
+    takes_more = False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not takes_more:
+            yield "*"  # those that follow are given by name
+        takes_more |= parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY)
+        yield _STARS.get(parameter.kind, "") + parameter.name
 
 
 def function_identity(function: object) -> str:

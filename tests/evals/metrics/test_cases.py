@@ -453,3 +453,51 @@ def test_faults_of_several_kinds_keep_a_line_each() -> None:
     assert "similar" not in str(refused.value)
     # An empty text is no object.
     assert "json_match" not in faults_of(metrics.exact(), [""])
+
+
+class Levenshtein:
+    """As a scorer of autoevals."""
+
+    def __call__(self, output: str, expected: str | None = None) -> float:
+        return 1.0
+
+
+def f1_score(y_true: list[str], y_pred: list[str], *, average: str = "binary") -> float:
+    return 1.0
+
+
+def turned(answer: Answer, case: Case) -> float:
+    return float(answer.text == case.expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "first"), [(Levenshtein(), "output"), (f1_score, "y_true"), (turned, "answer")]
+)
+def test_a_function_that_would_take_a_case_for_a_text_is_refused(
+    function: Callable[..., float], first: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"would get a case as `{first}`; write a function of"):
+        metrics.python(function=function)
+
+
+def test_the_arguments_of_a_function_by_name_are_shown_as_such() -> None:
+    def judge(*, case: Case, answer: Answer) -> float:
+        return 1.0
+
+    with pytest.raises(ConfigError, match=r"its arguments are \(\*, case, answer\)"):
+        metrics.python(function=judge)  # type: ignore[arg-type]
+
+
+def test_a_function_that_looks_for_a_field_of_others_is_told_what_there_is() -> None:
+    def of_dspy(example: Case, pred: Answer, trace: object = None) -> bool:
+        return bool(example.desk == pred.desk)  # type: ignore[attr-defined]
+
+    def of_texts(case: Case, answer: Answer) -> bool:
+        return bool(answer.lower() == case.expected)  # type: ignore[attr-defined]
+
+    for function, there in (
+        (of_dspy, "a case has `input`, `expected`, `id` and `fields`"),
+        (of_texts, "an answer has `text`, `output`, `tools` and `usage`"),
+    ):
+        with pytest.raises(FeedbackError, match=there):
+            judge_case([metrics.python(function=function)], case(), Answer(text=""))

@@ -341,12 +341,22 @@ def verdict_on(
         where = f"{case.origin}: " if case.origin else ""
         raise FeedbackError(
             f"{where}metric `{metric.name}`, case `{case.id}`: {raised_at(error)}"
+            f"{_attributes_hint(error, case, judged)}"
         ) from error
     if not isinstance(verdict, Verdict):
         raise FeedbackError(
             f"metric `{metric.name}`, case `{case.id}`: expected a Verdict, found {shown(verdict)}"
         )
     return verdict
+
+
+def _attributes_hint(error: BaseException, case: Case, judged: Answer) -> str:
+    """Return what a case or an answer has where a function looked for something else."""
+    if isinstance(error, AttributeError) and error.obj is case:
+        return "; a case has `input`, `expected`, `id` and `fields`"
+    if isinstance(error, AttributeError) and error.obj is judged:
+        return "; an answer has `text`, `output`, `tools` and `usage`"
+    return ""
 
 
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:

@@ -11,7 +11,13 @@ import attrs
 from promptgraft.errors import ConfigError, FeedbackError, user_errors
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.functions import call_fault, raised_at, texts_in_code
+from promptgraft.ground.functions import (
+    call_fault,
+    first_argument,
+    function_name,
+    raised_at,
+    texts_in_code,
+)
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import FINITE, SHARE, plain_score
 from promptgraft.ground.under_way import doing
@@ -35,6 +41,16 @@ Outcome: TypeAlias = (
 Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
+_OF_OTHERS = frozenset(
+    (
+        *("actual", "answer", "answers", "completion", "completions", "expected", "generated"),
+        *("hypothesis", "output", "outputs", "pred", "prediction", "predictions", "preds"),
+        *("prompt", "prompts", "reference", "references", "response", "target", "y_pred", "y_true"),
+    )
+)
+"""The first arguments of functions that compare texts, and so never see a case."""
+
+
 def _function(value: Judge | str) -> Judge:
     member: object = value
     place = ""
@@ -53,6 +69,11 @@ def _function(value: Judge | str) -> Judge:
         raise ConfigError(f"function: expected a function, found {shown(member)}{place}")
     if fault := call_fault(member, "case", "answer"):
         raise ConfigError(f"function: {fault}")
+    if (first := first_argument(member)) in _OF_OTHERS:
+        raise ConfigError(
+            f"function: {function_name(member)} would get a case as `{first}`; write a function of "
+            "(case, answer) that calls it with `answer.text` and `case.expected`"
+        )
     return member
 
 
