@@ -306,7 +306,6 @@ class GepaSettings(RunConfig):
 
     @property
     def decisive(self) -> Mapping[str, Json]:
-        """The settings that decide the path of a run, each by its path."""
         of_strategy = attrs.asdict(self.strategy, recurse=False)
         del of_strategy["preset"]  # only says what the others are
         additions: list[Json] = [[use.name, dict(use.settings)] for use in self.used_additions]
@@ -347,19 +346,13 @@ class GepaSettings(RunConfig):
         return Pool(kind, pruning=self.frontier_pruning, ranks=ranks)
 
     def budget_of(self, proposals: int) -> int:
-        """Return the rollouts for so many proposals if each were evaluated on all of validation.
-
-        In practice fewer are accepted, and races stop early; what that saves pays for further
-        proposals. So the budget of an ``auto`` size does not depend on the strategy.
-        """
+        # As if each were evaluated on all of validation: fewer are accepted, and races stop early.
+        # So the budget of a size does not depend on the strategy.
         entries = (1 + proposals + self._merges(proposals)) * self.pareto_set_size
         return entries + proposals * self.trial_size + self.following_size
 
     def rollouts_for(self, proposals: int) -> int:
-        """Return the fewest rollouts that cover so many accepted proposals, merges included.
-
-        There is nothing to merge before the second one; a merge after the last is not covered.
-        """
+        # There is nothing to merge before the second one; a merge after the last is not covered.
         needed = self._needed(proposals, self.largest_batch)
         if checks.LARGEST_AMOUNT - self._reserve_at(checks.LARGEST_AMOUNT) < needed:
             raise ConfigError(
@@ -381,13 +374,8 @@ class GepaSettings(RunConfig):
         return self.baseline_size + trials + entries + self._finals + self.following_size
 
     def pays_for(self, rollouts: int) -> Affordable:
-        """Return what ``rollouts`` cover, by the rules of the loop.
-
-        The baseline is evaluated first, and the end of the run is reserved. A step begins only if
-        the budget covers all of it: per proposal a minibatch for the parent and one for the
-        child, both again for every repeat, and part of the validation set. A refused child does
-        not use the last of these; a reply without a usable text uses only the first.
-        """
+        # By the rules of the loop, a step begins only if the budget covers all of it. A refused
+        # child does not use validation; a reply without a usable text uses the parent's part only.
         each, available = self.strategy.proposals_per_step, rollouts - self._reserve_at(rollouts)
         if available < self.least_budget:
             return Affordable(if_accepted=0, if_refused=0, steps=0)

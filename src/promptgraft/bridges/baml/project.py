@@ -61,7 +61,6 @@ class BamlSource(parts.ForeignSource):
         return tuple(dict.fromkeys(part.file for part in self.function.parts))
 
     def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
-        """Return the file changes that apply ``override``, without writing them."""
         texts = {show_path(path): entry.body for path, entry in override.sections.items()}
         before = {file.path: file.source for file in self.function.files}
         changed = self.function.rewritten(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -218,18 +218,7 @@ def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJo
 
 def run_changes_of(changes: JobChanges) -> RunChanges:
     """Return the changes of a job as the ``config.json`` of its run records them."""
-    return RunChanges(
-        tag=changes.tag or None,
-        seed=changes.seed,
-        budget=changes.budget,
-        max_cost=changes.max_cost,
-        max_tokens=changes.max_tokens,
-        timeout=changes.timeout,
-        algorithm=changes.algorithm,
-        tuning=dict(changes.tuning) or None,
-        max_iterations=changes.max_iterations,
-        patience=changes.patience,
-        target_score=changes.target_score,
-        model=changes.model,
-        dry_run=changes.dry_run or None,
-    )
+    make: Callable[..., RunChanges] = RunChanges
+    names = attrs.fields_dict(RunChanges)
+    written = written_changes(changes).items()
+    return make(**{name: value for name, value in written if name in names})
