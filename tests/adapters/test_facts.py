@@ -18,7 +18,8 @@ from anthropic.types.output_config_param import OutputConfigParam
 from openai.types.shared import chat_model, reasoning_effort
 
 from promptgraft import AnthropicAdapter, OpenAIAdapter
-from promptgraft.adapters.facts import NEAR, current_of, end_of, facts_of
+from promptgraft.adapters.abilities import NEAR
+from promptgraft.adapters.facts import current_of, end_of, facts_of
 from promptgraft.adapters.hosted import AzureOpenAIAdapter
 from promptgraft.errors import ConfigError
 

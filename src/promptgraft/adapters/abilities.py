@@ -9,16 +9,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import attrs
+
 from promptgraft.adapters.base import Usage
-from promptgraft.adapters.facts import TOKENS_OF_IMAGE, ModelEnd
 from promptgraft.ground.content import File, Image
 from promptgraft.prompt.rendered import RenderedPrompt
 
 _TOKENS_OF_PDF = 3_000  # two pages, as text and as images
+TOKENS_OF_IMAGE = 1_000
+"""Expected tokens of an image if its size or the rule of the model is not known."""
+NEAR = 60
+"""Days before the end of a model from which a plan warns of it."""
 
 
 CHARS_PER_TOKEN = 4
@@ -106,6 +112,37 @@ def cached_from(adapter: object) -> int:
     """Return the tokens of the shortest beginning of a prompt that is cached; 0 for none."""
     tokens: int = getattr(adapter, "cached_from", 0)
     return tokens
+
+
+@attrs.frozen(kw_only=True)
+class ModelEnd:
+    """The announced end of a model.
+
+    Attributes:
+        model: the model that ends.
+        day: its last day.
+        current: a model of its line that does not end.
+        page: the provider's page of deprecations.
+    """
+
+    model: str
+    day: date
+    current: str
+    page: str
+
+    def is_near(self, today: date) -> bool:
+        """Return whether the model has ended, or ends within :data:`NEAR` days."""
+        return (self.day - today).days <= NEAR
+
+    def line(self, today: date) -> str:
+        """Return a warning in one line."""
+        when = f"{self.day.day} {self.day:%B %Y}"
+        days = (self.day - today).days
+        ends = f"ends on {when}" if days >= 0 else f"has ended on {when}"
+        return (
+            f"model `{self.model}` {ends}; move to a current one such as `{self.current}` (see "
+            f"{self.page})"
+        )
 
 
 def end_of_model(adapter: object) -> ModelEnd | None:

@@ -6,15 +6,13 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 import attrs
 
-NEAR = 60
-"""Days before the end of a model from which a plan warns of it."""
+from promptgraft.adapters.abilities import TOKENS_OF_IMAGE, ModelEnd
 
 Sampling = Literal["always", "never", "without_thinking"]
 Vision = Literal["none", "some", "tiles", "patches", "area", "large_area"]
@@ -22,9 +20,6 @@ Vision = Literal["none", "some", "tiles", "patches", "area", "large_area"]
 
 ``none`` if it sees none; ``some`` if only that it sees is known.
 """
-
-TOKENS_OF_IMAGE = 1_000
-"""Expected tokens of an image if its size or the rule of the model is not known."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,37 +67,6 @@ class CacheFacts:
 
     tokens: int = 0
     breakpoints: bool = False
-
-
-@attrs.frozen(kw_only=True)
-class ModelEnd:
-    """The announced end of a model.
-
-    Attributes:
-        model: the model that ends.
-        day: its last day.
-        current: a model of its line that does not end.
-        page: the provider's page of deprecations.
-    """
-
-    model: str
-    day: date
-    current: str
-    page: str
-
-    def is_near(self, today: date) -> bool:
-        """Return whether the model has ended, or ends within :data:`NEAR` days."""
-        return (self.day - today).days <= NEAR
-
-    def line(self, today: date) -> str:
-        """Return a warning in one line."""
-        when = f"{self.day.day} {self.day:%B %Y}"
-        days = (self.day - today).days
-        ends = f"ends on {when}" if days >= 0 else f"has ended on {when}"
-        return (
-            f"model `{self.model}` {ends}; move to a current one such as `{self.current}` (see "
-            f"{self.page})"
-        )
 
 
 def facts_of(provider: str, model: str) -> ModelFacts | None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from promptgraft.adapters import abilities
+from promptgraft.adapters.abilities import ModelEnd
 from promptgraft.adapters.base import (
     EVALUATE,
     PromptResponse,
@@ -22,7 +23,6 @@ from promptgraft.adapters.base import (
     has_evaluate,
     kept_whole,
 )
-from promptgraft.adapters.facts import ModelEnd
 from promptgraft.adapters.named import HOSTED, NO_KEY, ModelConfig, built, hosted
 from promptgraft.adapters.providers import KNOWN, Provider
 from promptgraft.errors import CallerError, ConfigError

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, TypeVar
 
 import attrs
 
+from promptgraft.adapters.abilities import ModelEnd
 from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage
 from promptgraft.adapters.calling.access import ADDRESS, Access, Api, is_address
 from promptgraft.adapters.calling.batch_forms import FORMS
@@ -23,7 +24,7 @@ from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Turn, Wire
-from promptgraft.adapters.facts import ModelEnd, end_of, tokens_of_image
+from promptgraft.adapters.facts import end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
 from promptgraft.ground.serde import (

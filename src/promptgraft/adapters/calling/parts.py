@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from promptgraft.adapters.facts import TOKENS_OF_IMAGE
+from promptgraft.adapters.abilities import TOKENS_OF_IMAGE
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Content, File, Image
 from promptgraft.ground.serde import Json
