@@ -38,11 +38,11 @@ _BEST = {name: value for name, value in BEST_SETTINGS.items() if name != "cache_
 
 METHODS: Mapping[str, Search] = {
     "default": partial(ours.search, preset="lean", minibatch_size=6),
-    "with restart": partial(
+    "without restart": partial(
         ours.search,
         preset="lean",
         minibatch_size=6,
-        additions=["restart", "lines", "whole_prompt", "blame", "shorten"],
+        additions=["lines", "whole_prompt", "blame", "shorten"],
     ),
     "same size": partial(ours.search, preset="lean", minibatch_size=6, minibatch_growth=1),
     "paper": partial(ours.search, preset="paper", minibatch_size=3),

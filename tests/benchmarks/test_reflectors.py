@@ -53,9 +53,7 @@ def test_no_search_doubles_a_definition_or_moves_it_away(seed: int) -> None:
 def test_a_text_that_is_written_anew_doubles_no_definition(kind: str, seed: int) -> None:
     world, writer = KINDS[kind].make(seed)
     listening = Listening(writer)
-    additions = ["restart", "lines", "whole_prompt", "blame", "shorten"]
-    search = partial(ours.search, preset="lean", minibatch_size=6, additions=additions)
-    curve = search(world, listening, budget=600)
+    curve = ours.search(world, listening, budget=600, preset="lean", minibatch_size=6)
     assert isinstance(world, SlotWorld)
     assert any("It has no text yet" in question for question in listening.asked)
     assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)

@@ -60,7 +60,7 @@ def test_a_step_can_be_followed() -> None:
     # One after the other: what the first search has parsed, the second one does not parse again.
     bounds = {
         "published": (PAPER, (23, 142), (61, 358)),
-        "default": (DEFAULT, (32, 208), (71, 427)),
+        "default": (DEFAULT, (32, 209), (71, 429)),
     }
     for name, (settings, of_search, of_all) in bounds.items():
         every = longest_step(settings)

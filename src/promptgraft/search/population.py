@@ -32,7 +32,7 @@ from promptgraft.search.scores import (
     paired_means,
     pick,
 )
-from promptgraft.search.verdict import Figures, PassRules, Tally
+from promptgraft.search.verdict import NO_FIGURES, Figures, PassRules, Tally
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
@@ -121,7 +121,9 @@ class Population:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self._tallies[position].add([records[place] for place in sorted(records)]),
+                figures=self._tallies[position].add([records[place] for place in sorted(records)])
+                if self.passing.thresholds
+                else NO_FIGURES,
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
@@ -159,7 +161,9 @@ class Population:
                 candidate=position,
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self._tallies[position].add(records.values()),
+                figures=self._tallies[position].add(records.values())
+                if self.passing.thresholds
+                else NO_FIGURES,
                 mean=pool.estimate(position),
                 best=pool.best,
             )

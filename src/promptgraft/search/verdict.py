@@ -333,7 +333,7 @@ class PassRules:
 
     def figures(self, records: Iterable[RolloutRecord]) -> Figures:
         """Return the figures of answers."""
-        return Tally(self).add(records)
+        return Tally(self).add(records) if self.thresholds else NO_FIGURES
 
 
 @attrs.define
@@ -348,7 +348,7 @@ class Tally:
 
     def add(self, records: Iterable[RolloutRecord]) -> Figures:
         """Add answers to further examples, and return the figures of all so far."""
-        for record in records if self._asked.thresholds else ():
+        for record in records:
             if record.feedback is None:
                 continue
             self._judged += 1

@@ -48,7 +48,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
 }
 ADDITIONS: Mapping[Preset, Sequence[str]] = {
     "paper": (),
-    "lean": ("lines", "whole_prompt", "blame", "shorten"),
+    "lean": ("restart", "lines", "whole_prompt", "blame", "shorten"),
 }
 """The additions of each preset, in the order in which they may take over a proposal."""
 CHOOSING = ("lines", "whole_prompt", "blame")

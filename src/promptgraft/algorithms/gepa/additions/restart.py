@@ -36,16 +36,19 @@ class Restart(Addition):
     """
 
     name: ClassVar[str] = "restart"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     after: int = attrs.field(default=8, validator=COUNT)
     _leader: int = attrs.field(default=0, init=False, repr=False, eq=False)
     _since: int = attrs.field(default=0, init=False, repr=False, eq=False)
 
     def begin(self, attempt: Attempt) -> Proposer | None:
+        pool, scorer = self.tools.kit.population.pool, self.tools.kit.scorer
+        gains = paired_gains(pool.scores[self._leader], pool.scores[pool.best])
+        if gains and sum(gains) >= _LEAST_GAIN * scorer.perfect * len(gains):
+            self._leader, self._since = pool.best, attempt.step.number - 1
         if attempt.step.number - self._since <= self.after:
             return None
-        scorer = self.tools.kit.scorer
         records = self.tools.training_rollouts.of(attempt.candidate).values()
         mean = mean_score([scorer.score(record) for record in records])
         if mean is not None and mean > _MOST_KNOWN * scorer.perfect:
@@ -70,9 +73,3 @@ class Restart(Addition):
         )
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)
-
-    def learn(self, attempt: Attempt) -> None:
-        pool, perfect = self.tools.kit.population.pool, self.tools.kit.scorer.perfect
-        gains = paired_gains(pool.scores[self._leader], pool.scores[pool.best])
-        if gains and sum(gains) >= _LEAST_GAIN * perfect * len(gains):
-            self._leader, self._since = pool.best, attempt.step.number
