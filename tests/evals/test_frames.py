@@ -216,6 +216,42 @@ def test_an_evaluation_is_a_table() -> None:
     assert found.to_frame("pyarrow").to_pylist() == ROWS
 
 
+@pytest.mark.parametrize("form", ["dataset", "arrow", "parquet"])
+def test_classes_of_hugging_face_are_their_names(form: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    kinds = datasets.ClassLabel(names=["bad", "good"])
+    columns = {"text": datasets.Value("string"), "mood": kinds, "words": datasets.List(kinds)}
+    rows = {"text": ["a", "b", "c"], "mood": [1, 0, -1], "words": [[0, 1], [], [1]]}
+    table = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
+    fields = {"input": "text", "expected": "mood"}
+    if form == "parquet":
+        path = tmp_path / "moods.parquet"
+        table.to_parquet(path)
+        read = Dataset.load(path, fields=fields, keep=["words"])
+    else:
+        source = table if form == "dataset" else table.with_format("arrow")[:]
+        read = Dataset.of(source, fields=fields, keep=["words"])
+    assert [case.expected for case in read] == ["good", "bad", None]
+    assert [case.fields["words"] for case in read] == [["bad", "good"], [], ["good"]]
+
+
+def test_the_sets_of_a_table_are_passed_one_by_one() -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"input": ["a"]})
+    for sets in (datasets.DatasetDict({"train": table, "test": table}), {"train": table}):
+        with pytest.raises(ConfigError, match=r"found the sets `?train.*; pass one of them"):
+            Dataset.of(sets)
+    with pytest.raises(ConfigError, match="found one mapping; write"):
+        Dataset.of({"input": "a"})  # type: ignore[dict-item]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    rows = [{"input": {"a": numpy.int64(3), "b": numpy.array([0.5])}, "expected": numpy.bool_(1)}]
+    (case,) = Dataset.of(rows)
+    assert (case.input, case.expected) == ({"a": 3, "b": [0.5]}, True)
+
+
 def test_rows_of_a_database_are_cases() -> None:
     database = sqlite3.connect(":memory:")
     database.row_factory = sqlite3.Row  # takes `dict()`, and is no `Mapping`

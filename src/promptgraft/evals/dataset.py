@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -19,7 +20,7 @@ from promptgraft.evals.several_files import ENDINGS, refuse_several
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
-from promptgraft.ground.frames import Frame, is_frame, rows_of_frame
+from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.notebook import Card, Shown, Table, cell, first_rows
 from promptgraft.ground.serde import (
     HexDigest,
@@ -36,7 +37,7 @@ from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.ground.text import counted, listed
 
 
-def _tables() -> Mapping[str, Callable[..., Iterator[Row]]]:
+def _tables() -> Mapping[str, Callable[..., Iterator[Any]]]:
     from promptgraft.evals.tables import TABLES  # most programs read other files
 
     return TABLES
@@ -239,8 +240,13 @@ class Dataset(Shown):
                 and rows from 1.
         """
         fields = _named({"id": id, "input": input, "expected": label}, fields or {})
+        if isinstance(cases, Mapping):
+            sets = [name for name, part in cases.items() if is_frame(part)]
+            mend = "pass one of them" if sets else 'write [{"input": ..., "expected": ...}, ...]'
+            what = f"the sets {listed(map(str, sets))}" if sets else "one mapping"
+            raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
         if is_frame(cases):
-            cases = rows_of_frame(cases)
+            cases = _tables()["frame"](cases)
         if not isinstance(cases, Iterable):
             raise ConfigError(f"cases: expected cases, mappings or a table, found {shown(cases)}")
         case_list = tuple(cases)

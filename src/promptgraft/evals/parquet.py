@@ -12,7 +12,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.evals.rows import CaseFaults, Row
 from promptgraft.ground.content import File
 from promptgraft.ground.environment import check_package
-from promptgraft.ground.frames import rows_of_frame
+from promptgraft.ground.frame_rows import rows_of_frame
 from promptgraft.ground.serde import unstructure
 from promptgraft.ground.work import WorkBudget
 

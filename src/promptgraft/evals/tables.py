@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from promptgraft.evals.parquet import parquet_rows
 from promptgraft.evals.rows import PAGE, CaseFaults, Row, read_lines
+from promptgraft.ground.frame_rows import rows_of_frame
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import counted, spelled
 
@@ -158,5 +160,9 @@ def _explained(error: str) -> str:
     return f"not CSV: {error}"
 
 
-TABLES: Mapping[str, Callable[..., Iterator[Row]]] = {"csv": csv_rows, "parquet": parquet_rows}
-"""What reads a file of each format."""
+TABLES: Mapping[str, Callable[..., Iterator[Any]]] = {
+    "csv": csv_rows,
+    "parquet": parquet_rows,
+    "frame": rows_of_frame,
+}
+"""What reads a file of each format, or a table in memory."""

@@ -325,6 +325,9 @@ def _plain_object(value: object, path: str) -> Json:
         # Takes `dict()`, and is no `Mapping`, such as an example of DSPy.
         members: Any = value
         return _plain_mapping(dict(members), path)
+    if hasattr(kind, "dtype") and hasattr(kind, "tolist"):  # a number or a list of numpy
+        numbers: Any = value
+        return _plain(numbers.tolist(), path)
     raise DataFormatError(
         f"{path}: expected plain data, an attrs class or a dataclass, found {shown(value)}"
     )

@@ -264,12 +264,7 @@ def _dataset_of(cases: Any, reads: Collection[str] | None) -> Dataset:
             return cases
         case str() | Path():
             return Dataset.load(cases, parameters=reads)
-        case Mapping():
-            raise ConfigError(
-                "cases: expected a list of cases, found one mapping; "
-                'write [{"input": ..., "expected": ...}, ...]'
-            )
-    if is_frame(cases):
+    if isinstance(cases, Mapping) or is_frame(cases):
         return Dataset.of(cases, parameters=reads)
     if not isinstance(cases, Iterable):
         raise ConfigError(
