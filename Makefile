@@ -25,7 +25,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs site constraints expected pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check check-style check-mypy check-pyright check-architecture check-links format docs site constraints expected pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
@@ -46,13 +46,24 @@ soak: $(STAMP)
 mutants: $(STAMP)
 	@cd tests && PYTHONPATH=. $(abspath $(BIN))/python -m mutants --only "$(BREAK)"
 
-check: $(STAMP)
+# Each beside the others with `make -j`.
+check: check-style check-mypy check-pyright check-architecture check-links
+
+check-style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+check-mypy: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/mypy examples/code_search/*.py
+
+check-pyright: $(STAMP)
 	$(BIN)/pyright
+
+check-architecture: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+check-links: $(STAMP)
 	$(BIN)/python docs/website.py
 
 figures: $(STAMP)
