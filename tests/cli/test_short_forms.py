@@ -67,7 +67,7 @@ def test_a_file_and_names_of_metrics_may_stand_alone(
     assert "metrics  exact" in ended.out
 
 
-def test_columns_without_names_are_listed_beside_the_form_that_names_them(
+def test_a_column_that_may_be_the_answer_is_told_how_to_name_it(
     console: Console, mails: Path
 ) -> None:
     rewritten(mails, "cases.jsonl", "mails.csv")
@@ -75,7 +75,8 @@ def test_columns_without_names_are_listed_beside_the_form_that_names_them(
     ended = console("check")
 
     assert ended.code == ExitCode.WRONG_USE
-    assert "`fields: {expected: COLUMN}`, the input has `text`, `team`" in ended.out
+    told = "nothing says whether the model may see `team`; name the answer or the input with"
+    assert f"{told} `fields: {{expected: COLUMN}}`" in ended.out
 
 
 def test_a_column_that_no_placeholder_can_be_called_like_is_told_how_to_name_it(

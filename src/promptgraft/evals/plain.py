@@ -102,7 +102,6 @@ class PlainReader:
         self._named = {*self._parameters, *columns, *keep, *files}
         self._keep = frozenset(keep)
         self._read = frozenset(parameters or ())
-        self._shows_all = parameters is not None
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
                 self._columns.pop(name, None)
@@ -117,8 +116,9 @@ class PlainReader:
         self._similar: dict[str, str] = {}
         # Unknown keys without a mend of their own; the first row that has one names it.
         self._reported: set[str] = set()
-        # The columns of the first case whose use is not said, and whether any case has an answer.
-        self._unsaid: list[str] = []
+        # The columns of the first case whose use is not said, unless code takes what it needs; and
+        # whether any case has an answer.
+        self._unsaid: list[str] | None = None if parameters is None else []
         self._has_expected = False
         # Line and id of the cases that have an `input`, and of those that have parameters.
         self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
@@ -247,7 +247,7 @@ class PlainReader:
                 what = f"`{column}` here, but parameters in {count}"
             for line, case_id in min(parts, whole, key=len):
                 yield line, f"{what}; use one of both", case_id
-        elif parts and self._shows_all and self._unsaid and not self._has_expected:
+        elif parts and self._unsaid and not self._has_expected:
             # The answer would be shown, too.
             line, case_id = parts[0]
             what = f"nothing says whether the model may see {_quoted(self._unsaid)}"
@@ -391,7 +391,8 @@ class PlainReader:
                 )
         if not rest:
             node.fault("expected the key `input`, found none")
-        if len(rest) > 1 and not any(self._forms.values()):
+        is_first = not any(self._forms.values())
+        if len(rest) > 1 and is_first and self._unsaid is not None:
             self._unsaid = [key for key in rest if key not in self._read][:_MOST_UNKNOWN]
         return {key: node.member(key).value for key in rest}
 

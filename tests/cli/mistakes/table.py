@@ -305,8 +305,8 @@ MISTAKES: tuple[Mistake, ...] = (
         "path: cases.jsonl",
         "path: mails.csv",
         place="mails.csv:2",
-        expected="needs `expected`",
-        found="`text`, `team`",
+        expected="whether the model may see",
+        found="`team`",
         mend="`fields: {expected: COLUMN}`",
     ),
     check(
