@@ -178,6 +178,7 @@ def _become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     importlib.invalidate_caches()
     if words[:2] == ["-W", "error"]:
         warnings.simplefilter("error")

@@ -24,14 +24,14 @@ CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Path:
     """A folder in which the demo has run once, and its document."""
     folder = tmp_path_factory.mktemp("newcomer")
     (folder / ".git").mkdir()
-    ended = process("demo", *SHORT, "--json", folder=folder)
+    ended = programs.promptgraft("demo", *SHORT, "--json", folder=folder)
     assert ended.returncode == 0, ended.stderr
-    (folder / "first.json").write_bytes(ended.stdout)
-    (folder / "first.log").write_bytes(ended.stderr)
+    (folder / "first.json").write_text(ended.stdout, "utf-8")
+    (folder / "first.log").write_text(ended.stderr, "utf-8")
     return folder
 
 

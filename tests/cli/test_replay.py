@@ -16,6 +16,8 @@ import pytest
 
 from cli.console import Console
 from cli.jobs import write_jobs
+from jobs.job_world import work_off
+from promptgraft.service.jobs import JobManager
 
 Project = Callable[..., Path]
 CASES = {"classify": 80, "graph": 80, "agent_python": 80, "agent_command": 20}
@@ -488,7 +490,8 @@ def test_jobs_of_a_queue_are_replayed_from_their_mirrors(console: Console, made:
         submitted = console("jobs", "submit", "triage", "--budget", "110", *changes, *queue)
         assert submitted.code == 0, submitted.err
         jobs.append(submitted.out.split()[1])
-    assert console("worker", "--until-idle", *queue).code == 0
+    with JobManager(queue[1], projects={folder.name: folder / "promptgraft.yaml"}) as manager:
+        assert work_off(manager) == len(jobs)
     for job, changes in zip(jobs, OF_JOBS, strict=True):
         assert console("jobs", "export", job, *queue).code == 0
         ended = console("replay")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from programs import Programs
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing import FakePrompt
 from promptgraft.testing.prompts import bodies
@@ -21,14 +22,14 @@ PROMPT = FakePrompt(bodies=dict.fromkeys(PATHS, "source"))
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
 
 WRITER = """
-import sys
+import fcntl, sys
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing.prompts import FakePrompt
 
 store = LocalPromptOverridesStore(sys.argv[1])
-paths = [(key,) for key in sys.argv[2:]]
+paths = [(key,) for key in sys.argv[3:]]
 print("ready", flush=True)
-sys.stdin.readline()
+fcntl.flock(open(sys.argv[2]), fcntl.LOCK_SH)
 for path in paths:
     prompt = FakePrompt(bodies={path: "source"})
     store.set_section_override(prompt, path=path, body=f"by {path[0]}")
@@ -42,31 +43,21 @@ def root() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_four_processes_that_write_at_once_lose_nothing(root: Path) -> None:
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, root, *(key for (key,) in part)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for part in (PATHS[start : start + EACH] for start in range(0, len(PATHS), EACH))
-    ]
-    try:
-        for writer in writers:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-        for writer in writers:
-            assert writer.stdin is not None
-            writer.stdin.write("go\n")
-            writer.stdin.flush()
-        for writer in writers:
-            writer.communicate(timeout=60)
-    finally:
-        for writer in writers:
-            writer.kill()
-            writer.communicate()
-    assert [writer.returncode for writer in writers] == [0] * WRITERS
+def test_four_processes_that_write_at_once_lose_nothing(
+    root: Path, tmp_path: Path, programs: Programs
+) -> None:
+    parts = [PATHS[start : start + EACH] for start in range(0, len(PATHS), EACH)]
+    with (tmp_path / "go").open("w") as go, contextlib.ExitStack() as begun:
+        fcntl.flock(go, fcntl.LOCK_EX)
+        writers = [
+            begun.enter_context(
+                programs.started("-c", WRITER, root, go.name, *(key for (key,) in part))
+            )
+            for part in parts
+        ]
+        assert [writer.stdout.readline() for writer in writers] == ["ready\n"] * WRITERS
+        fcntl.flock(go, fcntl.LOCK_UN)
+        assert [writer.wait(60) for writer in writers] == [0] * WRITERS
 
     store = LocalPromptOverridesStore(root)
     assert bodies(store.resolve(PROMPT.descriptor)) == {path: f"by {path[0]}" for path in PATHS}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from filelock import FileLock
 
 from killing import Killer, folder_in_memory
+from programs import Programs
 from promptgraft.errors import InvalidOverrideError, RevisionNotFoundError, StoreError
 from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
@@ -303,56 +304,47 @@ def test_a_step_that_waits_too_long_has_written_nothing(tmp_path: Path) -> None:
 
 EACH = 6
 STEPPER = """
-import sys
+import fcntl, sys
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.prompts import set_all
 
-writer, *keys = sys.argv[2:]
+go, writer, *keys = sys.argv[2:]
 store = LocalPromptOverridesStore(sys.argv[1])
 paths = [(f"w{writer}-{index}",) for index in range(6)]
 prompts = [FakePrompt(key=key, bodies=dict.fromkeys(paths, "source")) for key in keys]
 print("ready", flush=True)
-sys.stdin.readline()
+fcntl.flock(open(go), fcntl.LOCK_SH)
 for path in paths:
     set_all(store, *prompts, path=path, body=f"by {writer}")
 """
 
 
-def test_processes_that_write_overlapping_sets_wait_for_each_other_and_lose_nothing() -> None:
+def test_processes_that_write_overlapping_sets_wait_for_each_other_and_lose_nothing(
+    tmp_path: Path, programs: Programs
+) -> None:
     sets = [("a", "b", "c"), ("c", "b", "a"), ("b",), ("d", "a")]
     with folder_in_memory() as root:
-        writers = [
-            subprocess.Popen(
-                [sys.executable, "-c", STEPPER, root, str(number), *keys],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for number, keys in enumerate(sets)
-        ]
         store = LocalPromptOverridesStore(root)
 
         def history(key: str) -> tuple[Revision, ...]:
             return store.history(ns="tests/stores", prompt_key=key)
 
-        try:
-            for writer in writers:
-                assert writer.stdout is not None
-                assert writer.stdout.readline() == "ready\n"
-            for writer in writers:
-                assert writer.stdin is not None
-                writer.stdin.write("go\n")
-                writer.stdin.flush()
+        with (tmp_path / "go").open("w") as go, contextlib.ExitStack() as begun:
+            fcntl.flock(go, fcntl.LOCK_EX)
+            writers = [
+                begun.enter_context(
+                    programs.started("-c", STEPPER, root, go.name, str(number), *keys)
+                )
+                for number, keys in enumerate(sets)
+            ]
+            assert [writer.stdout.readline() for writer in writers] == ["ready\n"] * len(sets)
+            fcntl.flock(go, fcntl.LOCK_UN)
             while any(writer.poll() is None for writer in writers):
                 # What was seen of one prompt is there of the other ones of the step.
                 seen = {one.step for one in history("a")} & {one.step for one in history("c")}
                 assert seen <= {one.step for one in history("b")} | {None}
-        finally:
-            for writer in writers:
-                writer.kill()
-                writer.communicate()
-        assert [writer.returncode for writer in writers] == [0] * len(sets)
+            assert [writer.wait() for writer in writers] == [0] * len(sets)
 
         for key in "abcd":
             revisions = history(key)

@@ -48,17 +48,19 @@ class NamedBomb(Bomb):
         call = getattr(os, name)
 
         def wrapped(*arguments: object, **options: object) -> object:
-            self._count(f"{name} {_kind(arguments[0])}")
+            self._count(f"{name} {_kind(arguments[0], name)}")
             return call(*arguments, **options)
 
         setattr(os, name, wrapped)
 
 
-def _kind(target: object) -> str:
+def _kind(target: object, call: str) -> str:
     """Return the kind of file that a call is about, without its numbers."""
     if isinstance(target, int):
         target = Path(f"/proc/self/fd/{target}").readlink()
     name = Path(str(target)).name
+    if call == "write" and name.endswith(".tmp"):
+        return ".tmp"  # whichever file it becomes, which its replacement tells
     return re.sub(r"\.new-.*", ".new", re.sub(r"\d{8}-\d{6}", "ID", re.sub(r"\b\d\b", "#", name)))
 
 

@@ -26,8 +26,13 @@ def test_a_run_killed_at_any_named_moment_leaves_whole_files_and_ends_the_same(
     kinds = set(whole["kinds"])
     for file in ("config.json", "#.md", "#-#.md", "result.json", "frontier.json", "ledger.json"):
         assert f"replace .{file}.tmp" in kinds
-    assert {"replace .summary.md.tmp", "write .report.html.tmp", "rename .new"} <= kinds
-    assert {"write events.jsonl", "write journal.jsonl", "fsync journal.jsonl"} <= kinds
+    assert {"replace .summary.md.tmp", "replace .report.html.tmp", "rename .new"} <= kinds
+    assert {
+        "write .tmp",
+        "write events.jsonl",
+        "write journal.jsonl",
+        "fsync journal.jsonl",
+    } <= kinds
     assert [trial["kind"] for trial in found] == whole["kinds"]
     for trial in found:
         assert trial["killed"], trial

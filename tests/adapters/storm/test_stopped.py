@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 import attrs
 import pytest
@@ -29,6 +28,7 @@ from adapters.storm.storm_world import (
     run,
     scripted,
 )
+from programs import OPENAI, Started, forked_programs
 from promptgraft import FileJournal, GepaConfig, GepaResult, LocalPromptOverridesStore
 from promptgraft.cli.exits import ExitCode
 from promptgraft.evals.spending import Role
@@ -46,38 +46,24 @@ SHORT = attrs.evolve(CONFIG, rollout_budget=BASELINE + 2 * STEP)
 GUARD = 60.0
 
 
-class Process:
-    """The run in a process of its own."""
+Running = Callable[..., AbstractContextManager[Started]]
+"""Runs the run in a process of its own."""
 
-    def __init__(self, folder: Path, base_url: str, *options: str) -> None:
-        self._running = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(folder), base_url, *options],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
-    def __enter__(self) -> Self:
-        return self
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with forked_programs(*OPENAI) as programs:
 
-    def __exit__(self, *_: object) -> None:
-        with self._running:
-            self._running.kill()
+        def started(folder: Path, *options: str) -> AbstractContextManager[Started]:
+            return programs.started(PROGRAM, folder, *options, environment=path)
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        self._running.send_signal(number)
+        yield started
 
-    def told(self) -> None:
-        """Wait until it knows that it is to stop."""
-        assert self._running.stdout is not None
-        assert self._running.stdout.readline() == "told\n"
 
-    def ended(self) -> tuple[int, str, str]:
-        """Return exit code, standard output and standard error."""
-        said, complained = self._running.communicate(timeout=GUARD)
-        return self._running.returncode, said, complained
+def ended(process: Started) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of a process that says little."""
+    return process.wait(GUARD), process.stdout.read(), process.stderr.read()
 
 
 @pytest.fixture
@@ -147,20 +133,20 @@ def assert_ends_as_if_nothing_had_happened(server: LoopbackServer, folder: Path)
 
 
 def test_a_killed_and_resumed_run_has_the_ledger_of_an_uninterrupted_one(
-    tmp_path: Path, server: LoopbackServer, weather: Weather
+    tmp_path: Path, server: LoopbackServer, weather: Weather, running: Running
 ) -> None:
     faults, last = 20, BASELINE + 20 + CONFIG.minibatch_size + 8
 
     def script(asked: Asked) -> Behaviour:
         number = asked.number - before
         if number == last and before == 0:
-            process.send(signal.SIGKILL)
+            process.send_signal(signal.SIGKILL)
         return Behaviour(status=503) if number < faults else WELL
 
     before = 0
     weather.script = script
-    with Process(tmp_path, server.base_url) as process:
-        code, said, _ = process.ended()
+    with running(tmp_path, server.base_url) as process:
+        code, said, _ = ended(process)
     assert (code, said) == (-signal.SIGKILL, "")
     weather.script = lambda _: WELL
     result = resumed(server, tmp_path, ONE_STEP)
@@ -180,14 +166,14 @@ def test_a_killed_and_resumed_run_has_the_ledger_of_an_uninterrupted_one(
 
 
 def test_a_signal_ends_a_run_whose_calls_all_hang(
-    tmp_path: Path, server: LoopbackServer, weather: Weather
+    tmp_path: Path, server: LoopbackServer, weather: Weather, running: Running
 ) -> None:
     weather.script = hanging = Hanging(BASELINE + STEP)
-    with Process(tmp_path, server.base_url) as process:
+    with running(tmp_path, server.base_url) as process:
         hanging.wait_for(WORKERS)
-        process.send(signal.SIGTERM)
-        process.told()
-        code, said, complained = process.ended()
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "told\n"
+        code, said, complained = ended(process)
     assert code == ExitCode.STOPPED_EARLY
     assert json.loads(said) == {"reason": StopReason.CANCELLED, "best": 1}
     assert complained == "promptgraft: the run was stopped: asked to end (SIGTERM)\n"
@@ -196,15 +182,15 @@ def test_a_signal_ends_a_run_whose_calls_all_hang(
 
 
 def test_a_second_interrupt_ends_a_run_that_is_stuck_and_loses_no_acknowledged_answer(
-    tmp_path: Path, server: LoopbackServer, weather: Weather
+    tmp_path: Path, server: LoopbackServer, weather: Weather, running: Running
 ) -> None:
     weather.script = hanging = Hanging(BASELINE + STEP + 4)
-    with Process(tmp_path, server.base_url, "stuck") as process:
+    with running(tmp_path, server.base_url, "stuck") as process:
         hanging.wait_for(WORKERS - 4)
-        process.send(signal.SIGINT)
-        process.told()
-        process.send(signal.SIGINT)
-        code, said, complained = process.ended()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "told\n"
+        process.send_signal(signal.SIGINT)
+        code, said, complained = ended(process)
     assert (code, said) == (ExitCode.STOPPED_EARLY, "")
     assert complained == "promptgraft: interrupted again, ended at once\n"
     with FileJournal(tmp_path / "journal.jsonl") as journal:
