@@ -5,7 +5,7 @@ copy: it has its own environment, folder, modules of the project and end. Only w
 when it begins is that of the first process: the locale, and how texts are hashed.
 
 As a program, ``python programs.py MODULE...``: each line of standard input is a program as JSON;
-the reply is its exit code.
+the reply is its exit code, or the id of its process where nobody waits for its end.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 SEARCH = (
     *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search", "filelock"),
@@ -46,7 +47,8 @@ COMMANDS = (
     *("promptgraft.bridges.telemetry", "promptgraft.ground.strict.converter"),
     *("promptgraft.evals.metrics.patterns", "promptgraft.evals.metrics.text"),
     *("promptgraft.project.format_agent_kinds", "asyncio", "cattrs", "jinja2", "markdown_it"),
-    *("ssl", "yaml", *SEARCH),
+    *("promptgraft.service.commands.serve", "promptgraft.service.jobs.worker", "uvicorn"),
+    *("promptgraft.service.server.app", "sqlalchemy.dialects.sqlite", "ssl", "yaml", *SEARCH),
 )
 """What most commands import."""
 
@@ -61,8 +63,54 @@ SECONDS = 300
 """After this time a program is ended by SIGALRM, so that one that hangs fails its test."""
 
 
+class Started:
+    """A program that runs, as :class:`subprocess.Popen` has it.
+
+    Args:
+        pid: the id of its process.
+        said: the folder of its streams, which are named pipes, as is the one with its end.
+    """
+
+    def __init__(self, pid: int, said: Path) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        # Each waits for the program, which opens them in this order.
+        self._end = (said / "end").open("rb", buffering=0)
+        self.stdout = (said / "out").open(encoding="utf-8")
+        self.stderr = (said / "err").open(encoding="utf-8")
+
+    def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
+        return self._ended(0)
+
+    def wait(self, seconds: float = SECONDS) -> int:
+        """Wait for its end, and return its exit code: minus the number of a signal."""
+        code = self._ended(seconds)
+        assert code is not None, f"process {self.pid} runs after {seconds} s"
+        return code
+
+    def _ended(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._end], [], [], seconds)[0]:
+            self.returncode = int(self._end.read())
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it is known to have ended."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close its streams."""
+        if self.poll() is None:
+            self.send_signal(signal.SIGKILL)
+            self.wait()
+        for stream in (self.stdout, self.stderr, self._end):
+            stream.close()
+
+
 class Programs:
-    """Runs programs, one after the other.
+    """Runs programs.
 
     Args:
         server: the process that is forked.
@@ -86,23 +134,51 @@ class Programs:
             environment: the variables that differ from those of this process.
             given: its standard input.
         """
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
         with tempfile.TemporaryDirectory() as name:
             streams = [Path(name, stream) for stream in ("in", "out", "err")]
             streams[0].write_text(given, "utf-8")
-            asked = {
-                "words": [str(word) for word in words],
-                "folder": str(folder or Path.cwd()),
-                "environment": {**os.environ, **(environment or {})},
-                "streams": [str(stream) for stream in streams],
-            }
-            self._server.stdin.write(json.dumps(asked) + "\n")
-            self._server.stdin.flush()
-            reply = self._server.stdout.readline()
-            assert reply, "the process that is forked has ended"
+            code = self._ask(words, folder, environment, streams)
             out, err = (stream.read_text("utf-8") for stream in streams[1:])
-        return subprocess.CompletedProcess(words, int(reply), out, err)
+        return subprocess.CompletedProcess(words, code, out, err)
+
+    @contextlib.contextmanager
+    def started(
+        self,
+        *words: str | Path,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+    ) -> Iterator[Started]:
+        """Start a program, which is killed at the end of the block if it still runs."""
+        with tempfile.TemporaryDirectory() as name:
+            streams = [Path(name, stream) for stream in ("in", "out", "err", "end")]
+            streams[0].write_text(given, "utf-8")
+            for stream in streams[1:]:
+                os.mkfifo(stream)
+            pid = self._ask(words, folder, environment, streams)
+            with contextlib.closing(Started(pid, Path(name))) as begun:
+                yield begun
+
+    def _ask(
+        self,
+        words: Sequence[str | Path],
+        folder: Path | None,
+        environment: Mapping[str, str] | None,
+        streams: Sequence[Path],
+    ) -> int:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        asked = {
+            "words": [str(word) for word in words],
+            "folder": str(folder or Path.cwd()),
+            "environment": {**os.environ, **(environment or {})},
+            "streams": [str(stream) for stream in streams],
+        }
+        self._server.stdin.write(json.dumps(asked) + "\n")
+        self._server.stdin.flush()
+        reply = self._server.stdout.readline()
+        assert reply, "the process that is forked has ended"
+        return int(reply)
 
     def output(self, *words: str | Path, folder: Path) -> str:
         """Run a program that must succeed; return what it prints."""
@@ -135,7 +211,7 @@ def forked_programs(*modules: str, path: Path | None = None) -> Iterator[Program
         yield Programs(server)
 
 
-def _serve(modules: list[str]) -> dict[str, object]:
+def _serve(modules: list[str]) -> dict[str, Any]:
     """Fork for each program that is asked for; return it in the fork, exit at the end of input."""
     del sys.path[0]  # the folder of this file
     for module in modules:
@@ -144,13 +220,27 @@ def _serve(modules: list[str]) -> dict[str, object]:
     _warm_up()
     gc.freeze()
     for line in sys.stdin:
+        asked: dict[str, Any] = json.loads(line)
+        ends = asked["streams"][3:]
+        if ends and os.fork():  # another process waits for that one
+            continue
         child = os.fork()
         if child == 0:
-            asked: dict[str, object] = json.loads(line)
+            del asked["streams"][3:]
             return asked
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(code, flush=True)
+        if not ends:
+            print(_code_of(child), flush=True)
+            continue
+        print(child, flush=True)
+        with Path(ends[0]).open("w") as end:
+            end.write(str(_code_of(child)))
+        os._exit(0)
     sys.exit()
+
+
+def _code_of(child: int) -> int:
+    """Wait for the end of a process."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _warm_up() -> None:
@@ -175,6 +265,11 @@ def _become(
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    # A stream that was seekable asks of its descriptor what a pipe refuses.
+    for number, name, buffering in ((1, "stdout", -1), (2, "stderr", 1)):
+        first = getattr(sys, name)
+        text = {"encoding": first.encoding, "errors": first.errors}
+        setattr(sys, name, open(number, "w", buffering, closefd=False, **text))  # noqa: SIM115
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -213,7 +308,7 @@ def main() -> None:
     """Serve; in each fork, run its program."""
     asked = _serve(sys.argv[1:])
     try:
-        _become(**asked)  # type: ignore[arg-type]
+        _become(**asked)
     except SystemExit as end:
         if not isinstance(end.code, int | None):
             raise

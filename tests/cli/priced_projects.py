@@ -296,9 +296,9 @@ SHAPES: Mapping[str, Shape] = {
         task="openai gpt-5-nano",
         thinks=350,
         optimizer={
-            "rollout_budget": 250,
+            "rollout_budget": 130,
             **_ONLY_RULES,
-            "limits": {"stoppers": [{"max_proposals": {"proposals": 8}}]},
+            "limits": {"stoppers": [{"max_proposals": {"proposals": 4}}]},
         },
     ),
 }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.console import Console
+from programs import Programs
 from servers.batches import BatchServer
 from servers.behaviour import Answer, Asked
 from servers.loopback import KEY, MODEL
@@ -61,13 +58,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchSer
 
 
 def test_an_evaluation_that_was_killed_finds_its_batch_again(
-    server: BatchServer, tmp_path: Path, console: Console
+    server: BatchServer, tmp_path: Path, console: Console, programs: Programs
 ) -> None:
     server.hold()
-    program = [sys.executable, "-m", "promptgraft", "eval", "--split", "all"]
-    with subprocess.Popen(program, cwd=tmp_path, env=dict(os.environ)) as process:
+    command = ("-m", "promptgraft", "eval", "--split", "all")
+    with programs.started(*command, folder=tmp_path):  # killed at the end of the block
         server.wait_until(lambda: bool(server.batches) and server.batches[0].looks > 0)
-        process.send_signal(signal.SIGKILL)
     server.release()
     assert len([*tmp_path.rglob("*.batches")]) == 1
     ended = console("eval", "--split", "all")

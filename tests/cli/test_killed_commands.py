@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from cli.console import Console
+from programs import Programs
 from servers.behaviour import WELL, Answer, Asked, Behaviour, Break
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -62,7 +60,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_calls_that_were_in_flight_at_a_kill_are_in_the_ledger_of_the_resumed_run(
-    project: Path, console: Console
+    project: Path, console: Console, programs: Programs
 ) -> None:
     left, hanging = 9, threading.Semaphore(0)
 
@@ -78,10 +76,10 @@ def test_two_calls_that_were_in_flight_at_a_kill_are_in_the_ledger_of_the_resume
         model = MODEL_OF_PROJECT.format(model=MODEL, address=server.base_url)
         text = PROJECT.format(model=model)
         (project / "promptgraft.yaml").write_text(text)
-        program = [sys.executable, "-m", "promptgraft", "optimize"]
-        with subprocess.Popen(program, cwd=project, env=dict(os.environ)) as process:
+        with programs.started("-m", "promptgraft", "optimize", folder=project) as process:
             assert all(hanging.acquire(timeout=60) for _ in range(IN_FLIGHT))
             process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
         left = 10**6
         resumed = console("resume", "--json")
         assert resumed.code in (0, 1), resumed

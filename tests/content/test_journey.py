@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -121,18 +119,6 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def optimize(folder: Path, server: LoopbackServer) -> subprocess.Popen[bytes]:
-    (folder / "promptgraft.yaml").write_text(PROJECT.replace("ADDRESS", server.base_url))
-    return subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "optimize"],
-        cwd=folder,
-        env={**os.environ, "LIGHT_KEY": KEY},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
 def run_in(folder: Path) -> Path:
     [run] = (folder / "runs").iterdir()
     return run
@@ -144,20 +130,21 @@ def test_an_image_travels_through_a_run_that_is_killed_and_resumed(
     brain = Brain()
     server = LoopbackServer(OpenAIChat(), brain=brain, models=[MODEL])
     with server:
-        process = optimize(project, server)
+        settings = PROJECT.replace("ADDRESS", server.base_url)
+        (project / "promptgraft.yaml").write_text(settings)
+        running: dict[str, Any] = {"folder": project, "environment": {"LIGHT_KEY": KEY}}
+        with programs.started("-m", "promptgraft", "optimize", **running) as process:
 
-        def kill(number: int) -> None:
-            if number == 40:
-                process.send_signal(signal.SIGKILL)
+            def kill(number: int) -> None:
+                if number == 40:
+                    process.send_signal(signal.SIGKILL)
 
-        brain.before_answer = kill
-        assert process.wait() == -signal.SIGKILL
+            brain.before_answer = kill
+            assert process.wait() == -signal.SIGKILL
         run = run_in(project)
         answered = len(server.asked)
         brain.before_answer = lambda _: None
-        resumed = programs.promptgraft(
-            "resume", run.name, folder=project, environment={"LIGHT_KEY": KEY}
-        )
+        resumed = programs.promptgraft("resume", run.name, **running)
         assert resumed.returncode == 0, resumed.stderr
         asked = len(server.asked)
         assert asked > answered

@@ -127,9 +127,11 @@ def test_a_recipe_finds_a_better_text(
     text = project.read_text("utf-8").replace(
         "minibatch_size: 3", "minibatch_size: 3, additions: [blame]"
     )
-    if recipe == "command_line":  # a process for each call
-        text = text.replace("rollout_budget: 60", "rollout_budget: 36")
-    project.write_text(text, "utf-8")
+    # One proposal is enough.
+    project.write_text(re.sub("rollout_budget: [68]0", "rollout_budget: 30", text), "utf-8")
+    reports = folder / "data" / "reports.jsonl"
+    lines = reports.read_text("utf-8").splitlines(keepends=True)
+    reports.write_text("".join(lines[::2]), "utf-8")
     with serving(folder, environment) if recipe == "http_service" else contextlib.nullcontext():
         command = ("optimize", "--project", f"{recipe}.yaml")
         done = programs.promptgraft(*command, folder=folder, environment=environment)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy
 
+from programs import Started
 from promptgraft.ground.serde import Json
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import Job, JobManager, Worker
@@ -103,7 +102,7 @@ def work_off(manager: JobManager, *, most: int = 20) -> int:
     raise AssertionError("jobs do not end")
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[Any] | None = None) -> bool:
+def until(condition: Callable[[], bool], process: Started | None = None) -> bool:
     """Wait until something holds; False when the process has ended before."""
     for _ in range(24_000):
         if condition():

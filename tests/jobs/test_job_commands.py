@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import zipfile
 from contextlib import closing
@@ -450,16 +449,12 @@ def test_without_the_extra_it_is_named(
     assert 'jobs need sqlalchemy; run `pip install "promptgraft[server]"`' in told
 
 
-def test_a_worker_ends_when_it_is_asked() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "worker"], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline() == "worker for support\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-    assert "Traceback" not in process.stderr.read()
-    process.stderr.close()
+def test_a_worker_ends_when_it_is_asked(programs: Programs) -> None:
+    with programs.started("-m", "promptgraft", "worker") as process:
+        assert process.stderr.readline() == "worker for support\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert "Traceback" not in process.stderr.read()
 
 
 def test_the_sql_of_the_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +12,7 @@ import pytest
 import sqlalchemy
 
 from jobs.job_world import FILE, until, work_off, write_priced, write_project
+from programs import Programs, Started
 from promptgraft import __version__
 from promptgraft.cli.main import run
 from promptgraft.service.jobs import JobClient, JobManager, JobState, Worker
@@ -157,25 +155,16 @@ def test_a_job_that_no_place_could_run_still_fails(tmp_path: Path) -> None:
 
 
 @contextmanager
-def running_worker(tmp_path: Path, *projects: str) -> Iterator[subprocess.Popen[str]]:
+def running_worker(programs: Programs, tmp_path: Path, *projects: str) -> Iterator[Started]:
     named = [part for project in projects for part in ("--project", project)]
-    command = [sys.executable, "-m", "promptgraft", "worker", "--name", "w", "--log", "json"]
+    command = ("-m", "promptgraft", "worker", "--name", "w", "--log", "json", *named)
     jobs = {"PROMPTGRAFT_JOBS": f"sqlite:///{tmp_path}/jobs.db"}
-    process = subprocess.Popen(
-        [*command, *named], env={**os.environ, **jobs}, stderr=subprocess.PIPE, text=True
-    )
-    try:
+    with programs.started(*command, environment=jobs) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
 
 
-def told(process: subprocess.Popen[str], event: str) -> dict[str, object]:
+def told(process: Started, event: str) -> dict[str, object]:
     """Return the next line of a worker's log with an event."""
-    assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("{"):
             entry: dict[str, object] = json.loads(line)
@@ -189,12 +178,14 @@ def only_row(manager: JobManager) -> WorkerRow:
     return row
 
 
-def test_a_worker_says_that_it_is_there_what_it_has_and_what_it_leaves(tmp_path: Path) -> None:
+def test_a_worker_says_that_it_is_there_what_it_has_and_what_it_leaves(
+    tmp_path: Path, programs: Programs
+) -> None:
     lame, sound = project_with(tmp_path / "lame", KEYED), write_project(tmp_path / "sound")
     with managed(tmp_path, lame=lame, sound=sound) as manager:
         assert manager.workers() == []
         job = manager.create("lame", "triage")
-        with running_worker(tmp_path, f"lame={lame}", f"sound={sound}") as process:
+        with running_worker(programs, tmp_path, f"lame={lame}", f"sound={sound}") as process:
             assert told(process, "job_taken")["job"] == job.id
             left = told(process, "project_left")
             assert (left["job"], "PLACE_KEY" in str(left["message"])) == (job.id, True)
@@ -235,10 +226,12 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
             assert "hidden" not in text
 
 
-def test_a_worker_that_was_killed_is_lost_and_later_forgotten(tmp_path: Path) -> None:
+def test_a_worker_that_was_killed_is_lost_and_later_forgotten(
+    tmp_path: Path, programs: Programs
+) -> None:
     sound = write_project(tmp_path / "sound")
     with managed(tmp_path, sound=sound) as manager:
-        with running_worker(tmp_path, f"sound={sound}"):
+        with running_worker(programs, tmp_path, f"sound={sound}"):
             until(lambda: bool(manager.workers()))
         assert only_row(manager).is_alive
         workers = manager.database.tables.workers

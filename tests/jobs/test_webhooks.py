@@ -6,8 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ import pytest
 import sqlalchemy
 
 from jobs.job_world import work_off, write_project
+from programs import Programs
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.service.database import Database
@@ -203,15 +203,14 @@ WebhookSender(Database(sys.argv[1]), read_webhooks(sys.argv[2])).deliver()
 
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 def test_a_sender_that_is_killed_has_sent_it_at_least_once(
-    manager: JobManager, receiver: Receiver, file: Path
+    manager: JobManager, receiver: Receiver, file: Path, programs: Programs
 ) -> None:
     sender = WebhookSender(manager.database, read_webhooks(file))
     manager.create("support", "triage")
     receiver.may_answer.clear()
-    command = [sys.executable, "-c", SENDING, manager.database.secret_url, str(file)]
-    with subprocess.Popen(command) as process:
+    command = ("-c", SENDING, manager.database.secret_url, str(file))
+    with programs.started(*command):
         assert receiver.came.wait(60)
-        process.kill()
     receiver.may_answer.set()
     assert not sender.deliver()  # it may still be on its way
     send_all(sender)
@@ -253,7 +252,11 @@ def test_mistakes_in_the_file_are_named(file: Path, text: str, line: str) -> Non
 
 
 def test_a_worker_sends_what_its_jobs_tell(
-    receiver: Receiver, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    programs: Programs,
 ) -> None:
     write_project(tmp_path / "support")
     monkeypatch.chdir(tmp_path / "support")
@@ -261,17 +264,13 @@ def test_a_worker_sends_what_its_jobs_tell(
     monkeypatch.setenv("PROMPTGRAFT_WEBHOOKS", str(file))
     assert run(["worker", "--until-idle"]) == 0  # from now on events are kept
     assert run(["jobs", "submit", "triage", "--budget", "60"]) == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "worker"], stderr=subprocess.DEVNULL
-    )
-    try:
+    with programs.started("-m", "promptgraft", "worker") as process:
         for _ in range(1_200):
             if any(e["event"] == "job_completed" for e in receiver.events):
                 break
             receiver.came.clear()
             receiver.came.wait(0.05)
-    finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         process.wait(60)
     kinds = [e["event"] for e in receiver.events]
     assert kinds == ["job_queued", "job_started", "job_completed"]

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -29,7 +28,7 @@ from jobs.job_world import (
     write_priced,
     write_project,
 )
-from programs import Programs
+from programs import Programs, Started
 from promptgraft.errors import ConfigError
 from promptgraft.ground.clock import FakeClock
 from promptgraft.service.database import Database, DatabaseError
@@ -66,7 +65,10 @@ def answers(manager: JobManager, job: Job) -> int:
         return connection.scalar(query) or 0
 
 
-def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def child_of(
+    programs: Programs, manager: JobManager, project: Path, claim: Claim
+) -> Iterator[Started]:
     """Start the process of a job that was claimed."""
     told = {
         "url": manager.database.secret_url,
@@ -77,13 +79,9 @@ def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Pop
         "calls": None,
         "log": "text",
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft.service.jobs.child"], stdin=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    with process.stdin as pipe:
-        pipe.write(json.dumps(told).encode())
-    return process
+    command = ("-m", "promptgraft.service.jobs.child")
+    with programs.started(*command, given=json.dumps(told)) as process:
+        yield process
 
 
 @everywhere
@@ -195,7 +193,9 @@ def test_a_project_that_changes_under_a_worker_runs_no_job(
 
 
 @everywhere
-def test_killed_jobs_end_as_if_nothing_had_happened(manager: JobManager, project: Path) -> None:
+def test_killed_jobs_end_as_if_nothing_had_happened(
+    manager: JobManager, project: Path, programs: Programs
+) -> None:
     straight = submit(manager)
     work_off(manager)
     total = answers(manager, straight)
@@ -206,11 +206,11 @@ def test_killed_jobs_end_as_if_nothing_had_happened(manager: JobManager, project
         for _ in range(rng.choice((1, 1, 2))):
             claim = Worker(manager, name="w").claim()
             assert claim is not None
-            process = child_of(manager, project, claim)
             goal = rng.randrange(1, total)
-            until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
-            process.kill()
-            died += process.wait() == -signal.SIGKILL
+            with child_of(programs, manager, project, claim) as process:
+                until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
+                process.send_signal(signal.SIGKILL)
+                died += process.wait() == -signal.SIGKILL
             expire(manager)
         work_off(manager)
         assert manager.get(job.id).state is JobState.COMPLETED
@@ -273,7 +273,7 @@ def _children_of(pid: int) -> list[int]:
     return children
 
 
-def stop_between_writes(process: subprocess.Popen[bytes], manager: JobManager, job: Job) -> None:
+def stop_between_writes(process: Started, manager: JobManager, job: Job) -> None:
     """Stop a process where it holds no lock, for which others would wait."""
     url, prefix = manager.database.secret_url, manager.database.prefix
     impatient = Database(url, prefix=prefix, timeout_seconds=0.2)
@@ -294,7 +294,7 @@ def stop_between_writes(process: subprocess.Popen[bytes], manager: JobManager, j
 
 @everywhere
 def test_a_stopped_worker_writes_nothing_after_it_was_taken_over(
-    manager: JobManager, project: Path
+    manager: JobManager, project: Path, programs: Programs
 ) -> None:
     straight = submit(manager)
     work_off(manager)
@@ -303,30 +303,30 @@ def test_a_stopped_worker_writes_nothing_after_it_was_taken_over(
         job = submit(manager)
         claim = Worker(manager, name="slow").claim()
         assert claim is not None
-        process = child_of(manager, project, claim)
         goal = rng.randrange(1, total // 2)
-        until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
-        stop_between_writes(process, manager, job)
-        expire(manager)
-        work_off(manager)
-        after = manager.get(job.id), answers(manager, job), manager.events(job.id)
-        process.send_signal(signal.SIGCONT)
-        assert process.wait(60) == 0
+        with child_of(programs, manager, project, claim) as process:
+            until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
+            stop_between_writes(process, manager, job)
+            expire(manager)
+            work_off(manager)
+            after = manager.get(job.id), answers(manager, job), manager.events(job.id)
+            process.send_signal(signal.SIGCONT)
+            assert process.wait(60) == 0
         assert (manager.get(job.id), answers(manager, job), manager.events(job.id)) == after
         assert outcome(manager, job) == outcome(manager, straight)
 
 
 @everywhere
 def test_a_worker_that_is_asked_to_end_puts_its_jobs_back(
-    manager: JobManager, project: Path
+    manager: JobManager, project: Path, programs: Programs
 ) -> None:
     job = submit(manager)
     claim = Worker(manager, name="w").claim()
     assert claim is not None
-    process = child_of(manager, project, claim)
-    until(lambda: answers(manager, job) > 10, process)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    with child_of(programs, manager, project, claim) as process:
+        until(lambda: answers(manager, job) > 10, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
     found = manager.get(job.id)
     assert found.state in (JobState.QUEUED, JobState.COMPLETED)
     if found.state is JobState.QUEUED:
@@ -336,7 +336,9 @@ def test_a_worker_that_is_asked_to_end_puts_its_jobs_back(
 
 
 @everywhere
-def test_a_job_paused_at_any_moment_ends_the_same(manager: JobManager, project: Path) -> None:
+def test_a_job_paused_at_any_moment_ends_the_same(
+    manager: JobManager, project: Path, programs: Programs
+) -> None:
     straight = submit(manager)
     work_off(manager)
     total, rng = answers(manager, straight), random.Random(3)
@@ -344,12 +346,12 @@ def test_a_job_paused_at_any_moment_ends_the_same(manager: JobManager, project: 
         job = submit(manager)
         claim = Worker(manager, name="w").claim()
         assert claim is not None
-        process = child_of(manager, project, claim)
         goal = rng.randrange(1, total)
-        until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
-        if not manager.get(job.id).has_ended:
-            manager.pause(job.id)
-        assert process.wait(60) == 0
+        with child_of(programs, manager, project, claim) as process:
+            until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
+            if not manager.get(job.id).has_ended:
+                manager.pause(job.id)
+            assert process.wait(60) == 0
         if manager.get(job.id).state is JobState.PAUSED:
             manager.resume(job.id)
         work_off(manager)

@@ -31,7 +31,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation
 from promptgraft.search import StopReason
 
-MOMENTS = int(os.environ.get("PROMPTGRAFT_KILLS", "3"))  # with each number of workers
+MOMENTS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))  # with each number of workers
 
 flaky = failing(OVERLOADED, about("w5"))
 

@@ -30,9 +30,9 @@ from promptgraft.search import MaxProposals
 from promptgraft.search.settings import PersistenceScope, groups_of
 from promptgraft.search.validation import Full
 
-LEAN: dict[str, Any] = {"preset": "lean", "additions": ("whole_prompt",), "rollout_budget": 200}
-PAPER: dict[str, Any] = {"rollout_budget": 120}
-MERGING: dict[str, Any] = {"enable_merge": True, "rollout_budget": 600, "minibatch_size": 2}
+LEAN: dict[str, Any] = {"preset": "lean", "additions": ("whole_prompt",), "rollout_budget": 120}
+PAPER: dict[str, Any] = {"rollout_budget": 80}
+MERGING: dict[str, Any] = {"enable_merge": True, "rollout_budget": 300, "minibatch_size": 2}
 
 # The settings with which each leaf matters, and another value of it.
 ROWS: dict[str, tuple[dict[str, Any], Any]] = {

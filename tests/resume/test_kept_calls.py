@@ -30,7 +30,7 @@ from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
 
-KILLS = 6
+KILLS = 3
 ENOUGH = 10**6
 GUARD = 60.0
 HANGS = Behaviour(breaks=Break.HANGS)

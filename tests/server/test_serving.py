@@ -9,39 +9,38 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from jobs.job_world import write_project
+from programs import Programs, Started
 from promptgraft.cli.main import run
 from promptgraft.service.commands.door import host_names
 from promptgraft.service.server.app import bound
 
+Serving = Callable[..., AbstractContextManager[tuple[Started, str]]]
 
-@contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+
+@pytest.fixture
+def serving(programs: Programs) -> Serving:
     """Give a server that was started, and the line that it printed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "serve", "--port", "0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        yield process, process.stdout.readline().strip()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        process.stdout.close()
-        process.stderr.close()
+
+    @contextmanager
+    def served(*arguments: str) -> Iterator[tuple[Started, str]]:
+        command = ("-m", "promptgraft", "serve", "--port", "0", *arguments)
+        with programs.started(*command) as process:
+            try:
+                yield process, process.stdout.readline().strip()
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+
+    return served
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +50,7 @@ def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROMPTGRAFT_JOBS", "sqlite:///jobs.db")
 
 
-def test_the_demo_improves_a_prompt_that_a_browser_sees() -> None:
+def test_the_demo_improves_a_prompt_that_a_browser_sees(serving: Serving) -> None:
     with serving("--demo") as (_, line):
         found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+)/login\?code=(\S+)", line)
         assert found, line
@@ -72,7 +71,7 @@ def test_the_demo_improves_a_prompt_that_a_browser_sees() -> None:
         client.close()
 
 
-def test_the_server_ends_in_order_when_it_is_asked() -> None:
+def test_the_server_ends_in_order_when_it_is_asked(serving: Serving) -> None:
     with serving("--workers", "1") as (process, line):
         assert line.startswith("open http://127.0.0.1:")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -82,7 +81,9 @@ def test_the_server_ends_in_order_when_it_is_asked() -> None:
         assert not Path(f"/proc/{worker}").exists()
 
 
-def test_open_streams_and_waiting_replies_end_when_the_server_stops() -> None:
+def test_open_streams_and_waiting_replies_end_when_the_server_stops(
+    serving: Serving,
+) -> None:
     with serving() as (process, line):
         found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+)/login\?code=(\S+)", line)
         assert found, line
@@ -110,7 +111,6 @@ def test_open_streams_and_waiting_replies_end_when_the_server_stops() -> None:
         assert [answer.status_code for answer in answers] == [201]
         assert answers[0].json()["state"] == "queued"
         assert process.wait(60) == 0
-        assert process.stderr is not None
         assert process.stderr.read() == "new database sqlite:///jobs.db\n"
 
 
@@ -146,7 +146,7 @@ def has_ipv6() -> bool:
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_with_a_certificate_and_an_address_with_colons_the_session_stays_out_of_plain_http(
-    tmp_path: Path,
+    serving: Serving, tmp_path: Path
 ) -> None:
     request = [
         "req",
@@ -171,7 +171,7 @@ def test_with_a_certificate_and_an_address_with_colons_the_session_stays_out_of_
         assert "secure" in entered.headers["set-cookie"].lower()
 
 
-def test_below_a_path_it_takes_requests_with_and_without_that_path() -> None:
+def test_below_a_path_it_takes_requests_with_and_without_that_path(serving: Serving) -> None:
     with serving("--base-path", "/pg") as (_, line):
         found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+)/pg/login\?code=(\S+)", line)
         assert found, line
@@ -188,7 +188,7 @@ def test_below_a_path_it_takes_requests_with_and_without_that_path() -> None:
                 assert (page.status_code, 'href="/pg/new"' in page.text) == (200, True)
 
 
-def test_behind_a_proxy_users_are_believed_of_its_address_only() -> None:
+def test_behind_a_proxy_users_are_believed_of_its_address_only(serving: Serving) -> None:
     proxy = ["--behind-proxy", "jobs.example", "--user-header", "X-User", "--user-scope", "read"]
     with serving(*proxy, "--proxy-from", "127.0.0.2", "--known-as", "h:1") as (process, line):
         assert line == "serving https://jobs.example"
