@@ -351,3 +351,17 @@ def test_a_command_that_cannot_be_asked_is_refused(settings: dict[str, Any], lin
     with pytest.raises(ConfigError) as raised:
         BlackBox({"system": "x", "skill": "y"}, agent=CommandAgent(**given))
     assert line in str(raised.value)
+
+
+def test_a_script_that_is_no_program_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("print('x')\n")
+    script = CommandAgent(command=("./agent.py", "{query}", "{texts.system}"), cwd=tmp_path)
+    with pytest.raises(ConfigError, match=r"`\./agent\.py` is no program; make it one with `chmod"):
+        BlackBox({"system": "x"}, agent=script)
+
+
+def test_marks_and_line_ends_of_windows_are_no_part_of_an_answer() -> None:
+    assert asked(shell(r"printf '\357\273\277yes\r\n'")).text == "yes"
+    assert (
+        asked(shell("""printf '\\357\\273\\277{"a": "yes"}\\r\\n'""", answer="$.a")).text == "yes"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
 from collections.abc import Iterator
@@ -241,6 +242,45 @@ def test_data_in_the_place_of_a_text_is_kept_as_output(service: Service) -> None
 def test_without_a_place_the_whole_body_is_the_answer(service: Service) -> None:
     service.brain = lambda *_: (200, b"plain \xff", {})
     assert asked(agent(service, answer=None)).text == "plain \ufffd"
+
+
+JSON_BODY = b'{"final_text": "caf\xc3\xa9"}'
+PACKED = gzip.compress(JSON_BODY)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (PACKED, {"Content_Encoding": "gzip"}),
+        (b"\xef\xbb\xbf" + JSON_BODY, {}),
+        (JSON_BODY.decode().encode("latin-1"), {"Content_Type": "text/json; charset=ISO-8859-1"}),
+        (JSON_BODY, {"Content_Type": "application/json; charset=nonsense"}),
+    ],
+    ids=["gzip", "byte order mark", "another charset", "an unknown charset"],
+)
+def test_a_reply_is_read_as_its_headers_say(
+    service: Service, body: bytes, headers: dict[str, str]
+) -> None:
+    service.brain = lambda *_: (200, body, headers)
+    assert asked(agent(service)).text == "caf\u00e9"
+
+
+@pytest.mark.parametrize(
+    ("body", "coding", "line"),
+    [
+        (JSON_BODY, "br", "the reply is compressed as 'br'; turn that off"),
+        (JSON_BODY, "gzip", "expected a reply in gzip, whole"),
+        (PACKED[:-9], "gzip", "expected a reply in gzip, whole"),
+        (gzip.compress(bytes(20_000_000)), "gzip", "whole and of at most 10,000,000 bytes"),
+    ],
+    ids=["another coding", "not compressed", "cut off", "a bomb"],
+)
+def test_a_reply_that_cannot_be_unpacked_is_the_agents_fault(
+    service: Service, body: bytes, coding: str, line: str
+) -> None:
+    service.brain = lambda *_: (200, body, {"Content_Encoding": coding})
+    with pytest.raises(AgentFaultError, match=line):
+        asked(agent(service))
 
 
 @pytest.mark.parametrize("value", ["host:abc", "[host", "h\u00f6st/?q=\n", "a..b", "host/?q=a b"])

@@ -201,6 +201,11 @@ class CommandAgent(Templated):
         # Without a separator, as in `Path() / "./run"`, it would be searched for in `PATH`.
         where = self.cwd.absolute() / program if os.sep in program else program
         if shutil.which(where) is None:
+            if isinstance(where, Path) and is_file(where):
+                raise MissingHereError(
+                    f"command: the file `{program}` is no program; make it one with `chmod +x`, or "
+                    "name what runs it first, such as `python`"
+                )
             raise MissingHereError(
                 f"command: there is no program `{program}`; install it, or give its path"
             )
@@ -227,7 +232,8 @@ class CommandAgent(Templated):
             if call.deadline is not None:
                 call.deadline.check()
             raise too_late(self.name, self.timeout)
-        output = hidden(outcome.output.decode("utf-8", "replace"), secrets)
+        printed = outcome.output.decode("utf-8", "replace").removeprefix("\ufeff")
+        output = hidden(printed, secrets)
         if outcome.is_too_long:
             raise AgentFaultError(f"the agent wrote more than {LONGEST_OUTPUT:,} bytes")
         if outcome.code:
@@ -236,7 +242,7 @@ class CommandAgent(Templated):
             message = clip(" ".join(reason.split()), LONGEST_SHOWN, around=" ")
             how = _ended(outcome.code)
             raise AgentFaultError(f"the agent {how}{f': {message}' if message else ''}")
-        return self._answer_in(output.removesuffix("\n"))
+        return self._answer_in(output.removesuffix("\n").removesuffix("\r"))
 
     def _inherited(self) -> dict[str, str]:
         """Return the variables of this process that the command gets."""

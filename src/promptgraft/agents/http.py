@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import threading
+import zlib
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -198,7 +199,7 @@ class HttpAgent(Templated):
             ) from None
         if len(reply.body) > LONGEST_BODY:
             raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")
-        text = hidden(reply.body.decode("utf-8", "replace"), secrets)
+        text = hidden(_text_of(reply), secrets)
         if not _OK <= reply.status < _REDIRECT:
             message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
             raise refusal_of(self.name, reply.status, message)
@@ -235,6 +236,7 @@ class HttpAgent(Templated):
 
 LONGEST_BODY = 10_000_000
 """Largest reply in bytes."""
+_CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -244,6 +246,28 @@ class HttpReply:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+def _text_of(reply: HttpReply) -> str:
+    """Return the body of a reply as text."""
+    body, coding = reply.body, reply.headers.get("content-encoding", "").lower()
+    # Nobody has asked for compression, but some services compress all that they send.
+    if coding in ("gzip", "x-gzip"):
+        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        with contextlib.suppress(zlib.error):
+            body = unpacker.decompress(body, LONGEST_BODY)
+        if not unpacker.eof:
+            raise AgentFaultError(
+                f"expected a reply in gzip, whole and of at most {LONGEST_BODY:,} bytes"
+            )
+    elif coding not in ("", "identity"):
+        raise AgentFaultError(f"the reply is compressed as {shown(coding)}; turn that off")
+    charset = _CHARSET.search(reply.headers.get("content-type", ""))
+    try:
+        text = body.decode(charset[1] if charset else "utf-8", "replace")
+    except LookupError:
+        text = body.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> HttpReply:
