@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -68,16 +68,19 @@ class Started:
 
     Args:
         pid: the id of its process.
-        said: the folder of its streams, which are named pipes, as is the one with its end.
+        end: the named pipe with its end.
+        streams: what it writes to: named pipes, or terminals, of which nothing is read here.
     """
 
-    def __init__(self, pid: int, said: Path) -> None:
+    def __init__(self, pid: int, end: Path, streams: Iterable[Path]) -> None:
         self.pid = pid
         self.returncode: int | None = None
         # Each waits for the program, which opens them in this order.
-        self._end = (said / "end").open("rb", buffering=0)
-        self.stdout = (said / "out").open(encoding="utf-8")
-        self.stderr = (said / "err").open(encoding="utf-8")
+        self._end = end.open("rb", buffering=0)
+        self.stdout, self.stderr = (
+            (stream if stream.is_fifo() else Path(os.devnull)).open(encoding="utf-8")
+            for stream in streams
+        )
 
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""
@@ -148,15 +151,21 @@ class Programs:
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
         given: str = "",
+        terminals: Sequence[int] = (),
     ) -> Iterator[Started]:
-        """Start a program, which is killed at the end of the block if it still runs."""
+        """Start a program, which is killed at the end of the block if it still runs.
+
+        ``terminals`` stand in for the last of its two streams.
+        """
         with tempfile.TemporaryDirectory() as name:
             streams = [Path(name, stream) for stream in ("in", "out", "err", "end")]
             streams[0].write_text(given, "utf-8")
             for stream in streams[1:]:
                 os.mkfifo(stream)
+            if terminals:
+                streams[-1 - len(terminals) : -1] = map(Path, map(os.ttyname, terminals))
             pid = self._ask(words, folder, environment, streams)
-            with contextlib.closing(Started(pid, Path(name))) as begun:
+            with contextlib.closing(Started(pid, streams[-1], streams[1:-1])) as begun:
                 yield begun
 
     def _ask(

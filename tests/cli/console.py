@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 import pytest
 
 from cli.console_lines import unlisted
+from programs import Programs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.main import run
 from promptgraft.ground.clock import FakeClock
@@ -89,6 +92,31 @@ def process(
         timeout=60,
         check=False,
     )
+
+
+def on_terminals(
+    programs: Programs,
+    *arguments: str,
+    number: int = 1,
+    folder: Path | None = None,
+    environment: Mapping[str, str],
+) -> tuple[int, list[str]]:
+    """Return the exit code of a command, and what terminals got for the last of its two streams."""
+    ours, theirs = zip(*(pty.openpty() for _ in range(number)), strict=True)
+    command = ("-m", "promptgraft", *arguments)
+    with (
+        ThreadPoolExecutor(number) as readers,
+        programs.started(
+            *command, folder=folder, environment=environment, terminals=theirs
+        ) as child,
+    ):
+        read = readers.map(read_terminal, ours)
+        try:
+            code = child.wait(60)
+        finally:
+            for end in theirs:
+                os.close(end)
+        return code, [got.decode() for got in read]
 
 
 def read_terminal(ours: int) -> bytes:

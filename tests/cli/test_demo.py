@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from cli.console import process, read_terminal
+from cli.console import on_terminals, process
 from programs import Programs
 from promptgraft.cli.demo_run import load_example
 
@@ -108,9 +103,12 @@ def test_the_stored_winner_is_shown_and_fits_its_source(finished: Path, programs
 
 
 def test_on_a_terminal_a_panel_is_drawn_and_taken_away_and_the_report_fits_a_narrow_screen(
-    finished: Path,
+    finished: Path, programs: Programs
 ) -> None:
-    code, out, screen = on_terminals(finished, "demo", *SHORT, columns=60)
+    narrow = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "40"}
+    command = ("demo", *SHORT)
+    code, shown = on_terminals(programs, *command, number=2, folder=finished, environment=narrow)
+    out, screen = (text.replace("\r\n", "\n") for text in shown)
 
     assert code == 0
     assert "promptgraft demo, embedded offline model, seed 0" in screen
@@ -130,24 +128,18 @@ def test_on_a_terminal_a_panel_is_drawn_and_taken_away_and_the_report_fits_a_nar
     assert len(figures) <= 60
 
 
-def test_ctrl_c_is_one_line(finished: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "demo", "--budget", "1000000", "--workers", "3"],
-        cwd=finished,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert child.stderr is not None
-    while not child.stderr.readline().startswith(b"your prompt: "):
-        assert child.poll() is None
-    child.send_signal(signal.SIGINT)
+def test_ctrl_c_is_one_line(finished: Path, programs: Programs) -> None:
+    command = ("-m", "promptgraft", "demo", "--budget", "1000000", "--workers", "3")
+    with programs.started(*command, folder=finished) as child:
+        while not child.stderr.readline().startswith("your prompt: "):
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 3
+        out, err = child.stdout.read(), child.stderr.read()
 
-    out, err = child.communicate(timeout=60)
-
-    assert (child.returncode, out) == (3, b"")
-    assert err.splitlines()[-1] == b"promptgraft: interrupted, nothing was stored"
-    assert b"Traceback" not in err
+    assert out == ""
+    assert err.splitlines()[-1] == "promptgraft: interrupted, nothing was stored"
+    assert "Traceback" not in err
 
 
 def test_the_demo_runs_in_a_small_locale(finished: Path) -> None:
@@ -157,22 +149,3 @@ def test_the_demo_runs_in_a_small_locale(finished: Path) -> None:
 
     assert ended.returncode == 0
     assert (ended.stdout + ended.stderr).isascii()
-
-
-def on_terminals(folder: Path, *arguments: str, columns: int) -> tuple[int, str, str]:
-    """Return exit code, and what the terminals of standard output and of standard error got."""
-    ours, theirs = zip(pty.openpty(), pty.openpty(), strict=True)
-    child = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", *arguments],
-        cwd=folder,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs[0],
-        stderr=theirs[1],
-    )
-    for end in theirs:
-        os.close(end)
-    with ThreadPoolExecutor(2) as readers:
-        read = readers.map(read_terminal, ours)
-        out, err = (got.decode().replace("\r\n", "\n") for got in read)
-    return child.wait(timeout=60), out, err

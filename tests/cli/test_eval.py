@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import re
 import shutil
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -17,8 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console as RichConsole
 
-from cli.console import Console, Ended, read_terminal
+from cli.console import Console, Ended, on_terminals
 from integrations.words import AGENT, WORDS, calls, case, write_project
+from programs import Programs
 from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.cli.panel import EvalPanel
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
@@ -524,19 +521,13 @@ def adapter():
 """
 
 
-def test_on_a_terminal_a_panel_shows_the_evaluation_and_is_gone_at_the_end(words: Path) -> None:
+def test_on_a_terminal_a_panel_shows_the_evaluation_and_is_gone_at_the_end(
+    words: Path, programs: Programs
+) -> None:
     (words / "agent.py").write_text(AGENT + PRICED, "utf-8")
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "eval", "--workers", "1"],
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    got = read_terminal(ours).decode()
-    assert child.wait(timeout=60) == 0
+    large = {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    code, [got] = on_terminals(programs, "eval", "--workers", "1", environment=large)
+    assert code == 0
 
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", got)
     assert "╭─ promptgraft eval words ─" in shown
@@ -544,18 +535,13 @@ def test_on_a_terminal_a_panel_shows_the_evaluation_and_is_gone_at_the_end(words
     assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", got[got.rindex("╯") + 1 :]) == ""
 
 
-def test_on_a_narrow_terminal_reasons_are_wrapped_and_not_cut(words: Path) -> None:
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", "eval", "--quiet"],
-        env={**os.environ, "TERM": "dumb", "COLUMNS": "50", "LINES": "24"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(theirs)
-    lines = read_terminal(ours).decode().splitlines()
-    assert child.wait(timeout=60) == 0
+def test_on_a_narrow_terminal_reasons_are_wrapped_and_not_cut(
+    words: Path, programs: Programs
+) -> None:
+    narrow = {"TERM": "dumb", "COLUMNS": "50", "LINES": "24"}
+    code, [out, _] = on_terminals(programs, "eval", "--quiet", number=2, environment=narrow)
+    lines = out.splitlines()
+    assert code == 0
 
     begin = lines.index("1 case that does not pass") + 1
     assert " ".join(line.strip() for line in lines[begin : lines.index("", begin)]) == (

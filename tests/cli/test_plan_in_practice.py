@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.console import Console, read_terminal
+from cli.console import Console, on_terminals
 from cli.priced_projects import FREE_TEXTS, SHAPES, UNKNOWN_TEXTS, Shape
+from programs import Programs
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Brain, says
 from servers.loopback import KEY, LoopbackServer
@@ -150,23 +147,17 @@ def test_a_run_shows_what_is_spent_of_what_is_expected_in_pipes_and_on_terminals
     servers: Mapping[str, str],
     brains: Brains,
     monkeypatch: pytest.MonkeyPatch,
+    programs: Programs,
 ) -> None:
     shape = SHAPES["labels"]
     brains.of = shape.brain()
     shape.write(project, servers)
     monkeypatch.setenv("LOOPBACK_KEY", KEY)
     command = ("optimize", "--workers", "2")
-    ours, theirs = pty.openpty()
-    panel = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", *command],
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "90", "LINES": "24"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_terminal(ours).decode())
-    assert panel.wait(timeout=60) in (0, 1)
+    large = {"TERM": "xterm-256color", "COLUMNS": "90", "LINES": "24"}
+    code, [got] = on_terminals(programs, *command, environment=large)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", got)
+    assert code in (0, 1)
     piped = console(*command)
     assert piped.code in (0, 1), piped.err
 
