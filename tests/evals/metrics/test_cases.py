@@ -88,11 +88,13 @@ def test_the_solution_of_a_benchmark_is_a_reference_whose_last_number_counts() -
 
 def test_a_missing_reference_names_the_field_that_holds_it() -> None:
     columns = Case(id="a", input={"question": "?", "calls": []})
+    python = ", in Python with `Dataset.of(CASES, label=COLUMN)`"
     for metric, field in ((metrics.exact(), "expected"), (metrics.tool_trajectory(), "tools")):
         with pytest.raises(ConfigError) as caught:
             check_cases([metric], [columns])
-        mend = f"name its column with `fields: {{{field}: COLUMN}}`, the input has"
-        assert str(caught.value).endswith(f"{mend} `question`, `calls`")
+        mend = f"name its column with `fields: {{{field}: COLUMN}}`"
+        mend += python if field == "expected" else ""
+        assert str(caught.value).endswith(f"{mend}, the input has `question`, `calls`")
 
 
 @pytest.mark.parametrize("score", [77, -0.5, (77, "long")])

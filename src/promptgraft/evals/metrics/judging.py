@@ -162,7 +162,9 @@ def _columns_hint(cases: Sequence[Case], field: str) -> str:
     if not isinstance(columns, dict) or any(getattr(case, field) is not None for case in cases):
         return ""
     named = listed(islice(columns, _MOST_COLUMNS))
-    return f"; name its column with `fields: {{{field}: COLUMN}}`, the input has {named}"
+    mend = "expected: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
+    mend = mend if field == "expected" else f"{field}: COLUMN}}`"
+    return f"; name its column with `fields: {{{mend}, the input has {named}"
 
 
 _MOST_COLUMNS = 8
